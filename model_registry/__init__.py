@@ -1,0 +1,1 @@
+"""Model versions as OCI artifacts under tags, and the channels that move between them."""

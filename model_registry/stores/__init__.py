@@ -1,0 +1,1 @@
+"""Where model versions are kept: one protocol, one module a kind of store."""

@@ -1,0 +1,1 @@
+"""Owns writing to Kafka: the transaction session, the audit, and the relay between regions."""

@@ -1,0 +1,5 @@
+"""The publisher command."""
+
+
+def main() -> None:
+    raise SystemExit(2)

@@ -1,0 +1,1 @@
+"""Streaming model serving on Kafka: events in, scores out, exactly once."""

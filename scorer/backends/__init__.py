@@ -1,0 +1,1 @@
+"""Where a model runs, behind one small protocol."""

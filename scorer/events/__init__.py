@@ -1,0 +1,1 @@
+"""Bytes of an input topic to the tensors that a signature names."""

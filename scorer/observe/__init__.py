@@ -1,0 +1,1 @@
+"""What the scorer tells of itself: metrics, health, logs and status records."""

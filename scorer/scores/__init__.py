@@ -1,0 +1,1 @@
+"""What an event becomes: a score record or a dead letter."""

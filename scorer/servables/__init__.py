@@ -1,0 +1,1 @@
+"""Aspired model versions: which one is served, and how the next one becomes ready."""
