@@ -1,0 +1,48 @@
+"""A place in a Kafka topic, and the one way it is written in headers: `<region>/<topic>/<partition>/<offset>`.
+
+ASCII; region and topic are percent-encoded, so that neither can hold the separator. Lowest layer: imports nothing of ours.
+"""
+
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+LARGEST_PARTITION = 2**31 - 1  # Kafka's protocol: int32
+LARGEST_OFFSET = 2**63 - 1  # Kafka's protocol: int64
+PARTS = 4
+
+
+class Position(NamedTuple):
+    """One record's place. `str()` gives the form that stands in headers; `parse` reads it."""
+
+    region: str
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{quote(self.region, safe='')}/{quote(self.topic, safe='')}/{self.partition}/{self.offset}"
+
+
+def parse(text: str | bytes) -> Position:
+    """The position that `text` names; bytes as they stand in a header. The region may be empty, the topic may not.
+
+    Raises ValueError, naming the text, for anything but four parts of which the last two are whole numbers in range.
+    """
+    try:
+        name = text.decode("ascii") if isinstance(text, bytes) else text
+        parts = name.split("/")
+        if not name.isascii() or len(parts) != PARTS:
+            raise ValueError
+        region, topic = (unquote(part, errors="strict") for part in parts[:2])
+        partition, offset = _number(parts[2], LARGEST_PARTITION), _number(parts[3], LARGEST_OFFSET)
+        if not topic:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"not a position: {text!r}; expected <region>/<topic>/<partition>/<offset>") from None
+    return Position(region, topic, partition, offset)
+
+
+def _number(text: str, largest: int) -> int:
+    if not text.isdigit() or len(text) > len(str(largest)) or int(text) > largest:
+        raise ValueError
+    return int(text)

@@ -1,0 +1,46 @@
+"""A position survives its header form, and nothing else is taken for one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher import positions
+from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
+
+names = st.text(st.characters(codec="utf-8"))
+places = st.builds(
+    Position, names, names.filter(bool), st.integers(0, LARGEST_PARTITION), st.integers(0, LARGEST_OFFSET)
+)
+
+
+@given(places)
+def test_round_trip_through_a_header(position: Position) -> None:
+    assert positions.parse(str(position).encode("ascii")) == position
+    assert positions.parse(str(position)) == position
+
+
+def test_the_form_is_the_contract() -> None:
+    assert str(Position("eu-west", "flights", 3, 1207)) == "eu-west/flights/3/1207"
+    assert str(Position("eu/1", "flüge", 0, 0)) == "eu%2F1/fl%C3%BCge/0/0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "a/b/1", "a/b/1/2/3", "a//1/2", "a/b/-1/2", "a/b/1/+2", "a/b/1/ 2", "a/b/1/", "a/b/1/1_0", "a/b/1/2.0",
+        "a/b/2147483648/1", "a/b/1/9223372036854775808", "a/b/1/" + "9" * 5000, "a/%ff/1/2", "a/ü/1/2", b"a/\xfc/1/2",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused_by_name(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match="not a position") as caught:
+        positions.parse(text)
+    assert repr(text) in str(caught.value)
+
+
+@given(st.text() | st.binary())
+def test_garbage_is_a_value_error_or_a_position(text: str | bytes) -> None:
+    try:
+        position = positions.parse(text)
+    except ValueError:
+        return
+    assert positions.parse(str(position)) == position
