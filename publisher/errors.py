@@ -1,0 +1,29 @@
+"""The error families that decide what happens next.
+
+Code switches on these classes, never on message text. `Poison` is the scorer's (one bad event); the other three are about
+the session with Kafka.
+"""
+
+
+class Retriable(Exception):
+    """The same call may succeed when it is made again."""
+
+
+class Aborted(Exception):
+    """The open transaction must not commit, or nobody knows whether it did: recover from the committed offsets."""
+
+
+class Fenced(Aborted):
+    """Another producer took this transactional.id. Once is recovered from; repeated it means two processes share a replica."""
+
+
+class Fatal(Exception):
+    """The process cannot go on. Nothing is lost: what was not committed is read again by whoever comes next.
+
+    `hint` says the way out in one line; `exit_code` is what the command ends with (see the README).
+    """
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = 4) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = exit_code

@@ -1,0 +1,57 @@
+"""Fencing the dead: end the transactions that a killed process left open, before their time-out would.
+
+An open transaction hides everything behind it from read_committed readers until its time-out (10 s by default) and the
+broker's next sweep. Whoever takes the partitions over knows the last owner from the metadata of the committed offsets, sees
+from the group's members that it is gone, and initialises its transactional ids: the broker aborts at once.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from publisher.errors import Fatal
+from publisher.transactions import POOL_SIZE, initialise, transactional_ids
+
+log = logging.getLogger(__name__)
+
+ADMIN_SECONDS = 5.0
+
+
+def live_clients(admin: AdminClient, group: str) -> set[str]:
+    """The client ids of the group's members now. Raises KafkaException where the coordinator does not answer."""
+    description = admin.describe_consumer_groups([group], request_timeout=ADMIN_SECONDS)[group].result()
+    return {member.client_id for member in description.members}
+
+
+def last_metadata(admin: AdminClient, group: str, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], str | None]:
+    """The metadata of each partition's committed offset, pending transactions or not. Raises KafkaException."""
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.partition) for p in partitions])
+    answer = admin.list_consumer_group_offsets([wanted], require_stable=False, request_timeout=ADMIN_SECONDS)
+    return {(p.topic, p.partition): p.metadata for p in answer[group].result().topic_partitions or []}
+
+
+def fence(make_producer: Callable[[str], Producer], owners: Iterable[str]) -> None:
+    """Initialise every transactional id of these owners. A live one that is fenced by mistake only has to recover."""
+    ids = [name for owner in owners for name in transactional_ids(owner)]
+    if not ids:
+        return
+    log.info("ending what these left open: %s", ", ".join(ids))
+    never = threading.Event()
+    with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="fence") as pool:
+        for made in [
+            pool.submit(lambda n: initialise(make_producer(n), n, time.monotonic, never, ADMIN_SECONDS), n) for n in ids
+        ]:
+            try:
+                made.result()
+            except (Fatal, KafkaException) as error:
+                log.warning("could not fence: %s; the transaction time-out will", error)

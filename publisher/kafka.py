@@ -1,0 +1,137 @@
+"""Kafka client settings, security and tuning in one place; every client of the product is made here.
+
+Sources of the numbers: the timeouts and the back-off follow from what librdkafka does with a transaction whose outcome is
+unknown (see README.md of this package); the fetch settings keep a worker's memory bounded in bytes.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from pydantic import BaseModel, ConfigDict, Field
+
+RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
+SECRET_MARKS = ("password", "secret", "token", "key.pem", "jaas", "credential")
+
+log = logging.getLogger(__name__)
+library_log = logging.getLogger("librdkafka")
+
+
+class KafkaSettings(BaseModel):
+    """The `kafka:` section of a configuration file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: str = Field(min_length=1)
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    session_timeout_ms: int = Field(default=10_000, ge=1_000, le=1_800_000)
+    transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a client property must never be printed."""
+    return any(mark in key.lower() for mark in SECRET_MARKS)
+
+
+def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
+    """Properties that every client shares. What stands in `extra` wins over them."""
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "client.id": client_id,
+        "socket.nagle.disable": True,
+        "reconnect.backoff.max.ms": 1_000,
+        "log_level": 5,
+        **settings.extra,
+    }
+
+
+def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
+    """Properties of a group member whose offsets are sent inside transactions."""
+    properties: dict[str, Any] = {
+        "group.id": group,
+        "group.protocol": settings.group_protocol,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 10,
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": 32_768,
+    }
+    if settings.group_protocol == "classic":
+        properties |= {
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": max(200, min(1_000, settings.session_timeout_ms // 6)),
+        }
+    return properties | client(settings, client_id)
+
+
+def transactional_properties(settings: KafkaSettings, transactional_id: str, client_id: str) -> dict[str, Any]:
+    """Properties of one producer of the pool of a transaction session."""
+    timeout = settings.transaction_timeout_ms
+    return {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout,
+        "message.timeout.ms": timeout,
+        "socket.timeout.ms": min(timeout, 10_000),
+        "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+        "linger.ms": 0,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+    } | client(settings, client_id)
+
+
+class ErrorWatch:
+    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever."""
+
+    def __init__(self) -> None:
+        self.fatal: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or error.fatal():
+            self.fatal = self.fatal or error
+        log.info("kafka client: %s", error.str())
+
+
+def consumer(settings: KafkaSettings, client_id: str, group: str, watch: Callable[[KafkaError], None]) -> Consumer:
+    """A group member for exactly-once scoring: reads committed events only and never commits by itself."""
+    return Consumer(consumer_properties(settings, client_id, group) | {"error_cb": watch}, logger=library_log)
+
+
+def transactional_producer(settings: KafkaSettings, transactional_id: str, client_id: str) -> Producer:
+    """A producer of a pool, not yet initialised."""
+    properties = transactional_properties(settings, transactional_id, client_id)
+    return Producer(properties | {"error_cb": ErrorWatch()}, logger=library_log)
+
+
+def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:
+    """An idempotent producer outside transactions: status records, `scorer emit`."""
+    defaults = {"enable.idempotence": True, "compression.type": "lz4"}
+    return Producer(client(settings, client_id) | defaults | properties | {"error_cb": ErrorWatch()}, logger=library_log)
+
+
+def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
+    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing."""
+    defaults = {
+        "group.id": client_id,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 10,
+    }
+    return Consumer(client(settings, client_id) | defaults | properties | {"error_cb": ErrorWatch()}, logger=library_log)
+
+
+def admin(settings: KafkaSettings, client_id: str) -> AdminClient:
+    """An administrative client."""
+    return AdminClient(client(settings, client_id) | {"error_cb": ErrorWatch()}, logger=library_log)
