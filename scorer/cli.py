@@ -1,5 +1,220 @@
-"""The scorer command."""
+"""The `scorer` command. stdout is data, stderr is talk; exit codes: 0 ok, 1 a finding, 2 usage or configuration, 3 refused,
+4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from scorer.settings import Loaded
+
+app = typer.Typer(
+    help="Score events from Kafka to Kafka, exactly once, with model versions swapped while they flow.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@app.command()
+def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
+    """Score events until SIGTERM."""
+    from scorer import service
+    from scorer.observe import logs
+
+    loaded = _load(config, settings)
+    logs.configure(loaded.settings.owner, log_level.upper())
+    service.run(loaded.settings)
+
+
+@app.command("config")
+def show_config(config: Config, settings: Set = None, json: Json = False) -> None:
+    """Show the effective settings and where each comes from."""
+    from scorer.settings import flatten, shown
+
+    loaded = _load(config, settings)
+    rows = {
+        key: {"value": shown(key, value), "from": loaded.origins.get(key, "default")}
+        for key, value in flatten(loaded.settings.model_dump(mode="json"))
+    }
+    _print(
+        json,
+        rows,
+        lambda: _table(["setting", "value", "from"], [(k, str(r["value"]), r["from"]) for k, r in rows.items()]),
+    )
+
+
+@app.command()
+def check(
+    config: Config,
+    settings: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+    partitions: Annotated[int, typer.Option(help="Partitions of input topics that --create makes.", min=1)] = 6,
+    json: Json = False,
+) -> None:
+    """Say what is wrong before anything runs: broker, topics, model, golden examples, a sample of the events."""
+    from dataclasses import asdict
+
+    from scorer.check import check as checks
+
+    loaded = _load(config, settings)
+    findings = []
+    for finding in checks(loaded.settings, create=create, partitions=partitions):
+        findings.append(finding)
+        if not json:
+            mark = "[green]ok[/]  " if finding.ok else "[red]FAIL[/]"
+            talk.print(f"{mark} {finding.check}: ", end="")
+            talk.print(finding.detail, markup=False)
+            if not finding.ok and finding.hint:
+                talk.print(f"     hint: {finding.hint}", markup=False)
+    if json:
+        _json({"ok": all(f.ok for f in findings), "checks": [asdict(f) for f in findings]})
+    if not all(f.ok for f in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(config: Config, settings: Set = None, json: Json = False) -> None:
+    """Show the fleet: who runs, which version, how far behind."""
+    import time
+
+    import msgspec
+
+    from scorer import status as fleet_status
+
+    loaded = _load(config, settings)
+    now = time.time_ns() // 1_000_000
+    scorers = fleet_status.fleet(loaded.settings)
+    rows = [msgspec.to_builtins(s) | {"state": fleet_status.state(s, now)} for s in scorers]
+    _print(json, {"scorers": rows}, lambda: fleet_status.table(scorers, now))
+
+
+@app.command()
+def emit(
+    config: Config,
+    settings: Set = None,
+    file: Annotated[Path | None, typer.Option(help="Events, one JSON object a line; default: stdin.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Another topic than the first input topic.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}'.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="name=value, on every event; repeatable.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
+    json: Json = False,
+) -> None:
+    """Write events to the input topic."""
+    from scorer.emit import emit as write
+
+    loaded = _load(config, settings)
+    pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
+    with open(file, "rb") if file else sys.stdin.buffer as lines:  # noqa: PTH123 - one of two open streams
+        count = write(loaded.settings, lines, topic=topic, key=key, headers=pairs, rate=rate)
+    _print(json, {"written": count}, lambda: f"{count} events written")
+
+
+@app.command()
+def tail(
+    config: Config,
+    settings: Set = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters instead of scores.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="From the oldest record on.")] = False,
+    follow: Annotated[bool, typer.Option(help="Wait for more; --no-follow reads what there is and ends.")] = True,
+    events: Annotated[int | None, typer.Option(help="End after so many.", min=1)] = None,
+) -> None:
+    """Read scores (read_committed), one JSON object a line."""
+    from itertools import islice
+
+    from scorer.tail import tail as read
+
+    loaded = _load(config, settings)
+    for line in islice(read(loaded.settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+
+
+@app.command()
+def offsets(
+    config: Config,
+    settings: Set = None,
+    to: Annotated[str | None, typer.Option(help="Move the group: earliest, latest or an offset. No scorer may run.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    json: Json = False,
+) -> None:
+    """Show where the consumer group stands, or move it on purpose."""
+    from dataclasses import asdict
+
+    from scorer import offsets as group
+
+    loaded = _load(config, settings)
+    rows = group.move(loaded.settings, to, topic, partition) if to else group.standing(loaded.settings)
+    columns = ["topic", "partition", "committed", "low", "high"]
+    _print(
+        json,
+        {"offsets": [asdict(row) for row in rows]},
+        lambda: _table(columns, [[str(getattr(row, column)) for column in columns] for row in rows]),
+    )
 
 
 def main() -> None:
-    raise SystemExit(2)
+    """Entry point: errors become one line and a hint."""
+    from model_registry.errors import RegistryError
+
+    from publisher.errors import Fatal
+    from scorer.settings import SettingsError
+
+    try:
+        app()
+    except SettingsError as error:
+        _end(2, *str(error).splitlines())
+    except Fatal as error:
+        _end(error.exit_code, str(error), hint=error.hint)
+    except RegistryError as error:
+        _end(4 if error.transient else 3, str(error), hint=error.hint)
+    except (BrokenPipeError, KeyboardInterrupt):
+        sys.exit(130)
+
+
+def _load(config: Path, flags: list[str] | None) -> "Loaded":
+    from scorer.settings import load
+
+    return load(config, flags or [])
+
+
+def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
+    for error in errors:
+        talk.print(f"error: {error}", markup=False)
+    if hint:
+        talk.print(f"hint: {hint}", markup=False)
+    sys.exit(code)
+
+
+def _json(value: object) -> None:
+    import orjson
+
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    sys.stdout.flush()
+
+
+def _print(as_json: bool, value: object, shown: Callable[[], Any]) -> None:
+    """Data on stdout: as JSON, or for people."""
+    if as_json:
+        _json(value)
+    else:
+        Console().print(shown())
+
+
+def _table(columns: list[str], rows: Any) -> Any:
+    from rich.table import Table
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    return table

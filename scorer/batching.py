@@ -1,0 +1,93 @@
+"""How many events to take now, and when the next transaction may begin. Pure: values and measured costs in, numbers out.
+
+The cost of a batch is modelled as T(B) = a + b B seconds, fitted by least squares with forgetting over the batches seen; the
+latency target is the one knob. There is no linger: a scorer takes what is there, and batches grow by themselves under load.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
+MINIMUM_INTERVAL = 0.005  # seconds between transactions: measured, p99 200 -> 17 ms at 1,000 events/s for 1 ms of p50
+MAXIMUM_INTERVAL = 0.050
+COMMIT_MULTIPLE = 2.0  # where the broker is slow, it is given this many usual commit times a transaction
+COMMIT_EWMA = 0.1
+
+
+@dataclass(slots=True)
+class CostModel:
+    """T(B) = a + b B, from exponentially forgotten sums of (1, B, T, B*B, B*T)."""
+
+    weight: float = 0.0
+    b: float = 0.0
+    t: float = 0.0
+    bb: float = 0.0
+    bt: float = 0.0
+
+    @classmethod
+    def of(cls, samples: Iterable[tuple[int, float]]) -> "CostModel":
+        """From (batch size, seconds) pairs, as measured at warm-up."""
+        model = cls()
+        for size, seconds in samples:
+            model.observe(size, seconds)
+        return model
+
+    def observe(self, size: int, seconds: float) -> None:
+        """One batch of `size` events took `seconds`."""
+        self.weight = self.weight * FORGET + 1
+        self.b = self.b * FORGET + size
+        self.t = self.t * FORGET + seconds
+        self.bb = self.bb * FORGET + size * size
+        self.bt = self.bt * FORGET + size * seconds
+
+    def line(self) -> tuple[float, float]:
+        """(a, b) in seconds, neither negative. With sizes all alike the whole cost counts as per event."""
+        if not self.weight:
+            return 0.0, 0.0
+        mean_b, mean_t = self.b / self.weight, self.t / self.weight
+        variance = self.bb / self.weight - mean_b * mean_b
+        if variance <= 1e-9 * max(mean_b * mean_b, 1.0):
+            return 0.0, mean_t / mean_b if mean_b else 0.0
+        slope = max((self.bt / self.weight - mean_b * mean_t) / variance, 0.0)
+        intercept = mean_t - slope * mean_b
+        return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
+
+    def seconds(self, size: int) -> float:
+        """What a batch of `size` events is expected to take."""
+        a, b = self.line()
+        return a + b * size
+
+
+def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events: int) -> int:
+    """The largest batch that still meets the latency target (seconds) for its oldest event, 1 to `max_events`.
+
+    Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`.
+    """
+    a, b = cost.line()
+    budget = target - oldest_age
+    if budget < a + b:
+        return max_events
+    if b * max_events <= budget - a:
+        return max_events
+    return max(1, int((budget - a) / b))
+
+
+@dataclass(slots=True)
+class Pacing:
+    """When the next transaction may begin: the broker pays milliseconds of CPU for each, whatever is in it."""
+
+    usual_commit: float = 0.0
+    began: float = float("-inf")
+
+    def begin(self, now: float) -> None:
+        """A transaction begins at `now` (monotonic seconds)."""
+        self.began = now
+
+    def committed(self, seconds: float) -> None:
+        """Its commit took `seconds`."""
+        self.usual_commit += COMMIT_EWMA * (seconds - self.usual_commit)
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next may begin, 0 where it may at once."""
+        interval = min(max(MINIMUM_INTERVAL, COMMIT_MULTIPLE * self.usual_commit), MAXIMUM_INTERVAL)
+        return max(0.0, self.began + interval - now)

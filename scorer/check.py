@@ -1,0 +1,144 @@
+"""`scorer check`: what is wrong, before anything runs. Uses the same code as `scorer run` for every step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from model_registry.cache import Cache
+from model_registry.errors import RegistryError
+
+from model_registry import channel, reference
+from model_registry.stores import open_store
+from publisher import kafka
+from publisher.errors import Fatal
+from scorer import backends, topics
+from scorer.servables.servable import Servable, make
+from scorer.settings import Settings
+
+SAMPLE = 100  # newest events of each input partition that are decoded
+SAMPLE_SECONDS = 5.0
+KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `hint` is the way out where it is not ok."""
+
+    check: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
+    """Every check in turn; one that cannot run because an earlier one failed is left out."""
+    admin = kafka.admin(settings.kafka, f"{settings.name}.check")
+    try:
+        found = topics.describe(admin, topics.required(settings))
+    except Fatal as error:
+        yield Finding("broker", False, str(error), error.hint)
+        found = None
+    else:
+        yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
+        if create:
+            found = yield from _create(settings, admin, found, partitions)
+        yield from _topics(settings, found)
+        if settings.kafka.group_protocol == "consumer":
+            yield _group_settings(settings, admin)
+    try:
+        servable = _servable(settings)
+    except (backends.BackendMissing, RegistryError) as error:
+        yield Finding("model", False, str(error), error.hint)
+    except backends.ModelRefused as error:
+        yield Finding("model", False, str(error), "push a version that passes, then promote it")
+    else:
+        yield Finding("model", True, f"{servable.label} loads, and answers its golden examples")
+        if found is not None:
+            yield from _samples(settings, servable, found)
+
+
+def _create(settings: Settings, admin: AdminClient, found: dict[str, topics.Topic], partitions: int) -> Iterator[Finding]:
+    plans = topics.missing(settings, found, partitions)
+    topics.create(admin, plans)
+    for plan in plans:
+        yield Finding("topic", True, f"{plan.topic} created with {plan.num_partitions} partitions")
+    return topics.describe(admin, topics.required(settings))  # type: ignore[return-value]
+
+
+def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:
+    wrong = topics.faults(settings, found)
+    for fault in wrong:
+        yield Finding("topic", False, fault, "--create makes missing topics")
+    if not wrong:
+        yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in found.values()))
+
+
+def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
+    """KIP-848: session and heartbeat are the broker's; its defaults make a take-over wait for 45 s."""
+    resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+    try:
+        values = admin.describe_configs([resource], request_timeout=5)[resource].result()
+    except KafkaException as error:
+        return Finding("group protocol", True, f"the broker does not tell its limits: {error.args[0].str()}")
+    session = int(values["group.consumer.session.timeout.ms"].value)
+    limits = ", ".join(f"{name}={values[name].value}" for name in KIP_848_LIMITS if name in values)
+    if session > settings.kafka.session_timeout_ms:
+        return Finding(
+            "group protocol",
+            False,
+            f"the broker's group.consumer.session.timeout.ms is {session} ({limits}): after a crash partitions stall so long",
+            f"lower it to {settings.kafka.session_timeout_ms} for group {settings.name}, or use group_protocol: classic",
+        )
+    return Finding("group protocol", True, f"consumer, session {session} ms")
+
+
+def _servable(settings: Settings) -> Servable:
+    store = open_store(reference.parse(settings.model.source))
+    resolution = channel.resolve(store, settings.model.tag)
+    package = Cache(settings.model.cache).fetch(store, resolution.digest)
+    return make(package, resolution, backends.find(settings.model.backend, settings.model.device), settings)
+
+
+def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
+    """The newest events of each input topic must decode."""
+    for name in settings.input.topics:
+        if name not in found:
+            continue
+        values = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
+        decoded = servable.decoder.decode(values)
+        good = len(decoded.rows)
+        if not values:
+            yield Finding("sample", True, f"{name} holds no events yet")
+        elif decoded.rejected:
+            row, poison = next(iter(sorted(decoded.rejected.items())))
+            yield Finding(
+                "sample",
+                False,
+                f"{len(values) - good} of the newest {len(values)} events of {name} would be dead-lettered; "
+                f"the first: {poison.reason}: {poison}",
+                f"compare the producer with the version's signature; the event: {_start(values[row])}",
+            )
+        else:
+            yield Finding("sample", True, f"the newest {good} events of {name} decode")
+
+
+def newest(consumer: Consumer, topic: topics.Topic) -> list[bytes | None]:
+    """The values of up to SAMPLE newest events of each partition. Closes the consumer."""
+    try:
+        wanted: dict[int, int] = {}
+        for p in range(topic.partitions):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic.name, p), timeout=SAMPLE_SECONDS)
+            if high > low:
+                wanted[p] = max(low, high - SAMPLE)
+        if not wanted:
+            return []
+        consumer.assign([TopicPartition(topic.name, p, offset) for p, offset in wanted.items()])
+        messages = consumer.consume(SAMPLE * len(wanted), SAMPLE_SECONDS if len(wanted) else 0)
+        return [m.value() for m in messages if m.error() is None]
+    finally:
+        consumer.close()
+
+
+def _start(value: bytes | None) -> str:
+    return "null" if value is None else repr(value[:200])

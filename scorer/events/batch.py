@@ -1,0 +1,36 @@
+"""A batch of events as columns: what intake hands to the loop. No Kafka client in here."""
+
+from dataclasses import dataclass, field
+
+Headers = list[tuple[str, str | bytes | None]] | None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
+
+    `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
+    of the take; the batch may only be published while they are unchanged.
+    """
+
+    topics: list[str]
+    partitions: list[int]
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+    headers: list[Headers]
+    epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """For each partition the offset that follows its last event here."""
+        last = dict(zip(zip(self.topics, self.partitions, strict=True), self.offsets, strict=True))
+        return {partition: offset + 1 for partition, offset in last.items()}
+
+    def first_offsets(self) -> dict[tuple[str, int], int]:
+        """For each partition the offset of its first event here."""
+        firsts = zip(zip(reversed(self.topics), reversed(self.partitions), strict=True), reversed(self.offsets), strict=True)
+        return dict(firsts)

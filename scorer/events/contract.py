@@ -1,0 +1,68 @@
+"""What a decoder is: bytes of events in, the tensors that a signature names out, and every bad event told apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Reason(StrEnum):
+    """Why an event is dead-lettered: stable codes, the value of header `dead.reason`."""
+
+    TOMBSTONE = "tombstone"
+    OVERSIZE = "oversize"
+    NOT_UTF8 = "not-utf8"
+    MALFORMED = "malformed"
+    MISSING_FIELD = "missing-field"
+    WRONG_TYPE = "wrong-type"
+    OUT_OF_RANGE = "out-of-range"
+    NOT_FINITE = "not-finite"
+    BAD_DEADLINE = "bad-deadline"
+    INFERENCE_FAILED = "inference-failed"
+    SCORE_NOT_FINITE = "score-not-finite"
+    SCORE_OVERSIZE = "score-oversize"
+
+
+class Poison(Exception):
+    """One event is bad: it is dead-lettered with this reason, and its neighbours go on."""
+
+    def __init__(self, reason: Reason, error: str) -> None:
+        super().__init__(error)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Decoded:
+    """`rows` are the indices of the good events; `ids` (the configured field, or None) and every tensor have one entry each.
+
+    A tensor of n fields is (len(rows), n); strings are object arrays. `rejected` maps the other indices to what is wrong.
+    """
+
+    rows: list[int]
+    ids: Sequence[str | int | None]
+    tensors: dict[str, NDArray[Any]]
+    rejected: dict[int, Poison]
+
+    def select(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        """The tensors of good events `start` to `stop`, without a copy."""
+        return {name: tensor[start:stop] for name, tensor in self.tensors.items()}
+
+
+class Decoder(Protocol):
+    """One format against one signature."""
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch. Never raises for what producers wrote."""
+        ...
+
+
+def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Rows of a (B, n) float tensor that hold an infinity, or NaN in a column that does not allow it (n booleans)."""
+    bad = ~np.isfinite(tensor)
+    if not bad.any():
+        return np.empty(0, np.intp)
+    bad &= ~(np.isnan(tensor) & nan_allowed)
+    return np.flatnonzero(bad.any(axis=1))

@@ -1,0 +1,203 @@
+"""The owner thread: take a batch, score it, publish it. No I/O details in here.
+
+One batch is one atomic step: its records, the swap records it causes and its offsets become visible together, or not at all.
+Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+import numpy as np
+from confluent_kafka import TopicPartition
+
+from publisher.errors import Aborted, Fatal, Fenced
+from publisher.transactions import Record, RecoveryBudget, TransactionSession
+from scorer.batching import Pacing, take_limit
+from scorer.events.batch import Batch
+from scorer.intake import Intake, Partition
+from scorer.marks import Mark
+from scorer.observe.metrics import Metrics
+from scorer.observe.progress import Progress
+from scorer.scoring import Scored, Scoring
+from scorer.servables.manager import VersionManager
+from scorer.servables.servable import Servable
+from scorer.servables.swaps import Swap
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
+REVISION_WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
+HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
+
+
+class Loop:
+    """Runs until `stopping()`; see the module. `now_ms` is the wall clock, `clock` monotonic seconds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        intake: Intake,
+        session: TransactionSession,
+        versions: VersionManager,
+        scoring: Scoring,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.progress = Progress(clock())
+        self._settings = settings
+        self._intake = intake
+        self._session = session
+        self._versions = versions
+        self._scoring = scoring
+        self._metrics = metrics
+        self._clock = clock
+        self._now_ms = now_ms
+        self._pacing = Pacing()
+        self._budget = RecoveryBudget()
+        self._waiting: dict[Partition, float] = {}
+        self._hurry_at = 0.0
+
+    def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
+        """Score until `stopping()`. Raises Fatal. `each_second` is called between batches."""
+        self._show(self._versions.serving)
+        next_second = 0.0
+        while not stopping():
+            self.progress.heartbeat = now = self._clock()
+            try:
+                self.step()
+            except Aborted as error:
+                self._recover(error)
+            if now >= next_second:
+                next_second = now + 1.0
+                self._measure_lag()
+                each_second()
+
+    def step(self) -> None:
+        """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
+        if self._versions.flip() is not None:
+            self._metrics.swaps.inc()
+            self._show(self._versions.serving)
+        servable = self._versions.serving
+        self._mind_revisions(servable)
+        if (pause := self._pacing.wait(self._clock())) > 0:
+            time.sleep(pause)
+        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
+        if batch is None:
+            return
+        began = self._clock()
+        self._pacing.begin(began)
+        scored = self._scoring.score(batch, servable, self._now_ms)
+        if self._intake.stale(batch):
+            self._intake.rewind(batch.epochs)
+            return
+        self._publish(batch, scored, servable)
+        self._account(batch, scored, servable, self._clock() - began)
+
+    def _limit(self, servable: Servable, timestamp_ms: int) -> int:
+        age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
+        batching = self._settings.batching
+        return take_limit(
+            servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=batching.max_events
+        )
+
+    def _publish(self, batch: Batch, scored: Scored, servable: Servable) -> None:
+        origin, revision = servable.encoder.provenance, servable.resolution.revision
+        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
+        metadata = mark.encode()
+        offsets = [TopicPartition(t, p, offset, metadata) for (t, p), offset in batch.next_offsets().items()]
+        records = scored.records
+        for swap in self._swaps(batch, servable, mark):
+            record: Record = (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
+            records = [*records, record]
+        self._session.publish(records, offsets, self._intake.group)
+        self._intake.marks |= dict.fromkeys(batch.epochs, mark)
+
+    def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
+        """Swap records for the partitions of this batch that another version, or another revision, scored last."""
+        marks = {partition: self._intake.marks.get(partition, Mark()) for partition in batch.epochs}
+        changed = {p: m for p, m in marks.items() if (m.revision, m.digest) != (mark.revision, mark.digest)}
+        if not changed:
+            return []
+        firsts, now = batch.first_offsets(), self._now_ms()
+        return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
+
+    def _account(self, batch: Batch, scored: Scored, servable: Servable, seconds: float) -> None:
+        """After a confirmed commit: costs, metrics, progress."""
+        self._budget.committed()
+        commit = self._session.counters.last_commit_seconds
+        self._pacing.committed(commit)
+        servable.cost.observe(len(batch), seconds)
+        metrics, count = self._metrics, len(batch)
+        metrics.latency.observe((self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000)
+        metrics.batches.inc()
+        metrics.batch_events.observe(count)
+        for outcome, number in scored.outcomes.items():
+            metrics.events.labels(outcome).inc(number)
+        for reason, number in scored.reasons.items():
+            metrics.dead.labels(reason).inc(number)
+        publish = seconds - sum(scored.stages.values()) - commit
+        for stage, spent in {**scored.stages, "produce": publish, "commit": commit}.items():
+            metrics.stage.labels(stage).inc(max(spent, 0.0))
+        self.progress.events += count
+        self.progress.batches += 1
+        self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
+
+    def _recover(self, error: Aborted) -> None:
+        """Back to the committed offsets, with a successor for the producer whose transaction is in doubt."""
+        log.warning("recovering: %s", error)
+        self.progress.recoveries += 1
+        if self._budget.spent(self._clock()):
+            if isinstance(error, Fenced):
+                raise Fatal(
+                    f"another live process uses replica {self._settings.replica!r} of {self._settings.name!r}",
+                    "give each process a replica of its own: --set replica=...",
+                    3,
+                ) from error
+            raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log") from error
+        self._session.recover()
+        self._intake.rewind()
+
+    def _mind_revisions(self, servable: Servable) -> None:
+        """Hold partitions that a newer revision has scored already, until it is served here or the wait is over."""
+        revision, now = servable.resolution.revision, self._clock()
+        arrived, self._intake.arrived = self._intake.arrived, set()
+        ahead = {p for p in arrived if self._intake.marks[p].revision > revision}
+        if ahead:
+            log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
+            self._intake.hold(ahead)
+            self._waiting |= dict.fromkeys(ahead, now + REVISION_WAIT_SECONDS)
+        if not self._waiting:
+            return
+        self._waiting = {p: until for p, until in self._waiting.items() if p in self._intake.epochs}
+        reached = {p for p in self._waiting if self._intake.marks[p].revision <= revision}
+        late = {p for p, until in self._waiting.items() if now >= until} - reached
+        if late:
+            log.error("revision not reached in %d s, going on with %d: %s", REVISION_WAIT_SECONDS, revision, sorted(late))
+            self._metrics.fence_timeouts.inc(len(late))
+        self._intake.release(reached | late)
+        for partition in reached | late:
+            del self._waiting[partition]
+        if self._waiting and now >= self._hurry_at:
+            self._hurry_at = now + HURRY_SECONDS
+            self._versions.hurry()
+
+    def _measure_lag(self) -> None:
+        self.progress.lag = lag = self._intake.lag()
+        self.progress.joined = self._intake.joined
+        now = self._now_ms()
+        self._metrics.assigned.set(len(self._intake.epochs))
+        self._metrics.lag_records.clear()
+        self._metrics.lag_seconds.clear()
+        for (topic, partition), records in lag.items():
+            labels = topic, str(partition)
+            last = self.progress.last_event_ms.get((topic, partition), now)
+            self._metrics.lag_records.labels(*labels).set(records)
+            self._metrics.lag_seconds.labels(*labels).set(max(0.0, (now - last) / 1_000) if records else 0.0)
+
+    def _show(self, servable: Servable) -> None:
+        self._metrics.serving(servable.encoder.provenance, servable.resolution.revision)
+        log.info("serving %s (revision %d)", servable.label, servable.resolution.revision)

@@ -1,0 +1,93 @@
+"""Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from publisher.transactions import Counters
+
+LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+SIZE_BUCKETS = tuple(4**k for k in range(9))
+
+
+class BatchHistogram(Collector):
+    """A histogram that takes a whole batch of observations in one call."""
+
+    def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._edges = np.array(buckets)
+        self._counts = np.zeros(len(buckets) + 1, np.int64)
+        self._sum = 0.0
+
+    def observe(self, values: "np.typing.NDArray[np.float64]") -> None:
+        """(B,) values in the metric's unit."""
+        self._counts += np.bincount(np.searchsorted(self._edges, values), minlength=len(self._counts))
+        self._sum += float(values.sum())
+
+    def collect(self) -> Iterable[Metric]:
+        """See prometheus_client's Collector."""
+        cumulative = np.cumsum(self._counts).tolist()
+        labels = [*(str(edge) for edge in self._edges.tolist()), "+Inf"]
+        family = HistogramMetricFamily(self._name, self._documentation)
+        family.add_metric([], list(zip(labels, cumulative, strict=True)), self._sum)
+        yield family
+
+
+class SessionCounters(Collector):
+    """The transaction session's own integers, as counters."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        """See prometheus_client's Collector."""
+        now = self._counters
+        for name, documentation, value in (
+            ("scorer_transactions_committed", "Transactions whose commit the broker confirmed.", now.commits),
+            ("scorer_transactions_aborted", "Transactions given up; their events were read again.", now.aborts),
+            ("scorer_producer_rotations", "Producers replaced because a commit was slow.", now.rotations),
+            ("scorer_fenced", "Times another producer took one of our transactional ids.", now.fenced),
+            ("scorer_commit_seconds", "Time spent in commits.", now.commit_seconds),
+        ):
+            yield CounterMetricFamily(name, documentation, value=value)
+
+
+class Metrics:
+    """Every metric of one scorer, in a registry of its own."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(SessionCounters(counters))
+        self.latency = BatchHistogram(
+            "scorer_event_latency_seconds", "From the input's timestamp to the committed answer.", LATENCY_BUCKETS
+        )
+        self.registry.register(self.latency)
+        at = {"registry": self.registry}
+        self.events = Counter("scorer_events", "Events answered.", ["outcome"], **at)
+        self.batches = Counter("scorer_batches", "Batches published.", **at)
+        self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, **at)
+        self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], **at)
+        self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], **at)
+        self.swaps = Counter("scorer_swaps", "Version changes between two batches.", **at)
+        self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", **at)
+        self.fence_timeouts = Counter(
+            "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", **at
+        )
+        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", ["topic", "partition"], **at)
+        self.lag_seconds = Gauge(
+            "scorer_lag_seconds", "Age of the last answered event while records wait.", ["topic", "partition"], **at
+        )
+        self.model = Gauge("scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], **at)
+        self.revision = Gauge("scorer_model_revision", "The channel revision served.", **at)
+        self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", **at)
+
+    def serving(self, provenance: dict[str, str], revision: int) -> None:
+        """This version is served from now on."""
+        self.model.clear()
+        self.model.labels(*(provenance[name] for name in ("model", "version", "digest", "role"))).set(1)
+        self.revision.set(revision)

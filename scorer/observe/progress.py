@@ -1,0 +1,16 @@
+"""What the owner thread shows of its work to the threads that tell about it: plain values, each replaced whole."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Progress:
+    """`heartbeat` is in monotonic seconds; `lag` in records; `last_event_ms` is the time of the last answered event."""
+
+    heartbeat: float
+    joined: bool = False
+    events: int = 0
+    batches: int = 0
+    recoveries: int = 0
+    lag: dict[tuple[str, int], int] = field(default_factory=dict)
+    last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)

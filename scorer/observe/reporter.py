@@ -1,0 +1,65 @@
+"""Puts together what a scorer tells of itself: its status record and whether it is ready."""
+
+import os
+import time
+
+from publisher import kafka
+from publisher.transactions import Counters
+from scorer.observe.progress import Progress
+from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
+from scorer.servables.manager import VersionManager
+from scorer.settings import Settings
+
+
+class Reporter:
+    """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
+
+    def __init__(self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager) -> None:
+        self._stopping = False
+        self._settings = settings
+        self._progress = progress
+        self._counters = counters
+        self._versions = versions
+        self._started_ms = time.time_ns() // 1_000_000
+        producer = kafka.plain_producer(settings.kafka, settings.owner)
+        self._records = StatusReporter(producer, settings.status_topic, self.status)
+
+    def tick(self) -> None:
+        """Called about once a second."""
+        self._records.tick(time.monotonic())
+
+    def close(self) -> None:
+        """Tell that this scorer has stopped."""
+        self._stopping = True
+        self._records.close()
+
+    def not_ready(self) -> str | None:
+        """None where this scorer is in its group and serves; else what is missing."""
+        if self._stopping:
+            return "stopping"
+        return None if self._progress.joined else "not yet in the consumer group"
+
+    def status(self, state: str) -> ScorerStatus:
+        """The status record of now."""
+        serving, progress = self._versions.serving, self._progress
+        origin = serving.encoder.provenance
+        version = VersionStatus(origin["model"], origin["version"], origin["digest"], serving.resolution.revision)
+        return ScorerStatus(
+            scorer=self._settings.owner,
+            region=self._settings.region,
+            state=state,
+            heartbeat_ms=time.time_ns() // 1_000_000,
+            started_ms=self._started_ms,
+            pid=os.getpid(),
+            partitions=[PartitionStatus(*partition, lag) for partition, lag in sorted(progress.lag.items())],
+            versions={origin["role"]: version},
+            refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
+            cost=serving.cost.line(),
+            counters={
+                "events": progress.events,
+                "batches": progress.batches,
+                "recoveries": progress.recoveries,
+                "aborts": self._counters.aborts,
+                "rotations": self._counters.rotations,
+            },
+        )

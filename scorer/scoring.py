@@ -1,0 +1,241 @@
+"""One batch: decode, infer, encode. Every event becomes exactly one record: a score, an expired answer or a dead letter.
+
+No Kafka call in here. Records keep the order of the events, whatever they become. A batch that the model refuses is halved
+until the guilty event stands alone.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from publisher.positions import Position
+from publisher.transactions import Record
+from scorer.backends import InferenceFailed
+from scorer.events.batch import Batch, Headers
+from scorer.events.contract import Decoded, Poison, Reason
+from scorer.scores.dead_letter import dead_headers
+from scorer.servables.servable import Servable
+from scorer.settings import Settings
+
+RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic that records are written to: how many partitions it has and the largest record it takes, in bytes."""
+
+    topic: str
+    partitions: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Scored:
+    """The records of a batch in the order of its events, and what became of them, for the metrics. Stages are seconds."""
+
+    records: list[Record]
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+class Scoring:
+    """Scores batches for one configuration."""
+
+    def __init__(self, settings: Settings, output: Target, dead: Target) -> None:
+        self.settings = settings
+        self.output = output
+        self.dead = dead
+
+    def score(self, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> Scored:
+        """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock."""
+        work = _Work(self, batch, servable, now_ms)
+        began = time.perf_counter()
+        decoded = work.decode()
+        decoded_at = time.perf_counter()
+        answers = work.infer(decoded)
+        inferred_at = time.perf_counter()
+        for at, scores in answers:
+            work.add_scores(at, scores)
+        work.add_expired()
+        work.add_dead()
+        work.scored.records = [record for record in work.slots if record is not None]
+        work.scored.stages = {
+            "decode": decoded_at - began,
+            "infer": inferred_at - decoded_at,
+            "encode": time.perf_counter() - inferred_at,
+        }
+        return work.scored
+
+
+class _Work:
+    """One batch on its way. Rows are indices into the batch; `slots` has one record a row, `rejected` what is wrong."""
+
+    def __init__(self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> None:
+        self.scoring = scoring
+        self.batch = batch
+        self.servable = servable
+        self.now_ms = now_ms
+        self.slots: list[Record | None] = [None] * len(batch)
+        self.rejected: dict[int, Poison] = {}
+        self.expired: list[int] = []
+        self.scored = Scored([])
+        self.facts = [_Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
+        self.field_ids: dict[int, str | int | None] = {}
+
+    def decode(self) -> Decoded:
+        """Decode what is to be scored; set the rest aside."""
+        rows = list(range(len(self.batch)))
+        if any(facts.deadline is not None or facts.bad_deadline for facts in self.facts):
+            rows = self._without_deadline_passed(rows)
+        if self.scoring.settings.input.tombstones == "skip":
+            rows = [row for row in rows if self.batch.values[row] is not None]
+        return self._decode(rows, self.rejected)
+
+    def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
+        decoded = self.servable.decoder.decode([self.batch.values[row] for row in rows])
+        rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
+        decoded.rows = [rows[at] for at in decoded.rows]
+        self.field_ids |= zip(decoded.rows, decoded.ids, strict=True)
+        return decoded
+
+    def _without_deadline_passed(self, rows: list[int]) -> list[int]:
+        now = self.now_ms()
+        kept = []
+        for row in rows:
+            facts = self.facts[row]
+            if facts.bad_deadline is not None:
+                error = f"header deadline is {facts.bad_deadline!r}, not a time in Unix ms"
+                self.rejected[row] = Poison(Reason.BAD_DEADLINE, error)
+            elif facts.deadline is not None and facts.deadline < now:
+                self.expired.append(row)
+            else:
+                kept.append(row)
+        return kept
+
+    def infer(self, decoded: Decoded) -> list[tuple[list[int], "Answer"]]:
+        """Answers of all good events as (rows, their scores); those that the model cannot answer are rejected."""
+        answers = []
+        spans = [(0, len(decoded.rows))]
+        while spans:
+            start, stop = spans.pop()
+            if start == stop:
+                continue
+            try:
+                scores = self.servable.score(decoded.select(start, stop))
+            except InferenceFailed as error:
+                if stop - start == 1:
+                    self.rejected[decoded.rows[start]] = Poison(Reason.INFERENCE_FAILED, str(error))
+                else:
+                    middle = (start + stop) // 2
+                    spans += [(start, middle), (middle, stop)]
+                continue
+            rows = decoded.rows[start:stop]
+            answer = Answer(scores.encoded(), scores.decisions(), "scored")
+            finite = scores.finite()
+            if not finite.all():
+                self._reject_not_finite(rows, answer, np.flatnonzero(~finite).tolist())
+                keep = np.flatnonzero(finite).tolist()
+                rows = [rows[at] for at in keep]
+                answer = Answer([answer.scores[k] for k in keep], [answer.decisions[k] for k in keep], "scored")
+            answers.append((rows, answer))
+        return answers
+
+    def _reject_not_finite(self, rows: list[int], answer: "Answer", bad: Sequence[int]) -> None:
+        for at in bad:
+            error = f"the model answered {answer.scores[at].decode()}, which is not finite"
+            self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
+
+    def add_expired(self) -> None:
+        """Answers for events whose deadline has passed."""
+        if self.expired:
+            self._decode(self.expired, {})  # for the ids alone
+            count = len(self.expired)
+            self.add_scores(self.expired, Answer([b"null"] * count, [None] * count, "expired"))
+
+    def add_scores(self, rows: list[int], answer: "Answer") -> None:
+        """Score records into their slots; what is too large for the output topic is rejected."""
+        batch, encoder = self.batch, self.servable.encoder
+        sources = [(batch.topics[row], batch.partitions[row], batch.offsets[row]) for row in rows]
+        ids = [self._id(row, source) for row, source in zip(rows, sources, strict=True)]
+        times = [batch.timestamps[row] for row in rows]
+        values = encoder.encode(ids, answer.scores, answer.decisions, answer.status, sources, times, self.now_ms())
+        names = self.scoring.settings.output.headers
+        headers: Sequence[Headers] = [None] * len(rows)
+        if names:
+            headers = encoder.headers(names, ids, answer.decisions, answer.status)
+        target, keys, slots = self.scoring.output, batch.keys, self.slots
+        topic, partitions, limit = target.topic, target.partitions, target.max_bytes - RECORD_OVERHEAD
+        for row, value, source, timestamp, header in zip(rows, values, sources, times, headers, strict=True):
+            key = keys[row]
+            if len(value) > limit or (key is not None and len(value) + len(key) > limit):
+                error = f"the score record has {len(value)} bytes beside its key; {topic} takes {target.max_bytes}"
+                self.rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
+            else:
+                slots[row] = (topic, value, key, source[1] % partitions, timestamp, header)
+        self.scored.outcomes[answer.status] += sum(slots[row] is not None for row in rows)
+
+    def add_dead(self) -> None:
+        """Dead letters into the slots of the rejected."""
+        batch, target = self.batch, self.scoring.dead
+        for row, poison in self.rejected.items():
+            source = Position(self.scoring.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
+            headers = dead_headers(
+                batch.headers[row],
+                reason=poison.reason,
+                error=str(poison),
+                source=source,
+                model=self.servable.label,
+                at_ms=self.now_ms(),
+            )
+            partition = batch.partitions[row] % target.partitions
+            value, key = batch.values[row], batch.keys[row]
+            self.slots[row] = (target.topic, value, key, partition, batch.timestamps[row], headers)
+            self.scored.reasons[poison.reason] += 1
+        self.scored.outcomes["dead"] += len(self.rejected)
+
+    def _id(self, row: int, source: tuple[str, int, int]) -> str:
+        """Header ce_id, else the configured field, else the position in x-origin, else the event's own position."""
+        facts, field_id = self.facts[row], self.field_ids.get(row)
+        if facts.ce_id is not None:
+            return facts.ce_id
+        if field_id is not None:
+            return str(field_id)
+        return facts.origin or str(Position(self.scoring.settings.region, *source))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the rows of a part of a batch are answered: encoded scores, decisions, and one status."""
+
+    scores: Sequence[bytes]
+    decisions: Sequence[str | None]
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an event's headers say. `deadline` is Unix ms; `bad_deadline` is the text that is no such number."""
+
+    ce_id: str | None = None
+    origin: str | None = None
+    deadline: int | None = None
+    bad_deadline: str | None = None
+
+    @classmethod
+    def of(cls, headers: Headers) -> "_Facts":
+        found = {name: _text(value) for name, value in headers or () if name in ("ce_id", "x-origin", "deadline")}
+        text = found.get("deadline")
+        good = text is not None and text.isascii() and text.isdigit()
+        deadline = int(text) if good and text is not None else None
+        return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text)
+
+
+NO_FACTS = _Facts()
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

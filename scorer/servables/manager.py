@@ -1,0 +1,218 @@
+"""Follows the model's tag: polls the registry, makes the aspired version ready beside the serving one, flips between batches.
+
+Two threads: `poll` works on one of its own and does everything slow; `serving` is called by the thread that scores, between
+two batches, and only exchanges a reference. The registry being down never stops scoring: the serving version goes on, and a
+start falls back on the last version known good.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from model_registry.cache import Cache
+from model_registry.channel import Resolution
+from model_registry.errors import RegistryError
+
+from model_registry import channel, reference
+from model_registry.stores import Store, open_store
+from publisher.errors import Fatal
+from scorer.backends import Backend, ModelRefused
+from scorer.servables import policy
+from scorer.servables.servable import Servable, make
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+JITTER = 0.2  # polls of many scorers spread by themselves
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Why a version is not served here."""
+
+    version: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What both threads see; every change holds the lock."""
+
+    aspired: Resolution | None = None
+    reason: str = ""
+    serving: Servable | None = None
+    ready: dict[str, Servable] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)
+
+
+class VersionManager:
+    """The versions of one scorer. `on_refused(version, reason)` and `on_flip(old, new)` tell the metrics."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        backend: Backend,
+        *,
+        on_refused: Callable[[Refusal], None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._on_refused = on_refused
+        self._store: Store = open_store(reference.parse(settings.model.source))
+        self._cache = Cache(settings.model.cache)
+        self._shared = _Shared()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._validator: str | None = None
+        self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
+
+    def start(self) -> Servable:
+        """Make the aspired version ready and serve it, then follow the tag. Raises Fatal where there is none to serve."""
+        try:
+            self._look()
+        except RegistryError as error:
+            known = self._cache.recall(self._key)
+            if known is None:
+                raise Fatal(f"no model version to serve: {error}", error.hint, exit_code=_exit_code(error)) from error
+            log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
+            self._aspire(known, "last known good")
+        self._work()
+        self.flip()
+        serving = self._shared.serving
+        if serving is None:
+            reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
+            raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
+        self._thread.start()
+        return serving
+
+    @property
+    def serving(self) -> Servable:
+        """The version of the next batch."""
+        assert self._shared.serving is not None
+        return self._shared.serving
+
+    def refusals(self) -> list[Refusal]:
+        """The versions refused so far that the tag still asked for when they were."""
+        with self._lock:
+            return list(self._shared.refused.values())
+
+    def flip(self) -> Servable | None:
+        """Between two batches: serve the aspired version if it is ready. The version served before, if there was a flip."""
+        with self._lock:
+            action = policy.next_action(self._snapshot())
+            if not isinstance(action, policy.Flip):
+                return None
+            before, aspired = self._shared.serving, self._shared.aspired
+            assert aspired is not None
+            servable = self._shared.ready.pop(action.digest)
+            servable = replace(servable, resolution=aspired, reason=self._shared.reason)
+            self._shared.ready[action.digest] = servable
+            self._shared.serving = servable
+            self._wake.set()
+            return before
+
+    def hurry(self) -> None:
+        """Look at the registry now: a partition came from a scorer that had seen a newer revision."""
+        self._validator = None
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stop following the tag."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    @property
+    def _key(self) -> str:
+        return f"{self._settings.model.source}:{self._settings.model.tag}"
+
+    def _poll_for_ever(self) -> None:
+        while not self._closing:
+            poll = self._settings.model.poll_seconds
+            self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
+            self._wake.clear()
+            if self._closing:
+                return
+            try:
+                self._look()
+                self._work()
+            except RegistryError as error:
+                log.warning("the registry does not answer, %s goes on: %s", self.serving.label, error)
+            except Exception:
+                log.exception("following the model's tag failed; %s goes on", self.serving.label)
+
+    def _look(self) -> None:
+        """Resolve the tag, if anything may have changed."""
+        validator = self._store.validator()
+        if validator == self._validator:
+            return
+        aspired = channel.resolve(self._store, self._settings.model.tag)
+        self._aspire(aspired, self._reason(aspired))
+        self._validator = validator
+
+    def _aspire(self, resolution: Resolution, reason: str) -> None:
+        with self._lock:
+            if resolution != self._shared.aspired:
+                self._shared.refused.pop(resolution.digest, None)
+            self._shared.aspired, self._shared.reason = resolution, reason
+
+    def _work(self) -> None:
+        """Do what the policy asks for, until it asks for what only the scoring thread may do."""
+        while True:
+            with self._lock:
+                action = policy.next_action(self._snapshot())
+                if isinstance(action, policy.Unload):
+                    unloaded = self._shared.ready.pop(action.digest)
+            if isinstance(action, policy.Unload):
+                log.info("freeing %s", unloaded.label)
+                unloaded.model.close()
+            elif isinstance(action, policy.Load):
+                self._load()
+            else:
+                return
+
+    def _load(self) -> None:
+        aspired = self._shared.aspired
+        assert aspired is not None
+        try:
+            package = self._cache.fetch(self._store, aspired.digest)
+            servable = make(package, aspired, self._backend, self._settings)
+        except (ModelRefused, RegistryError) as error:
+            if isinstance(error, RegistryError) and error.transient:
+                self._validator = None
+                raise
+            refusal = Refusal(aspired.version, str(error))
+            log.error("version %s is refused: %s", aspired.version, error)  # noqa: TRY400 - a finding, not a bug
+            with self._lock:
+                self._shared.refused[aspired.digest] = refusal
+            self._on_refused(refusal)
+            return
+        self._cache.remember(self._key, aspired)
+        log.info("%s is ready (revision %d)", servable.label, aspired.revision)
+        with self._lock:
+            self._shared.ready[aspired.digest] = servable
+
+    def _reason(self, resolution: Resolution) -> str:
+        """Why the channel was moved to this version, from its history."""
+        moves = channel.history(self._store, self._settings.model.tag) if resolution.revision else []
+        return next((move.reason for move in moves if move.revision == resolution.revision), "")
+
+    def _snapshot(self) -> policy.Snapshot:
+        shared = self._shared
+        known = dict.fromkeys(shared.ready, policy.State.READY)
+        known |= dict.fromkeys(shared.refused, policy.State.REFUSED)
+        return policy.Snapshot(
+            aspired=shared.aspired.digest if shared.aspired else None,
+            aspired_revision=shared.aspired.revision if shared.aspired else 0,
+            serving=shared.serving.digest if shared.serving else None,
+            serving_revision=shared.serving.resolution.revision if shared.serving else 0,
+            known=known,
+        )
+
+
+def _exit_code(error: RegistryError) -> int:
+    return 4 if error.transient else 3

@@ -1,0 +1,117 @@
+"""A version that is ready to serve: loaded, warmed, its golden examples answered, its cost measured.
+
+Nothing here runs on the thread that scores events.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+from model_registry.channel import Resolution
+from model_registry.package import Golden, Package
+
+from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
+from scorer.batching import CostModel
+from scorer.events.contract import Decoder
+from scorer.events.json import JsonDecoder
+from scorer.scores.record import RecordEncoder, Scores
+from scorer.settings import Settings
+
+WARM_SIZES = (1, 8, 64, 512)
+WARM_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Servable:
+    """One version, ready. `revision` is the channel revision that made it the aspired one, `reason` why it was moved there."""
+
+    resolution: Resolution
+    model: Model
+    decoder: Decoder
+    encoder: RecordEncoder
+    cost: CostModel
+    reason: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The manifest digest: the identity of the version."""
+        return self.resolution.digest
+
+    @property
+    def label(self) -> str:
+        """`name:version@digest`, for people and for dead letters."""
+        origin = self.encoder.provenance
+        return f"{origin['model']}:{origin['version']}@{self.digest}"
+
+    def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
+        """Scores of good events. Raises InferenceFailed."""
+        return Scores(self.model.signature(), self.model.run(tensors))
+
+
+def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
+    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason."""
+    model = backend.open(package)
+    decoder = JsonDecoder(model.signature(), settings.input.id_field, settings.input.max_event_bytes)
+    encoder = RecordEncoder(
+        model=package.name, version=package.version, digest=package.digest, role="champion", region=settings.region
+    )
+    servable = Servable(resolution, model, decoder, encoder, CostModel())
+    check_golden(servable, package.golden)
+    warm(servable, package.golden, settings.batching.max_events)
+    return servable
+
+
+def check_golden(servable: Servable, golden: Sequence[Golden]) -> None:
+    """Every golden example must be answered as the package says. Raises ModelRefused."""
+    if not golden:
+        return
+    decoded = servable.decoder.decode([orjson.dumps(example.event) for example in golden])
+    for row, poison in sorted(decoded.rejected.items()):
+        raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
+    try:
+        answers = [orjson.loads(answer) for answer in servable.score(decoded.tensors).encoded()]
+    except InferenceFailed as error:
+        raise ModelRefused(f"the golden examples cannot be scored: {error}") from error
+    for row, (example, answer) in enumerate(zip(golden, answers, strict=True), start=1):
+        if not close(example.score, answer, example.tolerance):
+            raise ModelRefused(
+                f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
+            )
+
+
+def close(expected: object, found: object, tolerance: float) -> bool:
+    """Whether two scores (numbers, arrays, or objects of them) agree within an absolute tolerance."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(close(expected[k], found[k], tolerance) for k in expected)
+    if isinstance(expected, list | tuple) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(close, expected, found, [tolerance] * len(found)))
+    if isinstance(expected, int | float) and isinstance(found, int | float):
+        return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
+    return expected == found
+
+
+def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:
+    """Run every batch size a few times on golden events (zeros where there are none) and note what each costs."""
+    if golden:
+        tensors = servable.decoder.decode([orjson.dumps(example.event) for example in golden]).tensors
+    else:
+        tensors = {t.tensor: zeros(t.dtype, t.width) for t in servable.model.signature().inputs}
+    for size in sorted({min(size, max_events) for size in WARM_SIZES}):
+        batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
+        for _ in range(WARM_ROUNDS):
+            began = time.perf_counter()
+            try:
+                servable.score(batch)
+            except InferenceFailed as error:
+                raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
+        servable.cost.observe(size, time.perf_counter() - began)
+
+
+def zeros(dtype: str, width: int) -> "np.typing.NDArray[np.generic]":
+    """One row of a tensor's neutral values."""
+    if dtype == "string":
+        return np.full((1, width), "", dtype=object)
+    return np.zeros((1, width), dtype)

@@ -1,0 +1,189 @@
+"""`scorer run`: start-up, main loop, shutdown.
+
+Start: topics, model, every transactional id, then the consumer group: nothing is consumed before a version is ready. Stop: the
+batch in hand is finished or given up, the group is left at once, the last status is told. A crash anywhere in between is safe.
+"""
+
+import contextlib
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from publisher import fencing, kafka
+from publisher.errors import Fatal
+from publisher.transactions import TransactionSession
+from scorer import backends, topics
+from scorer.intake import Intake
+from scorer.loop import Loop
+from scorer.marks import Mark
+from scorer.observe.health import HealthServer
+from scorer.observe.metrics import Metrics
+from scorer.observe.reporter import Reporter
+from scorer.scoring import Scoring, Target
+from scorer.servables.manager import VersionManager
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
+HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
+
+
+def run(settings: Settings) -> None:
+    """Score until SIGTERM or SIGINT. Raises Fatal where it cannot begin or go on."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    stopping = _stop_signals()
+    watch = kafka.ErrorWatch()
+    admin = kafka.admin(settings.kafka, settings.owner)
+    output, dead = _targets(settings, admin)
+    _refuse_a_twin(settings, admin, stopping)
+    backend = _backend(settings)
+    with contextlib.closing(_session(settings)) as session:  # its ids are initialised while the model loads
+        metrics = Metrics(session.counters)
+        versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
+        with contextlib.closing(versions):
+            versions.start()
+            session.open()
+            intake = _intake(settings, admin, watch)
+            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics)
+            try:
+                _serve(
+                    settings,
+                    loop,
+                    Reporter(settings, loop.progress, session.counters, versions),
+                    metrics,
+                    stopping,
+                    watch,
+                )
+            finally:
+                intake.close()
+    log.info("stopped; everything scored is committed")
+
+
+def _serve(
+    settings: Settings,
+    loop: Loop,
+    reporter: Reporter,
+    metrics: Metrics,
+    stopping: threading.Event,
+    watch: kafka.ErrorWatch,
+) -> None:
+    """The main loop, with what watches it and tells of it."""
+    health = HealthServer(settings.http.listen, metrics.registry, _live(settings, loop), reporter.not_ready)
+    log.info("scoring %s; health and metrics on http://%s", ", ".join(settings.input.topics), health.address)
+    threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
+    gc.collect()
+    gc.freeze()
+    try:
+        loop.run(lambda: _stop(stopping, watch), reporter.tick)
+    finally:
+        reporter.close()
+        health.close()
+
+
+def _stop_signals() -> threading.Event:
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    return stopping
+
+
+def _stop(stopping: threading.Event, watch: kafka.ErrorWatch) -> bool:
+    """Whether the loop ends: it was told to, or the broker refuses this client for good (raises Fatal)."""
+    if watch.fatal is not None:
+        raise Fatal(f"the broker refuses this client: {watch.fatal.str()}", "check the credentials and the certificates", 3)
+    return stopping.is_set()
+
+
+def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
+    """Output and dead-letter topics as they are. Raises Fatal where a topic is missing or unfit: nothing is created here."""
+    found = topics.describe(admin, topics.required(settings))
+    if wrong := topics.faults(settings, found):
+        raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
+    output, dead = found[settings.output.topic], found[settings.dead_letter.topic]
+    return Target(output.name, output.partitions, output.max_bytes), Target(dead.name, dead.partitions, dead.max_bytes)
+
+
+def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> None:
+    """Two live processes with one replica would fence each other. A dead one leaves the group when its session ends."""
+    deadline = time.monotonic() + settings.kafka.session_timeout_ms / 1_000 + 2
+    while not stopping.is_set():
+        try:
+            twin = settings.owner in fencing.live_clients(admin, settings.name)
+        except KafkaException as error:
+            log.info("the group's members are not known yet: %s", error.args[0])
+            return
+        if not twin:
+            return
+        if time.monotonic() > deadline:
+            raise Fatal(
+                f"a live process already runs as replica {settings.replica!r} of {settings.name!r}",
+                "give each process a replica of its own: --set replica=...",
+                3,
+            )
+        log.info("replica %s is still in the group; waiting for its session to end", settings.replica)
+        stopping.wait(0.5)
+
+
+def _producer(settings: Settings, name: str) -> Producer:
+    return kafka.transactional_producer(settings.kafka, name, settings.owner)
+
+
+def _session(settings: Settings) -> TransactionSession:
+    seconds = settings.kafka.transaction_timeout_ms / 1_000
+    return TransactionSession(lambda name: _producer(settings, name), settings.owner, transaction_seconds=seconds)
+
+
+def _backend(settings: Settings) -> backends.Backend:
+    try:
+        return backends.find(settings.model.backend, settings.model.device)
+    except backends.BackendMissing as error:
+        raise Fatal(str(error), error.hint, 2) from error
+
+
+def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
+    consumer = kafka.consumer(settings.kafka, settings.owner, settings.name, watch)
+
+    def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
+        """The last owners of these partitions that are no members any more."""
+        try:
+            marks = fencing.last_metadata(admin, settings.name, partitions).values()
+            owners = {Mark.decode(metadata).owner for metadata in marks} - {"", settings.owner}
+            dead = owners - fencing.live_clients(admin, settings.name) if owners else set()
+        except KafkaException as error:
+            log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
+            return
+        fencing.fence(lambda name: _producer(settings, name), sorted(dead))
+
+    return Intake(consumer, settings.input.topics, settings.input.start, fence_the_dead)
+
+
+def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:
+    limit = settings.kafka.transaction_timeout_ms / 1_000
+
+    def live() -> str | None:
+        age = time.monotonic() - loop.progress.heartbeat
+        return None if age < limit else f"the scoring thread has not moved for {age:.1f} s"
+
+    return live
+
+
+def _watch(settings: Settings, loop: Loop) -> None:
+    """End the process when the owner thread hangs in a call that never returns: others take over, nothing is lost."""
+    limit = 2 * settings.kafka.transaction_timeout_ms / 1_000
+    while True:
+        time.sleep(1)
+        age = time.monotonic() - loop.progress.heartbeat
+        if age > limit:
+            log.critical("the scoring thread has not moved for %.1f s; ending the process", age)
+            faulthandler.dump_traceback(all_threads=True)
+            os._exit(HANGING)
