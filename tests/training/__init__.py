@@ -1,0 +1,1 @@
+"""The demo's data and models, and the scripts that make them."""

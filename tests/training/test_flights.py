@@ -1,0 +1,131 @@
+"""The demo's events: which flights there are, in which order, how they ended, and the exact AUC."""
+
+import math
+from collections import Counter
+from itertools import islice, pairwise
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from scorer.demo import flights
+
+FLIGHTS = 56_463
+SCORES = st.one_of(st.integers(0, 5).map(lambda n: n / 5), st.floats(0, 1))
+
+
+@pytest.fixture(scope="module")
+def lap() -> list[flights.Event]:
+    return list(flights.events())
+
+
+def test_a_lap_is_every_flight_once(lap: list[flights.Event]) -> None:
+    assert len(lap) == FLIGHTS
+    assert len({event["flight_id"] for event in lap}) == FLIGHTS
+    assert sum(event["dep_delay"] is None for event in lap) == 688
+    assert Counter(event["month"] for event in lap) == {9: 27_574, 10: 28_889}
+
+
+def test_flights_come_in_the_order_of_their_scheduled_departure(lap: list[flights.Event]) -> None:
+    times = [str(event["scheduled_departure"]) for event in lap]
+    assert all(earlier <= later for earlier, later in pairwise(times))
+    assert (times[0], times[-1][:10]) == ("2013-09-01T05:16", "2013-10-31")
+
+
+def test_an_event_is_named_and_keyed_by_its_flight(lap: list[flights.Event]) -> None:
+    for event in lap:
+        clock = f"{event['hour']:02}{event['minute']:02}"
+        day = str(event["scheduled_departure"])[:10]
+        named = f"{day}-{event['carrier']}-{event['flight']}-{event['origin']}-{clock}"
+        assert event["flight_id"] == named
+        assert flights.key(event) == f"{event['carrier']}-{event['flight']}"
+
+
+def test_the_first_flight_is_the_one_that_left(lap: list[flights.Event]) -> None:
+    assert lap[0] == {
+        "flight_id": "2013-09-01-UA-1545-EWR-0516",
+        "scheduled_departure": "2013-09-01T05:16",
+        "carrier": "UA",
+        "flight": 1545,
+        "origin": "EWR",
+        "dest": "IAH",
+        "distance": 1400,
+        "month": 9,
+        "day_of_week": 7,
+        "hour": 5,
+        "minute": 16,
+        "scheduled_minutes": 164,
+        "dep_delay": -8,
+    }
+
+
+def test_no_event_tells_how_its_flight_ended(lap: list[flights.Event]) -> None:
+    names = {name for event in lap for name in event}
+    departure = {"flight_id", "scheduled_departure", "carrier", "flight", "origin", "dest", "distance", "dep_delay"}
+    assert names == departure | {"month", "day_of_week", "hour", "minute", "scheduled_minutes"}
+
+
+def test_outcomes_are_those_of_the_flights_that_arrived(lap: list[flights.Event]) -> None:
+    outcomes = flights.outcomes()
+    assert len(outcomes) == FLIGHTS - 835
+    assert set(outcomes) < {event["flight_id"] for event in lap}
+    assert sum(outcomes.values()) == 8731
+    cancelled = next(str(event["flight_id"]) for event in lap if event["dep_delay"] is None)
+    assert outcomes.get(cancelled) is None
+    assert cancelled not in outcomes
+
+
+def test_more_events_than_flights_go_on_with_further_laps(lap: list[flights.Event]) -> None:
+    asked = 2 * FLIGHTS + 3
+    ids = [str(event["flight_id"]) for event in flights.events(asked)]
+    assert len(set(ids)) == len(ids) == asked
+    base = [str(event["flight_id"]) for event in lap]
+    assert ids[:FLIGHTS] == base
+    assert ids[FLIGHTS : 2 * FLIGHTS] == [f"{name}-lap2" for name in base]
+    assert ids[2 * FLIGHTS :] == [f"{name}-lap3" for name in base[:3]]
+    outcomes = flights.outcomes()
+    assert [outcomes.get(name) for name in ids[FLIGHTS : 2 * FLIGHTS]] == [outcomes.get(name) for name in base]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7])
+def test_a_limit_is_kept(limit: int, lap: list[flights.Event]) -> None:
+    assert list(flights.events(limit)) == lap[:limit]
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        flights.events(-1)
+
+
+def test_lines_are_the_events_as_json(lap: list[flights.Event]) -> None:
+    assert [orjson.loads(line) for line in flights.lines(50)] == lap[:50]
+    assert all(b"\n" not in line for line in islice(flights.lines(), 50))
+
+
+@given(st.lists(st.tuples(SCORES, st.booleans()), min_size=2))
+def test_the_auc_is_the_exact_one(pairs: list[tuple[float, bool]]) -> None:
+    outcomes = [outcome for _, outcome in pairs]
+    if len(set(outcomes)) < 2:
+        with pytest.raises(ValueError, match="both outcomes"):
+            flights.auc(pairs)
+        return
+    expected = roc_auc_score(outcomes, [score for score, _ in pairs])
+    assert flights.auc(pairs) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("pairs", "expected"), [([(0.1, False), (0.9, True)], 1.0), ([(0.9, False), (0.1, True)], 0.0),
+                                                 ([(0.5, False), (0.5, True)], 0.5)])  # fmt: skip
+def test_the_auc_of_cases_known_by_hand(pairs: list[tuple[float, bool]], expected: float) -> None:
+    assert flights.auc(pairs) == expected
+
+
+def test_a_score_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
+        flights.auc([(math.nan, True), (0.5, False)])
+
+
+def test_no_pairs_have_no_auc() -> None:
+    with pytest.raises(ValueError, match="0 positive and 0 negative"):
+        flights.auc([])

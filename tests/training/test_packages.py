@@ -1,0 +1,120 @@
+"""The two packages that the demo ships: their signatures feed them, golden examples hold, 2.0.0 is the better one."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+
+from scorer.demo import flights
+
+VERSIONS = ("1.0.0", "2.0.0")
+MAX_BYTES = 300_000
+
+
+def package(version: str, folder: Path = flights.DATA) -> Path:
+    return folder / f"flight-delay-{version}"
+
+
+def signature(folder: Path) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads((folder / "signature.json").read_text())
+    return parsed
+
+
+def tensors(signature: dict[str, Any], events: list[flights.Event]) -> dict[str, npt.NDArray[Any]]:
+    """The inputs as the signature says, read without the product's own code."""
+    made = {}
+    for tensor in signature["inputs"]:
+        dtype = {"float32": np.float32, "string": object}[tensor["dtype"]]
+        columns = [[value(event, field) for event in events] for field in tensor["fields"]]
+        made[tensor["tensor"]] = np.array(columns, dtype=dtype).T
+    return made
+
+
+def value(event: flights.Event, field: str | dict[str, Any]) -> str | float:
+    name = field if isinstance(field, str) else field["name"]
+    given = event[name]
+    if given is not None:
+        return given
+    assert isinstance(field, dict), f"{name} is required"
+    assert not field["required"]
+    return float(field["default"])
+
+
+def scores(folder: Path, events: list[flights.Event]) -> npt.NDArray[np.float32]:
+    said = signature(folder)
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    (output,) = session.run([said["output"]["tensor"]], tensors(said, events))
+    late: npt.NDArray[np.float32] = output[:, said["output"]["index"]]
+    return late
+
+
+def check_golden(folder: Path) -> list[flights.Event]:
+    """Asserts that each golden example holds, alone and among the others; the events."""
+    golden = [json.loads(line) for line in (folder / "golden.jsonl").read_text().splitlines()]
+    events = [line["event"] for line in golden]
+    together = scores(folder, events)
+    for line, beside_others in zip(golden, together, strict=True):
+        assert scores(folder, [line["event"]])[0] == pytest.approx(line["score"], abs=line["tolerance"])
+        assert beside_others == pytest.approx(line["score"], abs=line["tolerance"])
+    return events
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_package_is_small_and_its_golden_examples_hold(version: str) -> None:
+    folder = package(version)
+    assert (folder / "model.onnx").stat().st_size <= MAX_BYTES
+    events = check_golden(folder)
+    assert len(events) == 6
+    assert any(event["dep_delay"] is None for event in events)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_the_delay_may_be_missing(version: str) -> None:
+    fields = [field for tensor in signature(package(version))["inputs"] for field in tensor["fields"]]
+    optional = [field for field in fields if not isinstance(field, str)]
+    assert optional == [{"name": "dep_delay", "required": False, "default": "nan"}]
+
+
+def test_the_second_version_takes_fields_that_the_first_does_not() -> None:
+    events = list(flights.events(2))
+    first, second = (tensors(signature(package(version)), events) for version in VERSIONS)
+    assert set(first) == set(second) == {"x", "carrier", "origin", "dest"}
+    assert (first["x"].shape, second["x"].shape) == ((2, 3), (2, 6))
+    assert first["dest"].shape == second["dest"].shape == (2, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_names_never_seen_are_scored(version: str) -> None:
+    event = next(flights.events(1))
+    strange: flights.Event = {**event, "carrier": "", "origin": "Zürich", "dest": "x" * 1000, "dep_delay": None}
+    (score,) = scores(package(version), [strange])
+    assert 0 < score < 1
+
+
+def test_the_second_version_is_better_and_the_cards_say_what_is_measured() -> None:
+    events = list(flights.events())
+    outcomes = flights.outcomes()
+    measured = {}
+    for version in VERSIONS:
+        said = scores(package(version), events)
+        assert np.isfinite(said).all()
+        pairs = ((float(s), str(e["flight_id"])) for s, e in zip(said, events, strict=True))
+        measured[version] = flights.auc((score, outcomes[name]) for score, name in pairs if name in outcomes)
+        stated = f"| AUC | {measured[version]:.4f} |"
+        assert stated in (package(version) / "README.md").read_text()
+    assert measured["1.0.0"] > 0.88
+    assert measured["2.0.0"] > measured["1.0.0"] + 0.005
+
+
+def test_a_wrong_score_would_be_noticed(tmp_path: Path) -> None:
+    for name in ("model.onnx", "signature.json", "golden.jsonl"):
+        (tmp_path / name).write_bytes((package("1.0.0") / name).read_bytes())
+    line = json.loads((tmp_path / "golden.jsonl").read_text().splitlines()[0])
+    (tmp_path / "golden.jsonl").write_text(json.dumps(line | {"score": math.nextafter(line["score"] + 2e-4, 1)}))
+    with pytest.raises(AssertionError):
+        check_golden(tmp_path)
