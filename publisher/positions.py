@@ -1,6 +1,6 @@
 """A place in a Kafka topic, and the one way it is written in headers: `<region>/<topic>/<partition>/<offset>`.
 
-ASCII; region and topic are percent-encoded, so that neither can hold the separator. Lowest layer: imports nothing of ours.
+ASCII; region and topic are percent-encoded, so that neither can hold the separator. Lowest layer of the package.
 """
 
 from typing import NamedTuple

@@ -8,9 +8,7 @@ from publisher import positions
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 names = st.text(st.characters(codec="utf-8"))
-places = st.builds(
-    Position, names, names.filter(bool), st.integers(0, LARGEST_PARTITION), st.integers(0, LARGEST_OFFSET)
-)
+places = st.builds(Position, names, names.filter(bool), st.integers(0, LARGEST_PARTITION), st.integers(0, LARGEST_OFFSET))
 
 
 @given(places)
