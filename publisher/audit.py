@@ -2,7 +2,7 @@
 
 Pure: no I/O, no Kafka. Batches of offsets go in, a `Report` comes out. Everything is counted by source coordinates (topic,
 partition, offset), since producers may repeat business ids. Memory: about three bits an event (read, answered, and scored by
-which digest), at most 64 MiB for ids, and nothing for answers outside the window.
+which digest), at most 96 MiB for ids, and nothing for answers outside the window.
 """
 
 from collections.abc import Mapping

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.int64]
 
-TABLE_LIMIT = 4_194_304  # 16 bytes each: 64 MiB
-PENDING_LIMIT = 1_048_576  # merged into the table at once, which sorts it
+TABLE_LIMIT = 4_194_304  # ids; 8 bytes each, 24 for one that was repeated: 32 to 96 MiB
+PENDING_LIMIT = 1_048_576  # merged at once, which sorts the table
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4): hash(int) is no hash in Python
 
 
@@ -23,7 +23,8 @@ class RepeatedIds:
         self._limit = limit
         self._pending_limit = pending_limit
         self._table = np.empty(0, np.uint64)
-        self._mentions = np.empty(0, np.int64)
+        self._repeated = np.empty(0, np.uint64)
+        self._repetitions = np.empty(0, np.int64)
         self._pending: list[NDArray[np.uint64]] = []
         self._pending_count = 0
 
@@ -37,22 +38,30 @@ class RepeatedIds:
     def count(self) -> int:
         """Mentions beyond the first of each id; an estimate where `sampled` is not 1."""
         self._merge()
-        return int((self._mentions - 1).sum()) * self.sampled
+        return int(self._repetitions.sum()) * self.sampled
 
     def _merge(self) -> None:
-        new = self._kept(np.concatenate([np.empty(0, np.uint64), *self._pending]))
+        """Put what is pending into the table, then thin out until it fits."""
+        mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending, self._pending_count = [], 0
-        both = np.concatenate([self._table, new])
-        weights = np.concatenate([self._mentions, np.ones(len(new), np.int64)])
-        self._table, where = np.unique(both, return_inverse=True)
-        self._mentions = np.bincount(where, weights, len(self._table)).astype(np.int64)
+        again = np.zeros(len(mentions), np.bool_)
+        again[1:] = mentions[1:] == mentions[:-1]
+        self._table = mentions[~again]
+        self._repeat(mentions[again])
+        self._thin_out()
         while len(self._table) > self._limit:
             self.sampled *= 2
-            kept = self._table < self._threshold()
-            self._table, self._mentions = self._table[kept], self._mentions[kept]
+            self._thin_out()
 
-    def _kept(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        return hashes if self.sampled == 1 else hashes[hashes < self._threshold()]
+    def _repeat(self, mentions: NDArray[np.uint64]) -> None:
+        ids, where = np.unique(np.concatenate([self._repeated, mentions]), return_inverse=True)
+        weights = np.concatenate([self._repetitions, np.ones(len(mentions), np.int64)])
+        self._repeated, self._repetitions = ids, np.bincount(where, weights, len(ids)).astype(np.int64)
 
-    def _threshold(self) -> np.uint64:
-        return np.uint64(2**64 // self.sampled)
+    def _thin_out(self) -> None:
+        """Keep the sampled ids: the lowest hashes, which in a sorted table are the first ones."""
+        if self.sampled > 1:
+            limit = np.uint64(2**64 // self.sampled)
+            self._table = self._table[: np.searchsorted(self._table, limit)].copy()
+            kept = np.searchsorted(self._repeated, limit)
+            self._repeated, self._repetitions = self._repeated[:kept], self._repetitions[:kept]
