@@ -46,14 +46,12 @@ class Window:
     `end`: the first offset that did not exist when the answers were read; an answer to it is a phantom. Default: `hi`.
     `due`: up to here the scorers had committed before the answers were read; unanswered events from here on are pending, not
     missing. Default: `hi`.
-    `committed`: up to here they had committed after that; answers from here on are uncommitted. Default: not checked.
     """
 
     lo: int
     hi: int
     end: int | None = None
     due: int | None = None
-    committed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +116,7 @@ class _Ledger:
         self.answered = Bitmap()
         self.scored: dict[str, Bitmap] = {}
         self.swaps: list[Swap] = []
+        self.committed: int | None = None
 
 
 class Audit:
@@ -145,6 +144,13 @@ class Audit:
         """A swap record; one for a partition without a window is of no concern."""
         if partition in self._ledgers:
             self._ledgers[partition].swaps.append(swap)
+
+    def committed(self, partition: Partition, offset: int) -> None:
+        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted.
+
+        Raises KeyError for a partition without a window. Without this call nothing is uncommitted.
+        """
+        self._ledgers[partition].committed = offset
 
     def unreadable(self, partition: Partition, offset: int) -> None:
         """A record of an output, dead letter or swap topic that does not say what it answers."""
@@ -237,7 +243,7 @@ def _findings(ledger: _Ledger, unanswered: Bitmap, due: int, limit: int) -> dict
         "phantoms": (phantoms.count(), phantoms.first(limit)),
         "version_regressions": regressions(ledger.scored, ledger.swaps, limit),
     }
-    committed = ledger.window.committed
-    if committed is not None:
-        found["uncommitted"] = (ledger.answered.count(committed), ledger.answered.first(limit, committed))
+    if ledger.committed is not None:
+        behind = ledger.committed
+        found["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(limit, behind))
     return found

@@ -35,7 +35,7 @@ class History:
 
     def window(self, partition: Partition) -> Window:
         end = max(self.inputs[partition], default=-1) + 1
-        return Window(0, end, None, self.due.get(partition), self.committed.get(partition, end))
+        return Window(0, end, None, self.due.get(partition))
 
     def output(self, answer: Answer) -> Partition:
         return ("dead", 0) if answer.kind is Kind.DEAD else ("scores", answer.source[1] % self.outputs)
@@ -55,6 +55,7 @@ def audited(history: History, windows: dict[Partition, Window] | None = None, ba
             audit.swap(partition, swap)
     for partition, offsets in history.inputs.items():
         audit.inputs(partition, np.array(offsets, np.int64))
+        audit.committed(partition, history.committed.get(partition, 10**9))
     return audit.report()
 
 

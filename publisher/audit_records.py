@@ -1,0 +1,126 @@
+"""What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from confluent_kafka import Message
+
+from publisher import positions
+from publisher.audit import Answers, Audit, Kind, Partition
+from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
+from publisher.revisions import Swap
+from publisher.topic_reader import Batch
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
+PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
+KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
+
+
+class Source(msgspec.Struct, gc=False):
+    """The input that a score answers."""
+
+    topic: str
+    partition: PartitionNumber
+    offset: Offset
+
+
+class ScoreRecord(msgspec.Struct, gc=False):
+    """The fields of a score record that matter here."""
+
+    id: str
+    status: Literal["scored", "expired"]
+    digest: str
+    source: Source
+
+
+class SwapRecord(msgspec.Struct, gc=False):
+    """The fields of a swap record that matter here."""
+
+    topic: str
+    partition: PartitionNumber
+    cut_over_offset: Offset
+    revision: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
+    digest: str
+
+
+@dataclass
+class _Columns:
+    """Answers of one output partition to one input partition."""
+
+    offsets: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+
+
+decode_score = msgspec.json.Decoder(ScoreRecord).decode
+decode_swap = msgspec.json.Decoder(SwapRecord).decode
+
+
+def feed_scores(audit: Audit, batch: Batch) -> None:
+    """Score records of one output partition, in its order."""
+    columns: dict[Partition, _Columns] = {}
+    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+        try:
+            record = decode_score(message.value() or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            audit.unreadable(batch.partition, offset)
+            continue
+        source = record.source
+        answers = columns.get((source.topic, source.partition))
+        if answers is None:
+            answers = columns[source.topic, source.partition] = _Columns()
+        answers.offsets.append(source.offset)
+        answers.kinds.append(KINDS[record.status])
+        answers.digests.append(record.digest)
+        answers.ids.append(hash(record.id))
+    for key, answers in columns.items():
+        audit.answers(_arrays(batch.partition, key, answers))
+
+
+def _arrays(output: Partition, source: Partition, columns: _Columns) -> Answers:
+    digests = set(columns.digests)
+    return Answers(
+        output=output,
+        source=source,
+        offsets=np.array(columns.offsets, np.int64),
+        kinds=np.array(columns.kinds, np.uint8),
+        digests=columns.digests[0] if len(digests) == 1 else columns.digests,
+        ids=np.array(columns.ids, np.int64),
+    )
+
+
+def feed_dead_letters(audit: Audit, batch: Batch) -> None:
+    """Dead letters of one partition: which event each of them is stands in its header `dead.source`."""
+    columns: dict[Partition, list[int]] = {}
+    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+        try:
+            source = positions.parse(_source(message))
+        except ValueError:
+            audit.unreadable(batch.partition, offset)
+            continue
+        columns.setdefault((source.topic, source.partition), []).append(source.offset)
+    for key, offsets in columns.items():
+        kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
+        audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
+
+
+def _source(message: Message) -> str | bytes:
+    """The last header of that name: a replayed event may carry the one of its first death."""
+    for name, value in reversed(message.headers() or []):
+        if name == "dead.source":
+            return value or b""
+    return b""
+
+
+def feed_swaps(audit: Audit, batch: Batch) -> None:
+    """Swap records."""
+    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+        try:
+            record = decode_swap(message.value() or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            audit.unreadable(batch.partition, offset)
+            continue
+        audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))

@@ -1,0 +1,192 @@
+"""Reads stretches of topics once, from given offsets to given offsets, in bounded memory and outside any group.
+
+Committed records only. Asks for offsets explicitly by isolation level, because the end of a topic means two things: what
+readers see now, and what they will see when the open transactions are decided.
+"""
+
+import difflib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from publisher import kafka
+from publisher.errors import Fatal
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+Offsets = dict[Partition, int]
+Spans = Mapping[Partition, tuple[int, int]]
+"""Offsets from (inclusive), to (exclusive), by partition."""
+
+ANSWER_SECONDS = 10.0  # how long the broker may take to answer a question
+STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
+CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
+CALL_SECONDS = 0.1
+QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
+REFUSALS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition, in its order; `offsets` are theirs."""
+
+    partition: Partition
+    offsets: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+
+class TopicReader:
+    """Questions about topics, and their records. Every method raises Fatal (`exit_code`): 4 where the broker does not
+    answer, 3 where it refuses, 2 for what is not there.
+    """
+
+    def __init__(self, settings: kafka.KafkaSettings, client_id: str) -> None:
+        """Connects to nothing yet. Raises Fatal (2) for client properties that librdkafka does not take."""
+        self._settings = settings
+        self._client_id = client_id
+        try:
+            self._admin: AdminClient = kafka.admin(settings, client_id)
+        except KafkaException as error:
+            raise Fatal(f"the Kafka client refuses its settings: {error.args[0].str()}", exit_code=2) from error
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """All partitions of these topics."""
+        known = self._ask(lambda: self._admin.list_topics(timeout=ANSWER_SECONDS)).topics
+        found: list[Partition] = []
+        for topic in topics:
+            if topic not in known or known[topic].error is not None:
+                near = difflib.get_close_matches(topic, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"topics there: {', '.join(sorted(known)) or 'none'}"
+                raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
+            found += [(topic, number) for number in sorted(known[topic].partitions)]
+        return found
+
+    def earliest(self, partitions: Iterable[Partition]) -> Offsets:
+        """The first offsets that are kept."""
+        return self._offsets(partitions, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def visible(self, partitions: Iterable[Partition]) -> Offsets:
+        """Where readers of committed records are stopped now: the last stable offsets."""
+        return self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
+
+    def written(self, partitions: Iterable[Partition]) -> Offsets:
+        """The ends, records of open transactions included: the high watermarks."""
+        return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def since(self, unix_ms: int, ends: Offsets) -> Offsets:
+        """The first offsets whose timestamp is `unix_ms` or later; the given end where there is none before it."""
+        found = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
+        return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in found.items()}
+
+    def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
+        """The group's committed offsets, pending transactions waited for; 0 where it has none."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        consumer = kafka.reader(self._settings, self._client_id, **{"group.id": group})
+        try:
+            found = self._ask(lambda: consumer.committed(wanted, timeout=ANSWER_SECONDS))
+        finally:
+            consumer.close()
+        if wanted and all(place.offset < 0 for place in found):
+            topics = ", ".join(sorted({place.topic for place in wanted}))
+            raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
+        return {(place.topic, place.partition): max(0, place.offset) for place in found}
+
+    def read(self, spans: Spans) -> Iterator[Batch]:
+        """The records, in batches; waits for transactions that are open in the spans."""
+        remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
+        if not remaining:
+            return
+        consumer = kafka.reader(self._settings, self._client_id, **_fetching(len(remaining)))
+        try:
+            consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
+            yield from self._until_done(consumer, remaining)
+        finally:
+            consumer.close()
+
+    def _until_done(self, consumer: Consumer, remaining: Offsets) -> Iterator[Batch]:
+        deadline = time.monotonic() + STALL_SECONDS
+        while remaining:
+            batches, reached = _sorted_out(consumer.consume(CALL_RECORDS, CALL_SECONDS), remaining)
+            yield from batches
+            if reached:
+                consumer.pause([TopicPartition(*partition) for partition in reached])
+            for partition in reached:
+                del remaining[partition]
+            if batches or reached:
+                deadline = time.monotonic() + STALL_SECONDS
+            elif time.monotonic() > deadline:
+                (topic, number), stop = next(iter(remaining.items()))
+                raise Fatal(
+                    f"no record of {topic}[{number}] before offset {stop} came for {STALL_SECONDS:.0f} s",
+                    "is the broker there, or does a transaction stay open?",
+                )
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+        wanted = {TopicPartition(*partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS)
+        return {(p.topic, p.partition): self._ask(answer.result).offset for p, answer in asked.items()}
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except KafkaException as exception:
+            raise self._failure(exception.args[0]) from exception
+
+    def _failure(self, error: KafkaError) -> Fatal:
+        servers = self._settings.bootstrap_servers
+        if error.code() in REFUSALS:
+            return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
+        return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
+
+
+def _fetching(partitions: int) -> dict[str, object]:
+    return {
+        "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
+        "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // partitions),
+        "queued.min.messages": 2 * CALL_RECORDS,
+    }
+
+
+def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
+    """Records by partition, those past its stop left out; and the partitions that have reached their stop."""
+    batches: dict[Partition, Batch] = {}
+    reached: dict[Partition, None] = {}
+    for message in messages:
+        topic, number, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise _broken(topic, number, error)
+        assert topic is not None
+        assert number is not None
+        assert offset is not None
+        partition = (topic, number)
+        stop = remaining.get(partition, -1)  # what was fetched before the pause may still come
+        if error is None and offset < stop:
+            batch = batches.get(partition) or batches.setdefault(partition, Batch(partition))
+            batch.offsets.append(offset)
+            batch.messages.append(message)
+        if 0 <= stop <= (offset if error else offset + 1):
+            reached[partition] = None
+    return list(batches.values()), list(reached)
+
+
+def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
+    name = "the consumer" if topic is None else f"{topic}[{number}]"
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
+    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error.code() in REFUSALS else 4)
