@@ -1,0 +1,75 @@
+"""Content digests (`sha256:<hex>`): the syntax checked before one becomes a path, the content checked while it streams.
+
+Only SHA-256, the algorithm that every OCI registry must know (image-spec, descriptor.md).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from model_registry.errors import Corrupt
+
+CHUNK = 1 << 20  # bytes read at a time
+_SYNTAX = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether `text` is a digest as this package writes and reads them."""
+    return _SYNTAX.fullmatch(text) is not None
+
+
+def hex_of(digest: str) -> str:
+    """The 64 hexadecimal digits, safe as a file name. Raises Corrupt for anything that is no digest."""
+    if not is_digest(digest):
+        raise Corrupt(f"{digest!r:.120} is no digest; it must be sha256: and 64 lower-case hexadecimal digits")
+    return digest.removeprefix("sha256:")
+
+
+def of_bytes(data: bytes) -> str:
+    """The digest of bytes in memory."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def of_stream(stream: BinaryIO) -> tuple[str, int]:
+    """Digest and size in bytes of what is left in a stream."""
+    sha, size = hashlib.sha256(), 0
+    while chunk := stream.read(CHUNK):
+        sha.update(chunk)
+        size += len(chunk)
+    return f"sha256:{sha.hexdigest()}", size
+
+
+def chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """What is left in a stream, a chunk at a time."""
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
+    """Pass chunks on while hashing them. Only after the last one is the content known to be good.
+
+    Raises Corrupt, naming `what`, as soon as there are more than `size` bytes, and at the end where the size or the digest
+    is another one.
+    """
+    expected, sha, seen = hex_of(digest), hashlib.sha256(), 0
+    for chunk in content:
+        seen += len(chunk)
+        if seen > size:
+            raise Corrupt(f"{what} is longer than the {size} bytes that were declared", _hint(digest))
+        sha.update(chunk)
+        yield chunk
+    if seen != size:
+        raise Corrupt(f"{what} is {seen} bytes long, not {size} as declared", _hint(digest))
+    if sha.hexdigest() != expected:
+        raise Corrupt(f"{what} has digest sha256:{sha.hexdigest()}, not {digest}", _hint(digest))
+
+
+def check_stream(stream: BinaryIO, digest: str, size: int, what: str) -> None:
+    """Read what is left in a stream. Raises Corrupt as `verified` does."""
+    for _ in verified(chunks(stream), digest, size, what):
+        pass
+
+
+def _hint(digest: str) -> str:
+    return f"the stored content of {digest} is damaged; push that version again into a fresh repository, or restore it"

@@ -1,0 +1,62 @@
+"""Files that are never seen half-written, a lock between processes, and the operating system's errors in the registry's words.
+
+A file is written beside its place, synced and renamed over it; then the directory is synced, so that a rename that was
+reported done survives a power cut.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from model_registry.errors import Unreachable
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, content: Iterable[bytes]) -> None:
+    """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before."""
+    descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            for chunk in content:
+                stream.write(chunk)
+            stream.flush()
+            os.fchmod(stream.fileno(), 0o644)
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Raise Unreachable, naming `what` and the file, for an error of the operating system."""
+    try:
+        yield
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise Unreachable(f"{what}: {error.strerror}{where}", "check the path, its permissions and the space left") from error
