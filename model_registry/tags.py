@@ -1,0 +1,51 @@
+"""What a tag's name says: a version (never moves), a channel (moves by promotion only), or one entry of a channel's history.
+
+The entry of revision n of the channel `prod` is `_h.prod.000001` for n = 1. A channel is a tag that has a history.
+"""
+
+import re
+from collections.abc import Iterable
+
+from model_registry.errors import BadReference
+
+DEFAULT_CHANNEL = "prod"
+_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HISTORY = re.compile(r"_h\.(?P<channel>.+)\.(?P<revision>\d{6,})")
+
+
+def check_channel(name: str) -> str:
+    """The name, if a channel may have it. Raises BadReference."""
+    if not _CHANNEL.fullmatch(name):
+        raise BadReference(f"{name!r} is no channel", "a channel is 1 to 64 letters, digits, '.', '_', '-', for instance prod")
+    return name
+
+
+def check_version(tag: str) -> str:
+    """The tag, if a version may have it. Raises BadReference."""
+    if not _VERSION.fullmatch(tag):
+        raise BadReference(f"{tag!r} is no version", "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0")
+    return tag
+
+
+def history_tag(channel: str, revision: int) -> str:
+    """The tag of one history entry."""
+    return f"_h.{channel}.{revision:06d}"
+
+
+def revisions(tags: Iterable[str], channel: str) -> list[int]:
+    """The revisions that a channel has had, newest first."""
+    entries = (_HISTORY.fullmatch(tag) for tag in tags)
+    return sorted((int(e["revision"]) for e in entries if e is not None and e["channel"] == channel), reverse=True)
+
+
+def channels(tags: Iterable[str]) -> list[str]:
+    """All channels, sorted."""
+    return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
+
+
+def versions(tags: Iterable[str]) -> list[str]:
+    """All tags that are neither channels nor history, sorted."""
+    every = list(tags)
+    moving = set(channels(every))
+    return sorted(tag for tag in every if tag not in moving and not _HISTORY.fullmatch(tag))
