@@ -1,1 +1,71 @@
 """Where model versions are kept: one protocol, one module a kind of store."""
+
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, Protocol
+
+from model_registry.errors import Refused
+from model_registry.manifest import Descriptor
+from model_registry.reference import Reference
+
+
+class Store(Protocol):
+    """One repository: content under digests, and tags that name manifests.
+
+    Every method raises Unreachable where the store does not answer, and Corrupt where what it holds is not what its digest
+    says. Nothing is handed out before it was checked, but for `blob`, which checks while it streams. Content is immutable,
+    so that pushing it twice is no error. A tag is moved only to a manifest that is stored.
+    """
+
+    @property
+    def repository(self) -> str:
+        """The repository as a reference names it, for messages."""
+        ...
+
+    def validator(self) -> str:
+        """An opaque value that changes whenever a tag may have changed. Cheap enough to ask every second."""
+        ...
+
+    def tags(self) -> list[str]:
+        """All tags, sorted."""
+        ...
+
+    def resolve(self, tag: str) -> Descriptor:
+        """The manifest that a tag names now. Raises NotFound."""
+        ...
+
+    def manifest(self, digest: str) -> bytes:
+        """A manifest's bytes, at most `manifest.MAX_BYTES`, digest checked. Raises NotFound."""
+        ...
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether a blob (or manifest) is stored. Says nothing about its content."""
+        ...
+
+    def blob(self, content: Descriptor) -> Iterator[bytes]:
+        """A blob in chunks, known to be good only after the last one. Raises NotFound, and Corrupt at the latest at its end."""
+        ...
+
+    def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
+        """Store what is left in a stream under its digest. Raises Corrupt, and stores nothing, where it is not that content."""
+        ...
+
+    def push_manifest(self, data: bytes) -> Descriptor:
+        """Store a manifest, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
+        ...
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        """Point tags at manifests, all in one step, if every tag in `expect` still has that digest (None: is not there).
+
+        Raises Conflict, and moves nothing, where one has not. A store without such a step (HTTP registries) moves them one by
+        one in the order of `to`, the last one last: what readers start from.
+        """
+        ...
+
+
+def open_store(reference: Reference) -> Store:
+    """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Refused."""
+    from model_registry.stores.layout import LayoutStore
+
+    if reference.kind == "oci":
+        return LayoutStore(reference.path)
+    raise Refused(f"{reference}: remote registries are not supported yet", "use oci:FOLDER")

@@ -1,0 +1,189 @@
+"""A repository in a folder: the OCI image layout (image-spec, image-layout.md) that skopeo and oras read.
+
+Tags are entries of index.json, annotated with `org.opencontainers.image.ref.name`. Writers hold a lock and replace files by
+rename; readers need no lock. What other tools wrote into index.json is kept.
+"""
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from model_registry import digest as digests
+from model_registry import files, manifest
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
+from model_registry.manifest import Descriptor
+from model_registry.reference import is_tag
+
+REF_NAME = "org.opencontainers.image.ref.name"
+VERSION_FILE = b'{"imageLayoutVersion":"1.0.0"}'
+MAX_INDEX_BYTES = 32 << 20  # some 100,000 tags
+LOCK = ".lock"
+
+Index = dict[str, Any]
+
+
+class LayoutStore:
+    """See `Store`. Any number of processes may read and write the folder at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def repository(self) -> str:
+        """See `Store`."""
+        return f"oci:{self._path}"
+
+    def validator(self) -> str:
+        """See `Store`: index.json is replaced, never changed, so its inode, time and size tell one state from the next."""
+        with self._io():
+            found = (self._path / "index.json").stat()
+        return f"{found.st_dev}-{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+    def tags(self) -> list[str]:
+        """See `Store`."""
+        return sorted(self._tagged(self._index()))
+
+    def resolve(self, tag: str) -> Descriptor:
+        """See `Store`."""
+        tagged = self._tagged(self._index())
+        if tag not in tagged:
+            hint = f"model-registry list {self.repository} shows what is there"
+            raise NotFound(f"{self.repository} has no tag {tag!r}", hint)
+        return tagged[tag].bare()
+
+    def manifest(self, digest: str) -> bytes:
+        """See `Store`."""
+        path = self._blob_path(digest)
+        with self._io(digest), path.open("rb") as stream:
+            data = stream.read(manifest.MAX_BYTES + 1)
+        if len(data) > manifest.MAX_BYTES:
+            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
+        return b"".join(digests.verified([data], digest, len(data), f"the manifest {digest}"))
+
+    def has_blob(self, digest: str) -> bool:
+        """See `Store`."""
+        with self._io():
+            return self._blob_path(digest).is_file()
+
+    def blob(self, content: Descriptor) -> Iterator[bytes]:
+        """See `Store`."""
+        path = self._blob_path(content.digest)
+        with self._io(content.digest), path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != content.size:
+                raise Corrupt(f"{content.digest} is stored with {size} bytes, not {content.size} as declared")
+            yield from digests.verified(digests.chunks(stream), content.digest, content.size, f"the blob {content.digest}")
+
+    def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
+        """See `Store`."""
+        path, what = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
+        with self._io():
+            self._create()
+            if self._holds(path, content):
+                digests.check_stream(stream, content.digest, content.size, what)
+            else:
+                files.replace(path, digests.verified(digests.chunks(stream), content.digest, content.size, what))
+
+    def push_manifest(self, data: bytes) -> Descriptor:
+        """See `Store`."""
+        parsed = manifest.parse(data)
+        for content in (parsed.config, *parsed.layers):
+            if not self.has_blob(content.digest):
+                raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
+        described = manifest.describe(data)
+        self.push_blob(described, io.BytesIO(data))
+        return described
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        """See `Store`."""
+        for tag, target in to.items():
+            if not is_tag(tag):
+                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+            if not self.has_blob(target.digest):
+                raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}")
+        with self._io(), files.locked(self._path / LOCK):
+            index = self._index()
+            tagged = self._tagged(index)
+            for tag, expected in expect.items():
+                found = tagged[tag].digest if tag in tagged else None
+                if found != expected:
+                    raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
+            files.replace(self._path / "index.json", [manifest.encode(_with_tags(index, to))])
+
+    def _holds(self, path: Path, content: Descriptor) -> bool:
+        """Whether the content is stored undamaged; damaged content is replaced by the same push."""
+        try:
+            with path.open("rb") as stream:
+                return digests.of_stream(stream) == (content.digest, content.size)
+        except FileNotFoundError:
+            return False
+
+    def _create(self) -> None:
+        """Make the layout if there is none. Raises Refused for a folder with something else in it."""
+        if (self._path / "index.json").is_file() and (self._path / "blobs" / "sha256").is_dir():
+            return
+        if self._path.is_dir() and not (self._path / "oci-layout").exists():
+            others = [entry.name for entry in self._path.iterdir() if entry.name not in (LOCK, "blobs", "index.json")]
+            if [name for name in others if not name.endswith(".part")]:
+                raise Refused(f"{self._path} holds {sorted(others)[0]!r} and is no OCI layout", "choose a new or empty folder")
+        (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+        with files.locked(self._path / LOCK):
+            if not (self._path / "oci-layout").exists():
+                files.replace(self._path / "oci-layout", [VERSION_FILE])
+            if not (self._path / "index.json").exists():
+                empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
+                files.replace(self._path / "index.json", [manifest.encode(empty)])
+
+    def _index(self) -> Index:
+        with self._io(), (self._path / "index.json").open("rb") as stream:
+            data = stream.read(MAX_INDEX_BYTES + 1)
+        if len(data) > MAX_INDEX_BYTES:
+            raise Corrupt(f"{self._path}/index.json has more than {MAX_INDEX_BYTES} bytes")
+        index = manifest.decode(data, dict[str, Any], f"{self._path}/index.json")
+        if index.get("schemaVersion") != 2 or not isinstance(index.get("manifests"), list):
+            raise Corrupt(f"{self._path}/index.json is no OCI index")
+        return index
+
+    def _tagged(self, index: Index) -> dict[str, Descriptor]:
+        tagged: dict[str, Descriptor] = {}
+        try:
+            entries = msgspec.convert(index["manifests"], list[Descriptor])
+        except msgspec.ValidationError as error:
+            raise Corrupt(f"{self._path}/index.json is no OCI index: {error}") from None
+        for entry in entries:
+            tag = entry.annotations.get(REF_NAME)
+            if tag is None:
+                continue
+            if tag in tagged:
+                raise Corrupt(f"{self._path}/index.json has the tag {tag!r} twice")
+            tagged[tag] = manifest.check(entry)
+        return tagged
+
+    def _blob_path(self, digest: str) -> Path:
+        return self._path / "blobs" / "sha256" / digests.hex_of(digest)
+
+    @contextlib.contextmanager
+    def _io(self, content: str | None = None) -> Iterator[None]:
+        """The operating system's errors in the registry's words. `content` is the digest that is being read, if any."""
+        try:
+            yield
+        except OSError as error:
+            if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
+                hint = "check the path; the first model-registry push makes the folder"
+                raise Unreachable(f"no OCI layout at {self._path}", hint) from None
+            if content and isinstance(error, FileNotFoundError):
+                raise NotFound(f"{self.repository} has nothing with digest {content}") from None
+            reason = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            raise Unreachable(f"{self.repository}: {reason}", "check the folder, its permissions and the space left") from None
+
+
+def _with_tags(index: Index, to: Mapping[str, Descriptor]) -> Index:
+    """The index with tags moved; entries of other tags, and whatever else is in there, as they were."""
+    kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
+    moved = [msgspec.to_builtins(msgspec.structs.replace(target, annotations={REF_NAME: tag})) for tag, target in to.items()]
+    return index | {"manifests": kept + moved}
