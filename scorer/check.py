@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from model_registry.cache import Cache
-from model_registry.errors import RegistryError
 
 from model_registry import channel, reference
+from model_registry.cache import Cache
+from model_registry.errors import RegistryError
 from model_registry.stores import open_store
 from publisher import kafka
 from publisher.errors import Fatal
@@ -34,15 +34,18 @@ class Finding:
 def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
     """Every check in turn; one that cannot run because an earlier one failed is left out."""
     admin = kafka.admin(settings.kafka, f"{settings.name}.check")
+    found: dict[str, topics.Topic] = {}
     try:
         found = topics.describe(admin, topics.required(settings))
     except Fatal as error:
         yield Finding("broker", False, str(error), error.hint)
-        found = None
     else:
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
-        if create:
-            found = yield from _create(settings, admin, found, partitions)
+        plans = topics.missing(settings, found, partitions) if create else []
+        if plans:
+            topics.create(admin, plans)
+            found = topics.describe(admin, topics.required(settings))
+            yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, found)
         if settings.kafka.group_protocol == "consumer":
             yield _group_settings(settings, admin)
@@ -54,16 +57,7 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:
         yield Finding("model", True, f"{servable.label} loads, and answers its golden examples")
-        if found is not None:
-            yield from _samples(settings, servable, found)
-
-
-def _create(settings: Settings, admin: AdminClient, found: dict[str, topics.Topic], partitions: int) -> Iterator[Finding]:
-    plans = topics.missing(settings, found, partitions)
-    topics.create(admin, plans)
-    for plan in plans:
-        yield Finding("topic", True, f"{plan.topic} created with {plan.num_partitions} partitions")
-    return topics.describe(admin, topics.required(settings))  # type: ignore[return-value]
+        yield from _samples(settings, servable, found)
 
 
 def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:

@@ -163,10 +163,31 @@ def offsets(
     )
 
 
+@app.command()
+def demo(
+    events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
+    rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
+    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer at three quarters.")] = True,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="A broker of yours instead of the embedded one.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    json: Json = False,
+) -> None:
+    """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
+    from scorer.demo.run import Options
+    from scorer.demo.run import demo as play
+    from scorer.demo.summary import table
+    from scorer.demo.view import View
+
+    with View() as view:
+        summary = play(Options(events, rate, kill, keep, bootstrap_servers), view)
+    _print(json, summary.to_dict(), lambda: table(summary))
+    if not summary.clean:
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Entry point: errors become one line and a hint."""
     from model_registry.errors import RegistryError
-
     from publisher.errors import Fatal
     from scorer.settings import SettingsError
 

@@ -78,7 +78,7 @@ class Intake:
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         messages = [m for m in messages if self._usable(m)]
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
-            self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[operator]
+            self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
         if not messages:
             return None

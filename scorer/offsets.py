@@ -11,6 +11,7 @@ from scorer import topics
 from scorer.settings import Settings
 
 SECONDS = 10.0
+EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ def standing(settings: Settings) -> list[Standing]:
         wanted = [ConsumerGroupTopicPartitions(settings.name, partitions)]
         answer = admin.list_consumer_group_offsets(wanted, request_timeout=SECONDS)[settings.name].result()
         committed = {(p.topic, p.partition): p.offset for p in answer.topic_partitions or []}
-        lows = admin.list_offsets({p: OffsetSpec.earliest() for p in partitions}, request_timeout=SECONDS)
-        highs = admin.list_offsets({p: OffsetSpec.latest() for p in partitions}, request_timeout=SECONDS)
+        lows = admin.list_offsets(dict.fromkeys(partitions, EARLIEST), request_timeout=SECONDS)
+        highs = admin.list_offsets(dict.fromkeys(partitions, LATEST), request_timeout=SECONDS)
         return [
             Standing(
                 p.topic,

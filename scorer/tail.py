@@ -54,8 +54,8 @@ def score(message: Message) -> bytes:
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
     headers: dict[str, Any] = {}
-    for name, value in message.headers() or []:
-        headers[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    for name, value in list(message.headers() or []):
+        headers[str(name)] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     facts = {name.removeprefix("dead."): value for name, value in headers.items() if name.startswith("dead.")}
     return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
 

@@ -67,24 +67,26 @@ class Metrics:
             "scorer_event_latency_seconds", "From the input's timestamp to the committed answer.", LATENCY_BUCKETS
         )
         self.registry.register(self.latency)
-        at = {"registry": self.registry}
-        self.events = Counter("scorer_events", "Events answered.", ["outcome"], **at)
-        self.batches = Counter("scorer_batches", "Batches published.", **at)
-        self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, **at)
-        self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], **at)
-        self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], **at)
-        self.swaps = Counter("scorer_swaps", "Version changes between two batches.", **at)
-        self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", **at)
+        at = self.registry
+        self.events = Counter("scorer_events", "Events answered.", ["outcome"], registry=at)
+        self.batches = Counter("scorer_batches", "Batches published.", registry=at)
+        self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
+        self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], registry=at)
+        self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], registry=at)
+        self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
+        self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
         self.fence_timeouts = Counter(
-            "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", **at
+            "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
         )
-        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", ["topic", "partition"], **at)
+        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", ["topic", "partition"], registry=at)
         self.lag_seconds = Gauge(
-            "scorer_lag_seconds", "Age of the last answered event while records wait.", ["topic", "partition"], **at
+            "scorer_lag_seconds", "Age of the last answered event while records wait.", ["topic", "partition"], registry=at
         )
-        self.model = Gauge("scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], **at)
-        self.revision = Gauge("scorer_model_revision", "The channel revision served.", **at)
-        self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", **at)
+        self.model = Gauge(
+            "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
+        )
+        self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
+        self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 
     def serving(self, provenance: dict[str, str], revision: int) -> None:
         """This version is served from now on."""

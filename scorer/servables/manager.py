@@ -11,11 +11,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from model_registry import channel, reference
 from model_registry.cache import Cache
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
-
-from model_registry import channel, reference
 from model_registry.stores import Store, open_store
 from publisher.errors import Fatal
 from scorer.backends import Backend, ModelRefused
@@ -65,7 +64,7 @@ class VersionManager:
         self._shared = _Shared()
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._validator: str | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
@@ -121,7 +120,7 @@ class VersionManager:
 
     def close(self) -> None:
         """Stop following the tag."""
-        self._closing = True
+        self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
@@ -131,11 +130,11 @@ class VersionManager:
         return f"{self._settings.model.source}:{self._settings.model.tag}"
 
     def _poll_for_ever(self) -> None:
-        while not self._closing:
+        while not self._closing.is_set():
             poll = self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
-            if self._closing:
+            if self._closing.is_set():
                 return
             try:
                 self._look()

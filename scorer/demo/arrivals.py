@@ -1,0 +1,76 @@
+"""A live consumer of the score topic: what becomes visible to read_committed readers, and when."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from numpy.typing import NDArray
+
+from publisher import kafka
+from publisher.kafka import KafkaSettings
+
+POLL_SECONDS = 0.05
+
+
+class _Record(msgspec.Struct):
+    version: str
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """One entry a score, in order of arrival. Times are Unix ms; `sent` is the input's timestamp."""
+
+    sent: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    newest: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """By output partition: version, sent and received of the last score."""
+
+    def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
+        """Latencies in ms of the events sent between two times."""
+        count = len(self.received)
+        sent = np.array(self.sent[:count], np.float64)
+        latency = np.array(self.received[:count], np.float64) - sent
+        return latency[(sent >= since) & (sent < until)]
+
+
+class LiveReader:
+    """Reads from the start of the topic until `close`."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
+        self.arrivals = Arrivals()
+        self._consumer = kafka.reader(settings, "demo.live", **{"fetch.wait.max.ms": 10})
+        self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="live-reader", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closing.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        decode = msgspec.json.Decoder(_Record).decode
+        while not self._closing.is_set():
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is None:
+                continue
+            messages = [m for m in (first, *self._consumer.consume(5_000, 0)) if m.error() is None]
+            now = time.time_ns() // 1_000_000
+            for message in messages:
+                sent = message.timestamp()[1]
+                self.arrivals.sent.append(sent)
+                self.arrivals.newest[message.partition() or 0] = decode(message.value() or b"").version, sent, now
+            self.arrivals.received.extend([now] * len(messages))
+
+
+def percentiles(latencies: NDArray[np.float64], points: Sequence[float]) -> list[float]:
+    """Percentiles in ms, rounded to a tenth; NaN where there is nothing."""
+    if not len(latencies):
+        return [float("nan")] * len(points)
+    return [round(float(value), 1) for value in np.percentile(latencies, points)]

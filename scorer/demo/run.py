@@ -1,0 +1,261 @@
+"""The demo, step by step: each step runs the installed commands and waits for its effect before the next one begins."""
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from publisher import audit_topics
+from publisher.errors import Fatal
+from scorer.demo import flights
+from scorer.demo.arrivals import LiveReader
+from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.processes import Feed, Shell
+from scorer.demo.summary import Marks, Summary, summarise
+from scorer.demo.view import View
+from scorer.settings import Settings, load
+from scorer.status import fleet, state
+from scorer.tail import read_to_end
+
+PARTITIONS = 6
+SESSION_TIMEOUT_MS = 6_000
+STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
+QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
+REPOSITORY = "oci:./registry/flight-delay"
+OLD, NEW = "1.0.0", "2.0.0"
+
+CONFIGURATION = """\
+name: {name}
+kafka: {{bootstrap_servers: "{bootstrap_servers}", session_timeout_ms: {session}}}
+input: {{topics: [{prefix}flights], id: flight_id}}
+output: {{topic: {prefix}flights.scores}}
+dead_letter: {{topic: {prefix}flights.dead}}
+model: {{source: "oci:./registry/flight-delay", tag: prod, poll_seconds: 1, cache: ./cache}}
+http: {{listen: "127.0.0.1:0"}}
+region: eu-west
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may choose."""
+
+    events: int = 50_000
+    rate: float = 2_000.0
+    kill: bool = True
+    keep: bool = False
+    bootstrap_servers: str | None = None
+
+
+def now_ms() -> int:
+    """The wall clock, Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def demo(options: Options, view: View) -> Summary:
+    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
+    shell = Shell(folder, view.command)
+    with contextlib.ExitStack() as cleanup:
+        if not options.keep:
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        servers = _broker(options, folder, view, cleanup)
+        settings = _configure(options, folder, servers)
+        if not options.keep:
+            cleanup.callback(shell.close)
+        try:
+            return _Demo(options, view, shell, settings).play()
+        except Fatal as error:
+            raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
+        finally:
+            if options.keep:
+                _how_to_go_on(view, folder)
+
+
+def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> str:
+    if options.bootstrap_servers:
+        view.step(f"1. Using the Kafka broker at {options.bootstrap_servers}")
+        return options.bootstrap_servers
+    view.step("1. Starting Apache Kafka 4.3 on loopback")
+    broker = EmbeddedBroker(folder / "kafka", on_progress=view.bar)
+    broker.start()
+    if options.keep:
+        broker.detach()
+    else:
+        cleanup.callback(broker.stop)
+    view.say(f"a real broker (KRaft) listens on {broker.bootstrap_servers}, process {broker.pid}")
+    return broker.bootstrap_servers
+
+
+def _configure(options: Options, folder: Path, servers: str) -> Settings:
+    """Write scorer.yaml. On somebody else's broker every name gets a prefix of its own."""
+    prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
+    path = folder / "scorer.yaml"
+    text = CONFIGURATION.format(
+        name=f"{prefix}flight-delay", bootstrap_servers=servers, session=SESSION_TIMEOUT_MS, prefix=prefix
+    )
+    path.write_text(text, encoding="utf-8")
+    return load(path).settings
+
+
+def _last_words(folder: Path) -> str:
+    """The ends of the scorers' logs."""
+    ends = [f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log"))]
+    return "\n".join(ends)
+
+
+def _how_to_go_on(view: View, folder: Path) -> None:
+    view.step(f"Everything goes on in {folder}. To go on playing:")
+    for line in (
+        f"cd {folder}",
+        "scorer status scorer.yaml",
+        "scorer tail scorer.yaml --from-beginning --events 3",
+        f"model-registry promote {REPOSITORY} --to {OLD} --reason 'going back'",
+        f"model-registry history {REPOSITORY}",
+    ):
+        view.command(line)
+
+
+class _Demo:
+    """One run, its processes and what has been seen so far."""
+
+    def __init__(self, options: Options, view: View, shell: Shell, settings: Settings) -> None:
+        self.options = options
+        self.view = view
+        self.shell = shell
+        self.settings = settings
+        self.killed_at: int | None = None
+
+    def play(self) -> Summary:
+        """Steps 2 to 7."""
+        self.make_registry()
+        scorers = self.start_scorers()
+        reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS)
+        self.arrivals = reader.arrivals
+        with contextlib.closing(reader):
+            began = now_ms()
+            feed = self.replay()
+            promoted = self.swap()
+            if self.options.kill:
+                self.kill_one(scorers)
+            self.wait_for("the replay", lambda: feed.count >= self.options.events)
+            written = feed.finish()
+            self.wait_for("the last scores", lambda: len(self.arrivals.received) >= written, quiet=True)
+            ended = now_ms()
+            if not self.options.keep:
+                for process in scorers.values():
+                    if process.poll() is None:
+                        self.shell.stop(process)
+            return self.count(Marks(began, promoted, self.killed_at, ended))
+
+    def make_registry(self) -> None:
+        self.view.step("2. Two versions of flight-delay into a model registry (a folder), prod points at 1.0.0")
+        for version in (OLD, NEW):
+            package = flights.DATA / f"flight-delay-{version}"
+            pushed = self.shell.run("model-registry", "push", str(package), f"{REPOSITORY}:{version}")
+            self.view.say(f"{version} is {pushed['digest']}")
+        self.shell.run("model-registry", "promote", REPOSITORY, "--to", OLD, "--reason", "first version")
+
+    def start_scorers(self) -> dict[str, subprocess.Popen[bytes]]:
+        self.view.step("3. Topics, then two scorers in one consumer group")
+        self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
+        scorers = {
+            replica: self.shell.start(f"scorer-{replica}.log", "scorer", "run", "scorer.yaml", "--set", f"replica={replica}")
+            for replica in ("a", "b")
+        }
+        self._processes = scorers
+
+        def shared_out() -> bool:
+            owned = [len(s.partitions) for s in fleet(self.settings) if state(s, now_ms()) == "running"]
+            return owned == [PARTITIONS // 2] * len(scorers)
+
+        self.wait_for("both scorers to share the partitions", shared_out)
+        self.view.say(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
+        return scorers
+
+    def replay(self) -> Feed:
+        self.view.step(f"4. Replaying real flights, {self.options.events:,} at {self.options.rate:,.0f} a second")
+        rate = f"{self.options.rate:g}"
+        command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", rate)
+        return Feed(self.shell.start("emit.log", *command, feed=True), endless_flights())
+
+    def swap(self) -> int:
+        """Half-way; done when every partition shows the new version."""
+        self.wait_for("half of the events", lambda: len(self.arrivals.received) >= self.options.events // 2)
+        self.view.step(f"5. Half-way: promoting {NEW} while events flow")
+        promoted = now_ms()
+        self.shell.run("model-registry", "promote", REPOSITORY, "--to", NEW, "--reason", "better AUC")
+
+        def swapped() -> bool:
+            newest = dict(self.arrivals.newest)
+            return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
+
+        self.wait_for(f"every partition to show {NEW}", swapped)
+        self.view.say(f"every partition shows {NEW} after {now_ms() - promoted:,} ms, polling each second included")
+        return promoted
+
+    def kill_one(self, scorers: dict[str, subprocess.Popen[bytes]]) -> None:
+        """At three quarters; done when the other scores its partitions without delay."""
+        self.wait_for("three quarters", lambda: len(self.arrivals.received) >= self.options.events * 3 // 4)
+        self.view.step("6. Three quarters: killing a scorer without mercy; the other takes over")
+        self.killed_at = killed_at = now_ms()
+        self.shell.kill(scorers.pop("a"))
+
+        def caught_up() -> bool:
+            newest = dict(self.arrivals.newest)
+            return all(sent > killed_at and received - sent < QUIET_MS for _, sent, received in newest.values())
+
+        self.wait_for("the other scorer to catch up", caught_up)
+        self.view.say(f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)")
+
+    def count(self, marks: Marks) -> Summary:
+        """From a second read from the start, by the audit; joined with how the flights ended."""
+        self.view.step("7. Reading everything back from the start, read_committed, and counting")
+        settings = self.settings
+        plan = audit_topics.Plan(
+            settings.input.topics,
+            [settings.output.topic],
+            [settings.dead_letter.topic],
+            [settings.swaps_topic],
+            group=settings.name,
+        )
+        report = audit_topics.audit(settings.kafka, plan)
+        outcomes = flights.outcomes()
+        scores: dict[str, list[tuple[float, bool | None]]] = {}
+        for message in read_to_end(settings, settings.output.topic):
+            record = orjson.loads(message.value() or b"{}")
+            scores.setdefault(record["version"], []).append((record["score"], outcomes.get(record["id"])))
+        cut_over = {}
+        for message in read_to_end(settings, settings.swaps_topic):
+            swap = orjson.loads(message.value() or b"{}")
+            if swap["version"] == NEW:
+                cut_over[f"{swap['topic']}[{swap['partition']}]"] = swap["cut_over_offset"]
+        return summarise(report, scores, dict(sorted(cut_over.items())), self.arrivals, marks)
+
+    def wait_for(self, what: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
+        """Until `done()`, with the live view. Raises Fatal where nothing moves any more, or a process has ended."""
+        deadline, seen = time.monotonic() + STEP_SECONDS, -1
+        while not done():
+            arrivals = getattr(self, "arrivals", None)
+            if arrivals is not None:
+                self.view.bar(f"waiting for {what}" if quiet else what, len(arrivals.received), self.options.events)
+                self.view.flow(arrivals)
+                if len(arrivals.received) > seen:
+                    deadline, seen = time.monotonic() + STEP_SECONDS, len(arrivals.received)
+            for replica, process in self._processes.items():
+                if process.poll() is not None:
+                    raise Fatal(f"scorer {replica} ended with code {process.returncode} while waiting for {what}")
+            if time.monotonic() > deadline:
+                raise Fatal(f"{what} did not come within {STEP_SECONDS:.0f} s")
+            time.sleep(0.1)
+
+
+def endless_flights() -> Iterator[bytes]:
+    """The flights in time order, lap after lap."""
+    return flights.lines(2**62)

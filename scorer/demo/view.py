@@ -1,0 +1,70 @@
+"""What a person sees while the demo runs: the steps as they are typed, and a live line of counts. Writes to stderr."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from scorer.demo.arrivals import Arrivals, percentiles
+
+RECENT_MS = 2_000
+
+
+class View:
+    """Prints steps and commands; on a terminal also a progress bar and the flow by partition, a few times a second."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+        )
+        self._live = Live(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        self._task = self._progress.add_task("", total=None, text="", visible=False)
+        self._flow: Table | None = None
+
+    def __enter__(self) -> "View":
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def step(self, text: str) -> None:
+        """A new step begins."""
+        self.console.print(f"\n[bold]{text}[/]")
+
+    def command(self, line: str) -> None:
+        """A command as a user would type it."""
+        self.console.print(f"  $ {line}", style="cyan", markup=False)
+
+    def say(self, text: str) -> None:
+        """What came of it."""
+        self.console.print(f"    {text}", markup=False)
+
+    def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
+        """How far something is."""
+        self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
+
+    def flow(self, arrivals: Arrivals) -> None:
+        """The last two seconds: rate, latency, and the version of each partition's newest score."""
+        now = time.time_ns() // 1_000_000
+        recent = arrivals.latencies(since=now - RECENT_MS)
+        p50, p99 = percentiles(recent, (50, 99))
+        table = Table(box=None, pad_edge=False)
+        for column in ("scored", "events/s", "p50 ms", "p99 ms", *(f"[{p}]" for p in sorted(arrivals.newest))):
+            table.add_column(column, justify="right")
+        versions = [arrivals.newest[p][0] for p in sorted(arrivals.newest)]
+        rate = len(recent) * 1_000 // RECENT_MS
+        table.add_row(f"{len(arrivals.received):,}", f"{rate:,}", str(p50), str(p99), *versions)
+        self._flow = table
+
+    def _render(self) -> Table:
+        grid = Table.grid()
+        grid.add_row(self._progress)
+        if self._flow is not None:
+            grid.add_row(self._flow)
+        return grid

@@ -1,0 +1,252 @@
+"""A scorer's whole surroundings for one test: a registry folder, a configuration, topics of its own on the real broker, and the
+installed commands, used as a person would use them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests import auditor
+
+STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
+
+
+def command(name: str) -> str:
+    """The command installed beside this interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """Wait for an effect. Fails where it does not show."""
+    deadline = time.monotonic() + STEP_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come within {STEP_SECONDS:.0f} s"
+        time.sleep(0.05)
+
+
+class ScorerProcess:
+    """A `scorer run`."""
+
+    def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], environment: dict[str, str]) -> None:
+        self.replica = replica
+        Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
+        self.log = rig.folder / f"scorer-{replica}.log"
+        with self.log.open("ab") as said:
+            self.process = subprocess.Popen(
+                [command("scorer"), "run", str(rig.path), "--set", f"replica={replica}", *flags],
+                stdout=said,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+            )
+
+    @property
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log as JSON objects."""
+        return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+
+    @property
+    def address(self) -> str:
+        """Where its health and metrics are."""
+        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
+        return "http://" + self.said.rpartition("http://")[2].split('"')[0].split()[0]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples over its labels."""
+        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
+        return sum(float(row[-1]) for row in rows)
+
+    def ready(self) -> "ScorerProcess":
+        """Wait until it is in its group."""
+        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
+        assert self.process.poll() is None, self.said
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """Any signal."""
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self.process.terminate()
+        return self.process.wait(STEP_SECONDS)
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        return self.process.wait(STEP_SECONDS)
+
+
+class Rig:
+    """See the module. `overrides` are merged into the configuration; every key in it counts as tested."""
+
+    tested_keys: ClassVar[set[str]] = set()
+
+    def __init__(self, bootstrap_servers: str, folder: Path, name: str, **overrides: Any) -> None:
+        self.folder = folder
+        self.name = name
+        self.bootstrap_servers = bootstrap_servers
+        self.configuration: dict[str, Any] = {
+            "name": name,
+            "kafka": {"bootstrap_servers": bootstrap_servers, "session_timeout_ms": 6_000},
+            "input": {"topics": [f"{name}.events"], "id": "id"},
+            "output": {"topic": f"{name}.scores"},
+            "dead_letter": {"topic": f"{name}.dead"},
+            "model": {"source": "oci:./registry/model", "poll_seconds": 0.2, "cache": "./cache"},
+            "http": {"listen": "127.0.0.1:0"},
+        }
+        for key, value in overrides.items():
+            self.configuration[key] = {**self.configuration.get(key, {}), **value} if isinstance(value, dict) else value
+        self.path = folder / "scorer.yaml"
+        self.path.write_text(yaml.safe_dump(self.configuration))
+        self.scorers: list[ScorerProcess] = []
+        self._note_keys(self.configuration, "")
+
+    def _note_keys(self, values: dict[str, Any], prefix: str) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict) and prefix + key != "kafka.extra":
+                self._note_keys(value, f"{prefix}{key}.")
+            else:
+                Rig.tested_keys.add(prefix + key)
+
+    @property
+    def events_topic(self) -> str:
+        return f"{self.name}.events"
+
+    @property
+    def scores_topic(self) -> str:
+        return f"{self.name}.scores"
+
+    @property
+    def dead_topic(self) -> str:
+        return f"{self.name}.dead"
+
+    def run(self, *arguments: str, code: int = 0, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """A command in the rig's folder, which must end with `code`."""
+        done = subprocess.run(
+            [command(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, input=stdin, check=False
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def push(self, package: Path, version: str) -> None:
+        """A version into the registry."""
+        self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}")
+
+    def promote(self, version: str, reason: str = "test") -> None:
+        """The channel `prod` to a version."""
+        self.run("model-registry", "promote", "oci:./registry/model", "--to", version, "--reason", reason)
+
+    def create(self, partitions: int = 4, code: int = 0) -> None:
+        """Every topic; `code` 1 where there is no model yet."""
+        self.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(partitions), code=code)
+
+    def start(self, replica: str = "a", *flags: str, **environment: str) -> ScorerProcess:
+        """A scorer."""
+        scorer = ScorerProcess(self, replica, flags, environment)
+        self.scorers.append(scorer)
+        return scorer
+
+    def emit(self, events: Iterable[Any], *flags: str, key: str | None = "{key}") -> int:
+        """Write events (JSON values, or bytes as they are); how many."""
+        lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in events)
+        keys = ("--key", key) if key else ()
+        done = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
+        written: int = json.loads(done.stdout)["written"]
+        return written
+
+    def produce(self, value: bytes | None, *, key: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        """One record as a plain Kafka client writes it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        producer.produce(self.events_topic, value, key, headers=list(headers))
+        assert producer.flush(10) == 0
+
+    def alter(self, topic: str, name: str, value: str) -> None:
+        """Set a topic's configuration."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result()
+
+    def scores(self) -> list[dict[str, Any]]:
+        """Every committed score record."""
+        lines = self.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def dead(self) -> list[dict[str, Any]]:
+        """Every committed dead letter."""
+        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def swaps(self) -> list[dict[str, Any]]:
+        """Every swap record, in order."""
+        rows = [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, f"{self.name}.swaps")]
+        return sorted(rows, key=lambda row: (row["partition"], row["revision"]))
+
+    def fleet(self) -> list[dict[str, Any]]:
+        """What `scorer status` tells."""
+        rows: list[dict[str, Any]] = json.loads(self.run("scorer", "status", "scorer.yaml", "--json").stdout)["scorers"]
+        return rows
+
+    def delete_records(self, topic: str) -> None:
+        """What retention does: everything in the topic is gone."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        partitions = [
+            TopicPartition(topic, p, OFFSET_END) for p in admin.list_topics(topic, timeout=10).topics[topic].partitions
+        ]
+        for deleted in admin.delete_records(partitions).values():
+            deleted.result()
+
+    def audit(self) -> dict[str, Any]:
+        """The count of an auditor that shares no code with the product."""
+        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic)
+
+    def answered(self) -> int:
+        """Events that are answered, as read_committed readers see it."""
+        return len(self.scores()) + len(self.dead())
+
+    def close(self) -> None:
+        """End what runs."""
+        for scorer in self.scorers:
+            with contextlib.suppress(ProcessLookupError):
+                scorer.process.send_signal(signal.SIGCONT)
+                scorer.kill()
+
+
+MakeRig = Callable[..., Rig]
+"""What the fixture `make_rig` gives: a Rig on fresh topics, with the given settings changed."""
+
+
+def events(count: int, start: int = 0, keys: int = 20) -> Iterator[dict[str, Any]]:
+    """Numbered events for the linear test model: a + b = number."""
+    for number in range(start, start + count):
+        yield {"id": f"e{number}", "key": f"k{number % keys}", "a": float(number), "b": 0.0}

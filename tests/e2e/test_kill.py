@@ -1,0 +1,100 @@
+"""Killed, frozen and stopped scorers on the real broker: the count stays zero."""
+
+import json
+import signal
+import threading
+
+from tests import models
+from tests.e2e.rig import MakeRig, Rig, events, until
+
+FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
+COUNT = 24_000
+
+
+def running(make_rig: MakeRig, **overrides: object) -> Rig:
+    """Two versions, the first in production."""
+    rig = make_rig(**overrides)
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
+    rig.promote("1.0.0")
+    rig.create(6)
+    return rig
+
+
+def load(rig: Rig, count: int = COUNT, rate: int = 2_000) -> threading.Thread:
+    """Events at a steady rate, in the background."""
+    thread = threading.Thread(target=rig.emit, args=(events(count, keys=300), "--rate", str(rate)))
+    thread.start()
+    return thread
+
+
+def assert_clean(rig: Rig, count: int) -> None:
+    """Both auditors."""
+    audit = rig.audit()
+    assert {fault: audit[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0)
+    assert audit["inputs"] == count
+    own = rig.run(
+        "publisher", "audit", "--bootstrap-servers", rig.bootstrap_servers, "--input", rig.events_topic,
+        "--output", rig.scores_topic, "--dead", rig.dead_topic, "--swaps", f"{rig.name}.swaps", "--group", rig.name, "--json",
+    )  # fmt: skip
+    report = json.loads(own.stdout)
+    assert report["clean"]
+    assert report["events"] == report["scored"] == count
+
+
+def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: MakeRig) -> None:
+    rig = running(make_rig)
+    first, second = rig.start("a").ready(), rig.start("b").ready()
+    events_flow = load(rig)
+    until(lambda: len(rig.scores()) > 6_000, "the first scores")
+    rig.promote("2.0.0")
+    first.kill()
+    until(lambda: second.metric("scorer_assigned_partitions") == 6, "the take-over")
+    third = rig.start("a").ready()
+    events_flow.join()
+    until(lambda: len(rig.scores()) >= COUNT, "all scores")
+    assert_clean(rig, COUNT)
+    assert {record["version"] for record in rig.scores()} == {"1.0.0", "2.0.0"}
+    assert [scorer.stop() for scorer in (second, third)] == [0, 0]
+
+
+def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
+    rig = running(make_rig)
+    zombie, survivor = rig.start("a").ready(), rig.start("b").ready()
+    events_flow = load(rig)
+    until(lambda: len(rig.scores()) > 4_000, "the first scores")
+    zombie.send(signal.SIGSTOP)
+    until(lambda: survivor.metric("scorer_assigned_partitions") == 6, "the take-over")
+    zombie.send(signal.SIGCONT)
+    events_flow.join()
+    until(lambda: len(rig.scores()) >= COUNT, "all scores")
+    assert_clean(rig, COUNT)
+
+
+def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: MakeRig) -> None:
+    rig = running(make_rig, kafka={"group_protocol": "consumer"})
+    rig.start("a").ready()
+    rig.start("b").ready()
+    events_flow = load(rig, 16_000)
+    for number, replica in enumerate(("a", "b", "a", "b")):
+        until(lambda number=number: len(rig.scores()) > 3_000 * (number + 1), "progress")  # type: ignore[misc]
+        old = [scorer for scorer in rig.scorers if scorer.replica == replica][-1]
+        assert old.stop() == 0
+        rig.start(replica).ready()
+    events_flow.join()
+    until(lambda: len(rig.scores()) >= 16_000, "all scores")
+    assert_clean(rig, 16_000)
+
+
+def test_a_backlog_survives_a_kill_of_every_scorer(make_rig: MakeRig) -> None:
+    """No survivor: a restart under the same name decides what was left open, then reads on from what was committed."""
+    rig = running(make_rig, batching={"max_events": 100, "latency_target_ms": 5})
+    count = rig.emit(events(30_000, keys=300))
+    for _ in range(3):
+        scorer = rig.start("a").ready()
+        before = len(rig.scores())
+        until(lambda before=before: len(rig.scores()) > min(before + 1_000, count - 1), "progress")  # type: ignore[misc]
+        scorer.kill()
+    rig.start("a")
+    until(lambda: len(rig.scores()) >= count, "all scores")
+    assert_clean(rig, count)

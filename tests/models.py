@@ -1,0 +1,86 @@
+"""Small model packages for tests, made with onnx: what they compute can be checked by head."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = [helper.make_opsetid("", 17)]
+LINEAR = {
+    "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}],
+    "output": {"tensor": "y"},
+    "decision": {"threshold": 0.5, "at_or_above": "high", "below": "low"},
+}
+
+
+def save(
+    nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], path: Path, constants: Sequence[Any] = ()
+) -> None:
+    """Write a graph as an ONNX file."""
+    graph = helper.make_graph(list(nodes), "test", list(inputs), list(outputs), list(constants))
+    model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+
+
+def tensor(name: str, kind: int, *shape: int | str) -> Any:
+    """A graph input or output."""
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def linear(path: Path, factor: float, width: int = 2) -> None:
+    """y = factor * (sum of the `width` numbers in x)."""
+    weights = numpy_helper.from_array(np.full((width, 1), factor, np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    io = tensor("x", TensorProto.FLOAT, "N", width), tensor("y", TensorProto.FLOAT, "N", 1)
+    save([node], [io[0]], [io[1]], path, [weights])
+
+
+def logarithm(path: Path) -> None:
+    """y = log(a): NaN for negative a."""
+    index = numpy_helper.from_array(np.array([0], np.int64), "i")
+    nodes = [helper.make_node("Gather", ["x", "i"], ["a"], axis=1), helper.make_node("Log", ["a"], ["y"])]
+    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
+    save(nodes, [io[0]], [io[1]], path, [index])
+
+
+def picky(path: Path) -> None:
+    """y = table[a], and the whole batch fails where a is not 0 to 3."""
+    table = numpy_helper.from_array(np.arange(4, dtype=np.float32).reshape(4, 1), "t")
+    nodes = [
+        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Constant", [], ["zero"], value=numpy_helper.from_array(np.array([0], np.int64))),
+        helper.make_node("Constant", [], ["axes"], value=numpy_helper.from_array(np.array([1], np.int64))),
+        helper.make_node("Gather", ["whole", "zero"], ["column"], axis=1),
+        helper.make_node("Squeeze", ["column", "axes"], ["at"]),
+        helper.make_node("Gather", ["t", "at"], ["y"], axis=0),
+    ]
+    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
+    save(nodes, [io[0]], [io[1]], path, [table])
+
+
+def package(
+    folder: Path,
+    write: Callable[[Path], None],
+    signature: Mapping[str, Any] | None = LINEAR,
+    golden: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """A package folder whose model `write` makes."""
+    folder.mkdir(parents=True)
+    write(folder / "model.onnx")
+    if signature is not None:
+        (folder / "signature.json").write_text(json.dumps(signature))
+    if golden:
+        (folder / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in golden))
+    (folder / "README.md").write_text(f"# {folder.name}\n\nA test model.\n")
+    return folder
+
+
+def linear_package(folder: Path, factor: float) -> Path:
+    """score = factor * (a + b), with one golden example."""
+    golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 3.0 * factor, "tolerance": 1e-5}]
+    return package(folder, lambda path: linear(path, factor), golden=golden)

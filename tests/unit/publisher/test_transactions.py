@@ -1,0 +1,277 @@
+"""The transaction session against producers that fail in every way a broker can make them fail.
+
+What a real broker does with these calls is the end-to-end tests' business; here is shown what the session asks for.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import Aborted, Fatal, Fenced
+from publisher.transactions import (
+    FENCED_CODES,
+    POOL_SIZE,
+    SLOW_COMMIT_SECONDS,
+    TRANSITIONS,
+    RecoveryBudget,
+    State,
+    Step,
+    TransactionSession,
+    Verdict,
+    advance,
+    transactional_ids,
+    verdict,
+)
+
+RECORD = ("scores", b"{}", b"k", 0, 1, None)
+OFFSETS = [TopicPartition("events", 0, 1, "{}")]
+
+
+class Log:
+    """A coordinator's view: what became visible, in order, and which producers exist."""
+
+    def __init__(self) -> None:
+        self.visible: list[bytes] = []
+        self.committed: list[int] = []
+        self.live: dict[str, ScriptedProducer] = {}
+        self.made: list[str] = []
+        self.now = 0.0
+
+
+class ScriptedProducer:
+    """Follows the rules of transactions; `fails(call)` may give an error, and whether the call had its effect before it."""
+
+    def __init__(self, name: str, log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None]) -> None:
+        self.name, self.log, self.fails = name, log, fails
+        self.open: list[bytes] | None = None
+        self.offsets: list[int] = []
+
+    def __call__(self, call: str, effect: Callable[[], None]) -> None:
+        failure = self.fails(call)
+        if failure is None:
+            effect()
+            return
+        error, done = failure
+        if done:
+            effect()
+        raise KafkaException(error)
+
+    def init_transactions(self, _: float) -> None:
+        def effect() -> None:
+            self.log.live[self.name] = self
+
+        self("init", effect)
+
+    def begin_transaction(self) -> None:
+        assert self.log.live[self.name] is self, "a fenced producer was used"
+        assert self.open is None, "a transaction was begun inside another"
+        self.open, self.offsets = [], []
+
+    def produce(self, _topic: str, value: bytes, *_: Any) -> None:
+        assert self.open is not None
+        self.open.append(value)
+
+    def send_offsets_to_transaction(self, offsets: list[TopicPartition], group: Any, _: float) -> None:
+        assert group == "metadata"
+        self("offsets", lambda: self.offsets.extend(p.offset for p in offsets))
+
+    def commit_transaction(self, _: float) -> None:
+        def effect() -> None:
+            if self.open is not None:
+                self.log.visible += self.open
+                self.log.committed += self.offsets
+            self.open = None
+
+        self("commit", effect)
+
+    def abort_transaction(self, _: float) -> None:
+        def effect() -> None:
+            self.open = None
+
+        self("abort", effect)
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None) -> TransactionSession:
+    def make(name: str) -> Any:
+        log.made.append(name)
+        return ScriptedProducer(name, log, fails)
+
+    return TransactionSession(make, "app.r", transaction_seconds=0.0, clock=lambda: log.now)
+
+
+def retriable(code: int) -> KafkaError:
+    return KafkaError(code, retriable=True)
+
+
+def abortable(code: int) -> KafkaError:
+    return KafkaError(code, txn_requires_abort=True)
+
+
+ERRORS = [
+    retriable(KafkaError._TIMED_OUT),
+    retriable(KafkaError.NOT_COORDINATOR),
+    abortable(KafkaError.ILLEGAL_GENERATION),
+    abortable(KafkaError.UNKNOWN_MEMBER_ID),
+    abortable(KafkaError._INCONSISTENT),
+    KafkaError(KafkaError._FENCED, fatal=True),
+    KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True),
+    KafkaError(KafkaError._STATE),
+]
+
+
+def test_the_producers_of_the_pool_take_turns() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    used = []
+    for number in range(2 * POOL_SIZE):
+        under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
+        used.append(next(name for name, producer in log.live.items() if producer.offsets == [1] and producer.open is None))
+    assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
+    assert sorted(log.made) == transactional_ids("app.r")
+    assert under_test.counters.commits == 2 * POOL_SIZE
+    under_test.close()
+
+
+def test_all_ids_are_initialised_before_the_first_batch() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    assert sorted(log.live) == transactional_ids("app.r")
+    under_test.close()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+@pytest.mark.parametrize("call", ["offsets", "commit"])
+@pytest.mark.parametrize("done", [False, True])
+def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, call: str, done: bool) -> None:
+    log, broken = Log(), [True]
+    under_test = session(log, lambda at: (error, done) if at == call and broken[0] else None)
+    under_test.open()
+    with pytest.raises(Aborted) as caught:
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert isinstance(caught.value, Fenced) == (error.code() in FENCED_CODES)
+    with pytest.raises(RuntimeError, match="cannot"):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    broken[0] = False
+    before = len(log.visible)
+    assert before == (call == "commit" and done)
+    under_test.recover()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert len(log.visible) == before + 1
+    assert len(log.made) == POOL_SIZE + 1  # a successor with the same id
+    assert under_test.counters.aborts == 1
+    under_test.close()
+
+
+def test_a_commit_is_repeated_while_its_outcome_can_still_be_had() -> None:
+    log, failures = Log(), [retriable(KafkaError._TIMED_OUT)] * 3
+    under_test = session(log, lambda at: (failures.pop(), True) if at == "commit" and failures else None)
+    under_test._transaction_seconds = 10.0
+    under_test.open()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
+    under_test.close()
+
+
+def test_send_offsets_is_never_repeated() -> None:
+    calls: list[str] = []
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        calls.append(at)
+        return (retriable(KafkaError._TRANSPORT), False) if at == "offsets" else None
+
+    under_test = session(Log(), fails)
+    under_test.open()
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert calls.count("offsets") == 1
+    under_test.close()
+
+
+def test_a_slow_commit_costs_the_producer_its_place() -> None:
+    log = Log()
+
+    def fails(at: str) -> None:
+        log.now += SLOW_COMMIT_SECONDS if at == "commit" else 0.0
+
+    under_test = session(log, fails)
+    under_test.open()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    for _ in range(POOL_SIZE):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert under_test.counters.rotations == POOL_SIZE + 1
+    assert len(log.made) >= 2 * POOL_SIZE
+    assert len(log.visible) == POOL_SIZE + 1
+    under_test.close()
+
+
+def test_what_the_broker_refuses_for_good_ends_the_start() -> None:
+    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    under_test = session(Log(), lambda at: (refused, False) if at == "init" else None)
+    with pytest.raises(Fatal, match=r"app\.r\."):
+        under_test.open()
+    under_test.close()
+
+
+@given(seed=st.integers(0, 2**32), batches=st.integers(1, 30))
+def test_whatever_fails_every_batch_is_visible_once(seed: int, batches: int) -> None:
+    """The caller does what the loop does: after a recovery it goes on from the committed position."""
+    chance, log = random.Random(seed), Log()
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        if at == "init" or chance.random() > 0.3:
+            return None
+        return chance.choice(ERRORS), chance.random() < 0.5
+
+    under_test = session(log, fails)
+    under_test.open()
+    position = 0
+    while position < batches:
+        try:
+            record = ("scores", b"%d" % position, None, 0, 0, None)
+            under_test.publish([record], [TopicPartition("events", 0, position + 1)], "metadata")
+            position += 1
+        except Aborted:
+            under_test.recover()
+            position = max(log.committed, default=0)
+    assert log.visible == [b"%d" % n for n in range(batches)]
+    under_test.close()
+
+
+@given(st.lists(st.sampled_from(Step), max_size=8))
+def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
+    state = State.IDLE
+    for step in steps:
+        if (state, step) not in TRANSITIONS:
+            with pytest.raises(RuntimeError, match="cannot"):
+                advance(state, step)
+            return
+        state = advance(state, step)
+    if steps and steps[-1] is Step.COMMITTED:
+        assert steps[-4:] == [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.COMMITTED]
+
+
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
+    assert verdict(step, error) is not Verdict.REPEAT
+
+
+def test_three_recoveries_within_a_minute_are_one_too_many() -> None:
+    budget = RecoveryBudget()
+    assert [budget.spent(now) for now in (0.0, 20.0, 40.0)] == [False, False, True]
+    budget = RecoveryBudget()
+    assert [budget.spent(now) for now in (0.0, 20.0, 70.0)] == [False, False, False]
+    budget = RecoveryBudget()
+    assert [budget.spent(now) for now in (0.0, 20.0)] == [False, False]
+    budget.committed()
+    assert not budget.spent(40.0)

@@ -1,0 +1,82 @@
+"""How many events to take, and when."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.batching import MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, take_limit
+
+costs = st.floats(0, 0.1)
+
+
+@given(a=costs, b=st.floats(1e-7, 1e-3), sizes=st.lists(st.integers(1, 4096), min_size=2, max_size=30, unique=True))
+def test_the_cost_model_finds_the_line_it_was_shown(a: float, b: float, sizes: list[int]) -> None:
+    model = CostModel.of((size, a + b * size) for size in sizes)
+    for size in sizes:
+        assert model.seconds(size) == pytest.approx(a + b * size, rel=1e-2, abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4096), st.floats(0, 10)), min_size=1, max_size=50))
+def test_neither_part_of_the_cost_is_ever_negative(samples: list[tuple[int, float]]) -> None:
+    a, b = CostModel.of(samples).line()
+    assert a >= 0
+    assert b >= 0
+
+
+def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
+    assert take_limit(CostModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
+
+
+def test_old_batches_are_forgotten() -> None:
+    model = CostModel.of([(1, 1.0), (100, 100.0)] * 10)
+    for size in (1, 100) * 500:
+        model.observe(size, size * 0.001)
+    assert model.seconds(50) == pytest.approx(0.05, rel=0.05)
+
+
+@given(
+    a=st.floats(0, 0.01), b=st.floats(1e-6, 1e-3), target=st.floats(0.001, 1), age=st.floats(0, 2), most=st.integers(1, 10_000)
+)
+def test_the_limit_meets_the_target_or_there_is_a_backlog(a: float, b: float, target: float, age: float, most: int) -> None:
+    model = CostModel.of((size, a + b * size) for size in (1, 64, 1024))
+    limit = take_limit(model, target=target, oldest_age=age, max_events=most)
+    assert 1 <= limit <= most
+    backlog = model.seconds(1) > target - age
+    if backlog:
+        assert limit == most
+    else:
+        assert model.seconds(limit) <= (target - age) * (1 + 1e-9)
+        assert limit == most or model.seconds(limit + 1) > (target - age) * (1 - 1e-9)
+
+
+def test_an_older_event_gets_a_smaller_batch() -> None:
+    model = CostModel.of([(1, 0.001), (1_000, 0.011)])
+    limits = [take_limit(model, target=0.02, oldest_age=age, max_events=100_000) for age in (0.0, 0.005, 0.010, 0.015)]
+    assert limits == sorted(limits, reverse=True)
+    assert len(set(limits)) == len(limits)
+
+
+@given(commits=st.lists(st.floats(0, 1), max_size=50), began=st.floats(0, 100), later=st.floats(0, 1))
+def test_transactions_keep_their_distance_and_never_wait_for_long(commits: list[float], began: float, later: float) -> None:
+    pacing = Pacing()
+    for seconds in commits:
+        pacing.committed(seconds)
+    pacing.begin(began)
+    wait = pacing.wait(began + later)
+    assert 0 <= wait <= MAXIMUM_INTERVAL * (1 + 1e-9)
+    assert wait + later >= MINIMUM_INTERVAL * (1 - 1e-9)
+
+
+def test_a_slow_broker_gets_fewer_transactions() -> None:
+    quick, slow = Pacing(), Pacing()
+    for _ in range(100):
+        quick.committed(0.001)
+        slow.committed(0.015)
+    quick.begin(0.0)
+    slow.begin(0.0)
+    assert quick.wait(0.0) == pytest.approx(MINIMUM_INTERVAL)
+    assert slow.wait(0.0) == pytest.approx(0.030, rel=0.01)
+
+
+def test_the_first_transaction_never_waits() -> None:
+    assert Pacing().wait(0.0) == 0.0
