@@ -198,7 +198,7 @@ def main() -> None:
     except Fatal as error:
         _end(error.exit_code, str(error), hint=error.hint)
     except RegistryError as error:
-        _end(4 if error.transient else 3, str(error), hint=error.hint)
+        _end(error.exit_code, str(error), hint=error.hint)
     except (BrokenPipeError, KeyboardInterrupt):
         sys.exit(130)
 

@@ -18,12 +18,12 @@ class View:
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._flow: Table | None = None
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
         )
         self._live = Live(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", total=None, text="", visible=False)
-        self._flow: Table | None = None
 
     def __enter__(self) -> "View":
         if self.console.is_terminal:

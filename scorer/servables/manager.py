@@ -75,7 +75,7 @@ class VersionManager:
         except RegistryError as error:
             known = self._cache.recall(self._key)
             if known is None:
-                raise Fatal(f"no model version to serve: {error}", error.hint, exit_code=_exit_code(error)) from error
+                raise Fatal(f"no model version to serve: {error}", error.hint, exit_code=error.exit_code) from error
             log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
             self._aspire(known, "last known good")
         self._work()
@@ -212,6 +212,3 @@ class VersionManager:
             known=known,
         )
 
-
-def _exit_code(error: RegistryError) -> int:
-    return 4 if error.transient else 3
