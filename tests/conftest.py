@@ -1,0 +1,63 @@
+"""Tests that need a program which only Debian has: reported as NOT RUN where it is missing, a failure where CI is set.
+
+`@pytest.mark.debian("skopeo")` names the program, one of those in `debian.py`. What was not run is written to the file that
+the environment variable NOT_RUN_FILE names, for `python3 -m tests`.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.debian import NOT_RUN_FILE, PACKAGES, package_of
+
+NOT_RUN = pytest.StashKey[list[tuple[str, str]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "debian(program): needs a program of Debian, one of those listed in tests/debian.py")
+    config.stash[NOT_RUN] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests whose program is missing; with CI set they stay and fail."""
+    missing = {item: program for item in items if (program := missing_program(item))}
+    if os.environ.get("CI") == "true" or not missing:
+        return
+    config.stash[NOT_RUN] += [(item.nodeid, package_of(program)) for item, program in missing.items()]
+    items[:] = [item for item in items if item not in missing]
+    config.hook.pytest_deselected(items=list(missing))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    program = missing_program(item)
+    if program:
+        pytest.fail(
+            f"{program} is not installed: apt-get install -y --no-install-recommends {package_of(program)}", pytrace=False
+        )
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name what was not run, for the reader and for the command that started pytest."""
+    not_run = config.stash[NOT_RUN]
+    if not_run:
+        terminalreporter.section("NOT RUN")
+        for test, package in not_run:
+            terminalreporter.write_line(f"NOT RUN {test}: needs the Debian package {package}")
+    if NOT_RUN_FILE in os.environ:
+        Path(os.environ[NOT_RUN_FILE]).write_text("".join(f"{package}\t{test}\n" for test, package in not_run))
+
+
+def missing_program(item: pytest.Item) -> str | None:
+    """The first program that the test needs and this machine lacks. Raises UsageError for one that nothing lists."""
+    for mark in item.iter_markers("debian"):
+        for program in mark.args:
+            if program not in PACKAGES:
+                raise pytest.UsageError(f"{item.nodeid}: {program} is not among the programs of tests/debian.py; add it there")
+            if shutil.which(program) is None:
+                return str(program)
+    return None

@@ -1,0 +1,27 @@
+"""The programs that only Debian has, with their packages: the one list for the tests' mark, the check and `.ci/run`.
+
+Standard library only: the check reads it before anything is installed.
+"""
+
+import shutil
+from collections.abc import Iterable
+
+PACKAGES = {"skopeo": "skopeo"}
+"""Program to package."""
+NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
+"""The environment variable that names the file for the list of tests that were not run."""
+
+
+def package_of(program: str) -> str:
+    """The package to install for a program."""
+    return PACKAGES[program]
+
+
+def missing_packages() -> list[str]:
+    """The packages of all listed programs that this machine lacks."""
+    return sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
+
+
+def install_line(packages: Iterable[str]) -> str:
+    """The one command that installs them."""
+    return f"apt-get install -y --no-install-recommends {' '.join(sorted(set(packages)))}"

@@ -1,0 +1,46 @@
+"""What end-to-end tests share: one real broker for the whole run, and topics of each test's own."""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from scorer.demo.broker import EmbeddedBroker
+
+MakeTopics = Callable[..., list[str]]
+ANSWER_SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A running Apache Kafka. Tests that kill or pause it start one of their own instead."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(broker: EmbeddedBroker) -> AdminClient:
+    """An admin client of the shared broker."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has, for topics, groups and transactional ids: `<test>-<8 hex digits>`."""
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '-', request.node.name)[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
+    """`make_topics("in", "out", partitions=6, config={})` makes them and returns their full names, `<unique>.in` and so on."""
+
+    def make(*names: str, partitions: int = 6, config: dict[str, str] | None = None) -> list[str]:
+        topics = [f"{unique}.{name}" for name in names]
+        made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
+        for future in made.values():
+            future.result(ANSWER_SECONDS)
+        return topics
+
+    return make
