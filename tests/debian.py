@@ -3,7 +3,6 @@
 Standard library only: the check reads it before anything is installed.
 """
 
-import shutil
 from collections.abc import Iterable
 
 PACKAGES = {"skopeo": "skopeo"}
@@ -15,11 +14,6 @@ NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 def package_of(program: str) -> str:
     """The package to install for a program."""
     return PACKAGES[program]
-
-
-def missing_packages() -> list[str]:
-    """The packages of all listed programs that this machine lacks."""
-    return sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
 
 
 def install_line(packages: Iterable[str]) -> str:

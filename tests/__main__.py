@@ -1,0 +1,139 @@
+"""`python3 -m tests`: the whole check, on a fresh clone with nothing but Python 3.11 or newer.
+
+Makes the virtual environment, then runs format, lint, types, layers, Dockerfile and all tests, and ends with a table and a
+line of counts. What needs a program that only Debian has is listed as NOT RUN with the line that installs it; with CI=true
+that is a failure. Standard library only.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.debian import NOT_RUN_FILE, PACKAGES, install_line
+from tests.environment import ROOT, Unusable, prepare, variables
+
+STEPS = {
+    "format": ("ruff", "format", "--check", "."),
+    "lint": ("ruff", "check", "."),
+    "types": ("mypy",),
+    "layers": ("lint-imports",),
+    "dockerfile": ("hadolint", "Dockerfile"),
+    "pytest": ("pytest",),
+}
+"""Name to command; the programs are those of the virtual environment."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to. `not_run` is (test, Debian package or why)."""
+
+    step: str
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    not_run: tuple[tuple[str, str], ...] = ()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the check; the exit code is 0 where nothing failed, 1 where something did, 2 where it could not be run."""
+    own, rest = split(arguments)
+    options = _parser().parse_args(own)
+    if options.debian_packages:
+        print("\n".join(sorted(set(PACKAGES.values()))))
+        return 0
+    try:
+        folder = prepare()
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return 2
+    steps = [name for name in STEPS if not options.only or name in options.only]
+    outcomes = [run(name, folder, rest) for name in steps]
+    failed = sum(outcome.failed for outcome in outcomes)
+    print("\n".join(report(outcomes)), flush=True)
+    return 1 if failed else 0
+
+
+def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
+    """Run one step with its output shown as it comes."""
+    program, *arguments = STEPS[step]
+    command = [str(folder / "bin" / program), *arguments]
+    print(f"\n== {step}: {' '.join(STEPS[step])}", flush=True)
+    begin = time.monotonic()
+    if step == "pytest":
+        outcome = run_pytest([*command, *pytest_arguments], variables(folder))
+    else:
+        code = subprocess.run(command, cwd=ROOT, env=variables(folder), check=False).returncode
+        outcome = Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
+    return replace(outcome, seconds=time.monotonic() - begin)
+
+
+def run_pytest(command: Sequence[str], environment: dict[str, str]) -> Outcome:
+    """Run pytest and count its tests; in CI what did not run has failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        results, list_file = Path(folder, "results.xml"), Path(folder, "not-run")
+        code = subprocess.run(
+            [*command, f"--junit-xml={results}"], cwd=ROOT, env={**environment, NOT_RUN_FILE: str(list_file)}, check=False
+        ).returncode
+        passed, failed, skipped = count(results.read_text()) if results.is_file() else (0, 0, ())
+        lines = list_file.read_text().splitlines() if list_file.is_file() else []
+    not_run = tuple((test, package) for package, _, test in (line.partition("\t") for line in lines))
+    not_run += tuple((test, "skipped by pytest") for test in skipped)
+    if os.environ.get("CI") == "true":
+        failed += len(not_run)
+    if code != 0:
+        failed = max(1, failed)  # pytest itself failed: nothing collected, a wrong option, an internal error
+    return Outcome("pytest", 0.0, passed, failed, not_run)
+
+
+def count(results: str) -> tuple[int, int, tuple[str, ...]]:
+    """Passed, failed (errors too) and the names of the skipped, from pytest's JUnit XML."""
+    passed = failed = 0
+    skipped: list[str] = []
+    for case in ElementTree.fromstring(results).iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None:
+            skipped.append(f"{case.get('classname')}::{case.get('name')}")
+        else:
+            passed += 1
+    return passed, failed, tuple(skipped)
+
+
+def report(outcomes: Sequence[Outcome]) -> list[str]:
+    """The lines of the closing table; the last one is `N passed, N failed`."""
+    lines = ["", f"{'step':<12}{'result':<9}{'seconds':>8}"]
+    for outcome in outcomes:
+        result = "FAILED" if outcome.failed else "ok"
+        lines.append(f"{outcome.step:<12}{result:<9}{outcome.seconds:>8.1f}")
+    not_run = [entry for outcome in outcomes for entry in outcome.not_run]
+    lines += [f"NOT RUN     {test} ({why})" for test, why in not_run]
+    packages = {why for _, why in not_run} & set(PACKAGES.values())
+    if packages:
+        lines.append(f"to run them: {install_line(packages)}")
+    passed, failed = (sum(getattr(outcome, name) for outcome in outcomes) for name in ("passed", "failed"))
+    return [*lines, f"{passed} passed, {failed} failed"]
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our own arguments and, after `--`, pytest's."""
+    given = list(arguments)
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m tests", description="The whole check. After -- come options of pytest.")
+    parser.add_argument("--only", action="append", choices=list(STEPS), help="only this step; may be repeated")
+    parser.add_argument("--debian-packages", action="store_true", help="print the Debian packages of all tests and end")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
