@@ -1,6 +1,5 @@
 """What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
 
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgspec
@@ -45,50 +44,33 @@ class SwapRecord(msgspec.Struct, gc=False):
     digest: str
 
 
-@dataclass
-class _Columns:
-    """Answers of one output partition to one input partition."""
-
-    offsets: list[int] = field(default_factory=list)
-    kinds: list[int] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-
-
 decode_score = msgspec.json.Decoder(ScoreRecord).decode
 decode_swap = msgspec.json.Decoder(SwapRecord).decode
 
 
 def feed_scores(audit: Audit, batch: Batch) -> None:
     """Score records of one output partition, in its order."""
-    columns: dict[Partition, _Columns] = {}
+    by_source: dict[Partition, list[ScoreRecord]] = {}
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             record = decode_score(message.value() or b"")
         except (msgspec.DecodeError, UnicodeDecodeError):
             audit.unreadable(batch.partition, offset)
-            continue
-        source = record.source
-        answers = columns.get((source.topic, source.partition))
-        if answers is None:
-            answers = columns[source.topic, source.partition] = _Columns()
-        answers.offsets.append(source.offset)
-        answers.kinds.append(KINDS[record.status])
-        answers.digests.append(record.digest)
-        answers.ids.append(hash(record.id))
-    for key, answers in columns.items():
-        audit.answers(_arrays(batch.partition, key, answers))
+        else:
+            by_source.setdefault((record.source.topic, record.source.partition), []).append(record)
+    for source, records in by_source.items():
+        audit.answers(_arrays(batch.partition, source, records))
 
 
-def _arrays(output: Partition, source: Partition, columns: _Columns) -> Answers:
-    digests = set(columns.digests)
+def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) -> Answers:
+    digests = [record.digest for record in records]
     return Answers(
         output=output,
         source=source,
-        offsets=np.array(columns.offsets, np.int64),
-        kinds=np.array(columns.kinds, np.uint8),
-        digests=columns.digests[0] if len(digests) == 1 else columns.digests,
-        ids=np.array(columns.ids, np.int64),
+        offsets=np.array([record.source.offset for record in records], np.int64),
+        kinds=np.array([KINDS[record.status] for record in records], np.uint8),
+        digests=digests[0] if len(set(digests)) == 1 else digests,
+        ids=np.array([hash(record.id) for record in records], np.int64),
     )
 
 

@@ -40,13 +40,13 @@ class Plan:
     to_ms: int | None = None
 
 
-def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None) -> Report:
-    """Read what the plan names once, read_committed, and count.
+def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None, answer_seconds: float = 10.0) -> Report:
+    """Read what the plan names once, read_committed, and count. `answer_seconds`: how long the broker may take to answer.
 
     Raises Fatal with the exit code: 2 for a topic or group that is not there or a client property that does not exist, 3
     where the broker refuses or a log is cut off while it is read, 4 where the broker does not answer.
     """
-    topics = TopicReader(settings, CLIENT_ID)
+    topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)
     answering = {kind: topics.partitions(names) for kind, names in _answering(plan).items()}
     due = topics.committed(plan.group, inputs) if plan.group else None

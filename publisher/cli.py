@@ -49,6 +49,7 @@ def audit_command(
     properties: Annotated[
         Topics, typer.Option("--property", "-X", help="Client property for librdkafka: key=value; repeatable.")
     ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Count what was lost, doubled, invented or reordered between inputs and scores."""
@@ -57,7 +58,7 @@ def audit_command(
     plan = Plan(inputs, outputs, dead or (), swaps or (), group, _unix_ms("--from", start), _unix_ms("--to", end))
     if plan.from_ms is not None and plan.to_ms is not None and plan.from_ms >= plan.to_ms:
         raise typer.BadParameter(f"--from {start} is not before --to {end}")
-    report = _audited(_settings(bootstrap_servers, properties or []), plan)
+    report = _audited(_settings(bootstrap_servers, properties or []), plan, timeout)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
@@ -67,7 +68,7 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _audited(settings: "KafkaSettings", plan: "Plan") -> "Report":
+def _audited(settings: "KafkaSettings", plan: "Plan", timeout: float) -> "Report":
     """Run the audit, with progress bars where stderr is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -82,7 +83,7 @@ def _audited(settings: "KafkaSettings", plan: "Plan") -> "Report":
                 tasks[what] = bars.add_task(f"reading {what}")
             bars.update(tasks[what], completed=done, total=total)
 
-        return audit(settings, plan, show)
+        return audit(settings, plan, show, timeout)
 
 
 def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":

@@ -6,12 +6,12 @@ readers see now, and what they will see when the open transactions are decided.
 
 import difflib
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from publisher import kafka
 from publisher.errors import Fatal
@@ -22,7 +22,6 @@ Offsets = dict[Partition, int]
 Spans = Mapping[Partition, tuple[int, int]]
 """Offsets from (inclusive), to (exclusive), by partition."""
 
-ANSWER_SECONDS = 10.0  # how long the broker may take to answer a question
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
@@ -40,13 +39,12 @@ LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Records of one partition, in its order; `offsets` are theirs."""
 
     partition: Partition
-    offsets: list[int] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    offsets: list[int]
+    messages: list[Message]
 
 
 class TopicReader:
@@ -54,8 +52,12 @@ class TopicReader:
     answer, 3 where it refuses, 2 for what is not there.
     """
 
-    def __init__(self, settings: kafka.KafkaSettings, client_id: str) -> None:
-        """Connects to nothing yet. Raises Fatal (2) for client properties that librdkafka does not take."""
+    def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
+        """Connects to nothing yet; `answer_seconds` is how long the broker may take to answer a question.
+
+        Raises Fatal (2) for client properties that librdkafka does not take.
+        """
+        self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id
         try:
@@ -65,7 +67,7 @@ class TopicReader:
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """All partitions of these topics."""
-        known = self._ask(lambda: self._admin.list_topics(timeout=ANSWER_SECONDS)).topics
+        known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
         found: list[Partition] = []
         for topic in topics:
             if topic not in known or known[topic].error is not None:
@@ -97,7 +99,7 @@ class TopicReader:
         wanted = [TopicPartition(*partition) for partition in partitions]
         consumer = kafka.reader(self._settings, self._client_id, **{"group.id": group})
         try:
-            found = self._ask(lambda: consumer.committed(wanted, timeout=ANSWER_SECONDS))
+            found = self._ask(lambda: consumer.committed(wanted, timeout=self._answer_seconds))
         finally:
             consumer.close()
         if wanted and all(place.offset < 0 for place in found):
@@ -139,7 +141,7 @@ class TopicReader:
         wanted = {TopicPartition(*partition): spec for partition in partitions}
         if not wanted:
             return {}
-        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS)
+        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._answer_seconds)
         return {(p.topic, p.partition): self._ask(answer.result).offset for p, answer in asked.items()}
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
@@ -165,24 +167,25 @@ def _fetching(partitions: int) -> dict[str, object]:
 
 def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
     """Records by partition, those past its stop left out; and the partitions that have reached their stop."""
-    batches: dict[Partition, Batch] = {}
-    reached: dict[Partition, None] = {}
+    by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
+    ends: dict[Partition, int] = {}
     for message in messages:
-        topic, number, offset, error = message.topic(), message.partition(), message.offset(), message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise _broken(topic, number, error)
-        assert topic is not None
-        assert number is not None
-        assert offset is not None
-        partition = (topic, number)
-        stop = remaining.get(partition, -1)  # what was fetched before the pause may still come
-        if error is None and offset < stop:
-            batch = batches.get(partition) or batches.setdefault(partition, Batch(partition))
-            batch.offsets.append(offset)
-            batch.messages.append(message)
-        if 0 <= stop <= (offset if error else offset + 1):
-            reached[partition] = None
-    return list(batches.values()), list(reached)
+        partition = (message.topic(), message.partition())
+        error = message.error()
+        if error is None:
+            by_partition.setdefault(partition, []).append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ends[cast("Partition", partition)] = cast("int", message.offset())
+        else:
+            raise _broken(*partition, error)
+    batches = []
+    for partition, mine in cast("dict[Partition, list[Message]]", by_partition).items():
+        offsets = cast("list[int]", [message.offset() for message in mine])
+        ends[partition] = max(offsets[-1] + 1, ends.get(partition, 0))
+        wanted = bisect_left(offsets, remaining.get(partition, 0))  # fetched before the pause: of no use any more
+        if wanted:
+            batches.append(Batch(partition, offsets[:wanted], mine[:wanted]))
+    return batches, [partition for partition, end in ends.items() if partition in remaining and end >= remaining[partition]]
 
 
 def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:

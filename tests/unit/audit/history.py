@@ -77,7 +77,7 @@ def clean_histories(draw: st.DrawFn) -> History:
     history = History({}, [], {}, outputs=draw(st.integers(1, 3)))
     for number in range(draw(st.integers(1, 3))):
         partition = (TOPIC, number)
-        steps = draw(st.lists(st.integers(1, 3), min_size=4, max_size=20))
+        steps = draw(st.lists(st.integers(1, 3), min_size=4, max_size=12))
         offsets = np.cumsum(steps).tolist()
         history.inputs[partition] = offsets
         reigns = _reigns(draw, offsets)
