@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -155,8 +155,8 @@ class EmbeddedBroker:
         command += ["--config", str(self.folder / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["nothing was said"]
-            raise BrokerUnavailable(f"the embedded Kafka's storage could not be formatted: {said[-1]}", exit_code=2)
+            said = telling(done.stderr.splitlines() or done.stdout.splitlines())
+            raise BrokerUnavailable(f"the embedded Kafka's storage could not be formatted: {said}", exit_code=2)
 
     def _launch(self) -> None:
         with (self.folder / "console.log").open("ab") as console:
@@ -193,8 +193,7 @@ class EmbeddedBroker:
             if (self.folder / name).is_file()
             for line in (self.folder / name).read_text(errors="replace").splitlines()
         ]
-        telling = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
-        return (telling or lines or ["it said nothing"])[-1]
+        return telling(lines)
 
     def _end(self, first: signal.Signals) -> None:
         """Send the signal to the process, SIGKILL after a bounded wait, and reap it."""
@@ -223,6 +222,12 @@ def java_executable() -> str:
     except ImportError:
         raise BrokerUnavailable(f"the embedded Kafka needs the extra 'demo': {INSTALL}", exit_code=2) from None
     return str(JAVA)
+
+
+def telling(lines: Sequence[str]) -> str:
+    """The line of a log that most likely says what went wrong: the last with an error or an exception, else the last."""
+    wrong = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception")) and line[:1].strip()]
+    return " ".join((wrong or lines or ["it said nothing"])[-1].split())
 
 
 def _new_folder(folder: Path | None) -> Path:

@@ -1,0 +1,151 @@
+"""The embedded broker is a real one, survives being killed, and ends with its owner."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker_guard import keep_guard
+from scorer.demo.broker_jars import BrokerUnavailable
+from scorer.demo.broker_node import free_ports, is_taken
+
+TOPIC = "events"
+
+
+def write(broker: EmbeddedBroker, value: bytes) -> None:
+    """One record in one transaction."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "house"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, value)
+    producer.commit_transaction(30)
+
+
+def read(broker: EmbeddedBroker, count: int) -> list[bytes | None]:
+    """The first values that a read_committed consumer of a new group sees."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": f"house-{count}",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+        }
+    )
+    try:
+        consumer.subscribe([TOPIC])
+        return [message.value() for message in consumer.consume(count, 30)]
+    finally:
+        consumer.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this number runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "kafka"
+    with EmbeddedBroker(folder, {"log.message.timestamp.after.max.ms": "7200000"}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        write(broker, b"before")
+        address, first = broker.bootstrap_servers, broker.pid
+        broker.kill()
+        with pytest.raises(RuntimeError, match="not running"):
+            _ = broker.pid
+        broker.restart()
+        assert broker.bootstrap_servers == address
+        assert broker.pid != first
+        write(broker, b"after")
+        assert read(broker, 2) == [b"before", b"after"]
+        broker.pause()
+        with pytest.raises(KafkaException):
+            admin.list_topics(timeout=0.5)
+        broker.resume()
+        assert TOPIC in admin.list_topics(timeout=30).topics
+        pid = broker.pid
+    assert not folder.exists()
+    assert not is_alive(pid)
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from scorer.demo.broker import EmbeddedBroker
+broker = EmbeddedBroker(Path(sys.argv[1])).start()
+print(broker.pid, flush=True)
+if sys.argv[2] == "detach":
+    broker.detach()
+else:
+    sys.stdin.read()
+"""
+
+
+def test_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "kafka"
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder), "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    pid = int(owner.stdout.readline())
+    broker = os.pidfd_open(pid)
+    owner.kill()
+    owner.communicate()
+    assert select.select([broker], [], [], 30)[0], "the broker outlived its owner"
+    os.close(broker)
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("last", [[], ["release\n"]])
+def test_the_guard_kills_and_removes_unless_it_was_released(tmp_path: Path, last: list[str]) -> None:
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as guarded:
+        keep_guard([f"watch {guarded.pid}\n", *last], folder)
+        assert folder.exists() == bool(last)
+    assert guarded.returncode == (0 if last else -signal.SIGKILL)
+
+
+def test_a_detached_broker_stays_until_it_is_ended_by_hand(tmp_path: Path) -> None:
+    folder = tmp_path / "kafka"
+    said = subprocess.run([sys.executable, "-c", OWNER, str(folder), "detach"], stdout=subprocess.PIPE, check=True).stdout
+    broker = os.pidfd_open(int(said))
+    try:
+        assert is_alive(int(said))
+        assert (folder / "server.properties").is_file()
+    finally:
+        signal.pidfd_send_signal(broker, signal.SIGKILL)
+        assert select.select([broker], [], [], 30)[0]
+        os.close(broker)
+
+
+def test_a_wrong_property_ends_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "kafka"
+    with pytest.raises(BrokerUnavailable, match=r"num\.io\.threads") as caught:
+        EmbeddedBroker(folder, {"num.io.threads": "none"}).start()
+    assert "\n" not in str(caught.value)
+    assert not folder.exists()
+
+
+def test_a_folder_in_use_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    with pytest.raises(ValueError, match="is not empty"):
+        EmbeddedBroker(tmp_path).start()
+    assert (tmp_path / "precious").read_text() == "x"
+
+
+def test_ports_are_free_different_and_none_that_clients_are_given() -> None:
+    low, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    one, two = free_ports()
+    assert one != two
+    assert max(one, two) < low
+    assert not is_taken(one)

@@ -1,0 +1,130 @@
+"""Where the embedded broker's jars come from: cache, local repository, mirror, and what is said where there are none."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from scorer.demo import broker_jars
+from scorer.demo.broker_jars import BrokerUnavailable, Jar, Sources, central, classpath
+
+CENTRAL = "https://central.example/maven2"
+CONTENTS = {"one": b"first jar", "two": b"the second jar"}
+
+
+@pytest.fixture
+def jars(monkeypatch: pytest.MonkeyPatch) -> tuple[Jar, ...]:
+    """Two small jars in the place of Kafka's."""
+    pair = tuple(
+        Jar(hashlib.sha256(content).hexdigest(), len(content), "org.example", name, "1.0") for name, content in CONTENTS.items()
+    )
+    monkeypatch.setattr(broker_jars, "jar_list", lambda: pair)
+    return pair
+
+
+def fill(repository: Path, jars: tuple[Jar, ...]) -> Path:
+    for jar in jars:
+        (repository / jar.path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / jar.path).write_bytes(CONTENTS[jar.artifact])
+    return repository
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, jars: tuple[Jar, ...]) -> Iterator[str]:
+    """A Maven repository that serves the two jars on loopback."""
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    folder = fill(tmp_path / "mirror", jars)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def sources(tmp_path: Path, remote: str = "http://127.0.0.1:1", local: tuple[Path, ...] = ()) -> Sources:
+    return Sources(tmp_path / "cache", local, {"central": remote})
+
+
+def test_without_cache_and_network_one_line_says_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(BrokerUnavailable, match="--bootstrap-servers") as caught:
+        classpath(sources(tmp_path))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "cache") in str(caught.value)
+
+
+def test_downloads_once_and_tells_how_far_it_is(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
+    told: list[tuple[str, int, int]] = []
+    paths = classpath(sources(tmp_path, mirror), lambda *step: told.append(step))
+    assert [path.read_bytes() for path in paths] == list(CONTENTS.values())
+    total = sum(jar.size for jar in jars)
+    assert told[-1][1:] == (total, total)
+    assert {name for name, _, _ in told} == {jar.name for jar in jars}
+    assert classpath(sources(tmp_path)) == paths  # no network any more
+
+
+def test_uses_the_local_repository_and_leaves_it_alone(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
+    local = fill(tmp_path / "m2", jars)
+    assert classpath(sources(tmp_path, local=(local,))) == tuple(local / jar.path for jar in jars)
+    assert not list((tmp_path / "cache").rglob("*.jar"))
+
+
+def test_a_seeded_cache_needs_no_network(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
+    cache = fill(tmp_path / "cache", jars)
+    assert classpath(sources(tmp_path)) == tuple(cache / jar.path for jar in jars)
+
+
+@pytest.mark.parametrize("found", [b"first", b"wrong jar", b""])
+def test_a_damaged_jar_is_downloaded_again(tmp_path: Path, jars: tuple[Jar, ...], mirror: str, found: bytes) -> None:
+    cache = fill(tmp_path / "cache", jars)
+    (cache / jars[0].path).write_bytes(found)
+    assert [path.read_bytes() for path in classpath(sources(tmp_path, mirror))] == list(CONTENTS.values())
+
+
+def test_a_jar_that_was_removed_after_the_note_is_fetched_again(tmp_path: Path, mirror: str) -> None:
+    first = classpath(sources(tmp_path, mirror))
+    first[1].unlink()
+    assert classpath(sources(tmp_path, mirror)) == first
+    assert first[1].is_file()
+
+
+def test_a_mirror_with_other_bytes_is_refused_and_nothing_stays(tmp_path: Path, jars: tuple[Jar, ...], mirror: str) -> None:
+    (tmp_path / "mirror" / jars[0].path).write_bytes(b"not this!")
+    with pytest.raises(BrokerUnavailable, match="SHA-256"):
+        classpath(sources(tmp_path, mirror))
+    assert not (tmp_path / "cache" / jars[0].path).exists()
+
+
+SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>
+<mirror><id>other</id><mirrorOf>elsewhere</mirrorOf><url>https://other.example</url></mirror>
+<mirror><id>ours</id><mirrorOf>{of}</mirrorOf><url> https://mirror.example/maven/ </url></mirror></mirrors></settings>"""
+
+
+@pytest.mark.parametrize("of", ["*", "central", "external:*", "elsewhere, central", "*,!thirdparty"])
+def test_the_users_mirror_stands_for_central(of: str) -> None:
+    assert central(SETTINGS.format(of=of), CENTRAL) == "https://mirror.example/maven"
+    assert central(SETTINGS.format(of=of).replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL
+
+
+@pytest.mark.parametrize("of", ["elsewhere", "*,!central", "central-snapshots", ""])
+def test_other_mirrors_do_not(of: str) -> None:
+    assert central(SETTINGS.format(of=of), CENTRAL) == CENTRAL
+
+
+def test_the_users_own_settings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text(SETTINGS.format(of="central"))
+    assert broker_jars.user_sources().remote["central"] == "https://mirror.example/maven"
+
+
+def test_settings_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text("<settings>")
+    with pytest.raises(BrokerUnavailable, match=r"settings\.xml cannot be read"):
+        broker_jars.user_sources()

@@ -1,0 +1,72 @@
+"""What is tracked: the agreed top level, nothing about the machine it was made on, and requirements that are pinned."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scorer.demo.broker_jars import jar_list
+
+ROOT = Path(__file__).resolve().parents[2]
+TOP = {"pyproject.toml", "README.md", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
+DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
+HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
+"""A path that exists on somebody's machine only."""
+INDEXES = re.compile(rb"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
+
+
+def tracked() -> list[Path]:
+    """All tracked files that are there, relative to the root."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    paths = [Path(name.decode()) for name in listed.split(b"\0") if name]
+    return [path for path in paths if (ROOT / path).is_file()]
+
+
+def machine_paths(content: bytes) -> list[bytes]:
+    """The paths in a file that name somebody's machine."""
+    return [match.group() for match in HOMES.finditer(content)]
+
+
+def test_top_level_is_the_agreed_one() -> None:
+    assert {path.parts[0] for path in tracked()} == TOP | DOT_FILES
+
+
+def test_nothing_names_a_machine() -> None:
+    found = {str(path): paths for path in tracked() if (paths := machine_paths((ROOT / path).read_bytes()))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("home", ["work", "root", "home/ann", "Users/ann"])
+def test_a_machine_path_is_seen(home: str) -> None:
+    assert machine_paths(f'cache = "/{home}/x"'.encode())
+    assert not machine_paths(f"a frame{home}/x, ./{home}/x and https://example.org/a/b".encode())
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test"])
+def test_requirements_are_pinned_and_hashed(name: str) -> None:
+    content = (ROOT / "deploy" / "requirements" / f"{name}.txt").read_text()
+    entries = re.findall(r"^[a-z0-9].*(?:\n    --hash=.*)*", content, re.MULTILINE)
+    assert len(entries) > 20
+    loose = [entry for entry in entries if "==" not in entry.splitlines()[0] or "--hash=sha256:" not in entry]
+    assert loose == []
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test"])
+def test_requirements_name_no_index(name: str) -> None:
+    assert INDEXES.findall((ROOT / "deploy" / "requirements" / f"{name}.txt").read_bytes()) == []
+
+
+def test_the_exclusive_extras_are_in_files_of_their_own() -> None:
+    cpu, gpu = (((ROOT / "deploy" / "requirements" / name).read_text()) for name in ("cpu.txt", "gpu.txt"))
+    assert re.search(r"^onnxruntime==", cpu, re.MULTILINE)
+    assert "onnxruntime-gpu==" not in cpu
+    assert re.search(r"^onnxruntime-gpu==", gpu, re.MULTILINE)
+    assert not re.search(r"^onnxruntime==", gpu, re.MULTILINE)
+
+
+def test_the_brokers_jars_are_pinned() -> None:
+    jars = jar_list()
+    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {"4.3.0"}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) and jar.size > 0 for jar in jars)
+    assert len({jar.path for jar in jars}) == len(jars)
