@@ -25,8 +25,11 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def replace(path: Path, content: Iterable[bytes]) -> None:
-    """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before."""
+def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
+    """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before.
+
+    Its modification time will be later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms) say.
+    """
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)
     try:
@@ -35,6 +38,8 @@ def replace(path: Path, content: Iterable[bytes]) -> None:
                 stream.write(chunk)
             stream.flush()
             os.fchmod(stream.fileno(), 0o644)
+            if os.fstat(stream.fileno()).st_mtime_ns <= newer_than_ns:
+                os.utime(stream.fileno(), ns=(newer_than_ns + 1, newer_than_ns + 1))
             os.fsync(stream.fileno())
         part.replace(path)
     except BaseException:

@@ -39,7 +39,7 @@ class LayoutStore:
         return f"oci:{self._path}"
 
     def validator(self) -> str:
-        """See `Store`: index.json is replaced, never changed, so its inode, time and size tell one state from the next."""
+        """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
         with self._io():
             found = (self._path / "index.json").stat()
         return f"{found.st_dev}-{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
@@ -113,7 +113,8 @@ class LayoutStore:
                 found = tagged[tag].digest if tag in tagged else None
                 if found != expected:
                     raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
-            files.replace(self._path / "index.json", [manifest.encode(_with_tags(index, to))])
+            path = self._path / "index.json"
+            files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
         """Whether the content is stored undamaged; damaged content is replaced by the same push."""
