@@ -1,0 +1,171 @@
+"""What every store must do. A store's test class derives from `StoreConformance` and says how to make and to damage one."""
+
+import io
+from abc import ABC, abstractmethod
+
+import pytest
+
+from model_registry import digest, manifest
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound
+from model_registry.manifest import Descriptor
+from model_registry.stores import Store
+
+CONTENT = b"content " * 100_000  # several times what fits into small buffers
+ABSENT = digest.of_bytes(b"never stored")
+
+
+def described(content: bytes) -> Descriptor:
+    return Descriptor(media_type="application/octet-stream", digest=digest.of_bytes(content), size=len(content))
+
+
+def put(store: Store, content: bytes) -> Descriptor:
+    descriptor = described(content)
+    store.push_blob(descriptor, io.BytesIO(content))
+    return descriptor
+
+
+def put_manifest(store: Store, note: str) -> Descriptor:
+    empty = put(store, b"{}")
+    return store.push_manifest(manifest.build("application/x.test", empty, (empty,), {"note": note}))
+
+
+class StoreConformance(ABC):
+    """`fresh` gives an empty repository; `damage` changes stored content behind the store's back."""
+
+    @pytest.fixture
+    @abstractmethod
+    def fresh(self) -> Store: ...
+
+    @abstractmethod
+    def damage(self, store: Store, digest: str, content: bytes) -> None: ...
+
+    def test_a_blob_comes_back(self, fresh: Store) -> None:
+        content = put(fresh, CONTENT)
+        assert fresh.has_blob(content.digest)
+        assert b"".join(fresh.blob(content)) == CONTENT
+
+    def test_an_empty_blob_comes_back(self, fresh: Store) -> None:
+        assert b"".join(fresh.blob(put(fresh, b""))) == b""
+
+    def test_pushing_twice_is_no_error(self, fresh: Store) -> None:
+        assert put(fresh, CONTENT) == put(fresh, CONTENT)
+
+    @pytest.mark.parametrize("sent", [CONTENT[:-1], CONTENT + b"!", b"", CONTENT[:-1] + b"?"])
+    def test_a_push_of_other_content_stores_nothing(self, fresh: Store, sent: bytes) -> None:
+        with pytest.raises(Corrupt):
+            fresh.push_blob(described(CONTENT), io.BytesIO(sent))
+        put(fresh, b"something else")
+        assert not fresh.has_blob(digest.of_bytes(CONTENT))
+
+    def test_a_push_that_breaks_off_stores_nothing(self, fresh: Store) -> None:
+        class Breaking(io.BytesIO):
+            def read(self, size: int | None = -1, /) -> bytes:
+                if self.tell():
+                    raise ZeroDivisionError
+                return super().read(min(size or 0, 1000))
+
+        with pytest.raises(ZeroDivisionError):
+            fresh.push_blob(described(CONTENT), Breaking(CONTENT))
+        put(fresh, b"something else")
+        assert not fresh.has_blob(digest.of_bytes(CONTENT))
+
+    @pytest.mark.parametrize("found", [CONTENT[:-1], CONTENT + b"!", b"", CONTENT[:-1] + b"?"])
+    def test_a_damaged_blob_is_never_read_to_its_end(self, fresh: Store, found: bytes) -> None:
+        content = put(fresh, CONTENT)
+        self.damage(fresh, content.digest, found)
+        with pytest.raises(Corrupt):
+            b"".join(fresh.blob(content))
+
+    def test_a_damaged_blob_is_mended_by_the_next_push(self, fresh: Store) -> None:
+        content = put(fresh, CONTENT)
+        self.damage(fresh, content.digest, b"?")
+        put(fresh, CONTENT)
+        assert b"".join(fresh.blob(content)) == CONTENT
+
+    def test_a_blob_of_another_size_than_declared_is_refused(self, fresh: Store) -> None:
+        content = put(fresh, CONTENT)
+        wrong = Descriptor(media_type=content.media_type, digest=content.digest, size=content.size + 1)
+        with pytest.raises(Corrupt):
+            b"".join(fresh.blob(wrong))
+
+    def test_what_is_not_there_is_not_found(self, fresh: Store) -> None:
+        put_manifest(fresh, "makes the repository")
+        assert not fresh.has_blob(ABSENT)
+        with pytest.raises(NotFound, match=ABSENT):
+            fresh.manifest(ABSENT)
+        with pytest.raises(NotFound, match=ABSENT):
+            b"".join(fresh.blob(Descriptor(media_type="x", digest=ABSENT, size=1)))
+        with pytest.raises(NotFound, match=r"1\.0\.0"):
+            fresh.resolve("1.0.0")
+
+    @pytest.mark.parametrize("bad", ["sha256:../../etc/passwd", "sha512:00", "sha256:" + "A" * 64, "", "latest"])
+    def test_what_is_no_digest_never_gets_anywhere(self, fresh: Store, bad: str) -> None:
+        put_manifest(fresh, "makes the repository")
+        for ask in (fresh.manifest, fresh.has_blob, lambda d: list(fresh.blob(Descriptor(media_type="x", digest=d, size=1)))):
+            with pytest.raises(Corrupt):
+                ask(bad)
+
+    def test_a_manifest_comes_back_byte_for_byte(self, fresh: Store) -> None:
+        empty = put(fresh, b"{}")
+        data = manifest.build("application/x.test", empty, (empty,), {"note": "one"})
+        pushed = fresh.push_manifest(data)
+        assert fresh.manifest(pushed.digest) == data
+        assert (pushed.digest, pushed.size) == (digest.of_bytes(data), len(data))
+
+    def test_a_manifest_without_its_blobs_is_not_taken(self, fresh: Store) -> None:
+        put(fresh, b"makes the repository")
+        with pytest.raises(NotFound):
+            fresh.push_manifest(manifest.build("application/x.test", described(b"absent"), (), {}))
+
+    @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"{}", b'{"schemaVersion":2}', b"\xff"])
+    def test_what_is_no_manifest_is_not_taken(self, fresh: Store, data: bytes) -> None:
+        with pytest.raises(Corrupt):
+            fresh.push_manifest(data)
+
+    @pytest.mark.parametrize("found", [b"", b"{}", b" " * (manifest.MAX_BYTES + 1)])
+    def test_a_damaged_manifest_is_refused(self, fresh: Store, found: bytes) -> None:
+        pushed = put_manifest(fresh, "one")
+        self.damage(fresh, pushed.digest, found)
+        with pytest.raises(Corrupt):
+            fresh.manifest(pushed.digest)
+
+    def test_tags_move(self, fresh: Store) -> None:
+        one, two = put_manifest(fresh, "one"), put_manifest(fresh, "two")
+        fresh.move_tags({"1.0.0": one, "prod": one}, expect={"1.0.0": None, "prod": None})
+        fresh.move_tags({"prod": two}, expect={"prod": one.digest})
+        assert fresh.tags() == ["1.0.0", "prod"]
+        assert fresh.resolve("1.0.0").digest == one.digest
+        assert fresh.resolve("prod").digest == two.digest
+        assert fresh.resolve("prod").size == two.size
+
+    def test_nothing_moves_where_a_tag_is_not_as_expected(self, fresh: Store) -> None:
+        one, two = put_manifest(fresh, "one"), put_manifest(fresh, "two")
+        fresh.move_tags({"prod": one}, expect={})
+        for expect in ({"prod": None}, {"prod": two.digest}, {"prod": one.digest, "1.0.0": one.digest}):
+            with pytest.raises(Conflict):
+                fresh.move_tags({"new": two, "prod": two}, expect=expect)
+        assert fresh.tags() == ["prod"]
+        assert fresh.resolve("prod").digest == one.digest
+
+    def test_a_tag_names_stored_manifests_only(self, fresh: Store) -> None:
+        put_manifest(fresh, "makes the repository")
+        with pytest.raises(NotFound):
+            fresh.move_tags({"prod": described(b"absent")}, expect={})
+        assert fresh.tags() == []
+
+    @pytest.mark.parametrize("tag", ["", "-x", "a/b", "../x", "a b", "x" * 129, "a:b", "a\n"])
+    def test_what_is_no_tag_is_refused(self, fresh: Store, tag: str) -> None:
+        one = put_manifest(fresh, "one")
+        with pytest.raises(BadReference):
+            fresh.move_tags({tag: one}, expect={})
+
+    def test_the_validator_changes_with_every_move_and_with_nothing_else(self, fresh: Store) -> None:
+        one, two = put_manifest(fresh, "one"), put_manifest(fresh, "two")
+        seen = []
+        for target in (one, two) * 5:
+            fresh.move_tags({"prod": target}, expect={})
+            seen.append(fresh.validator())
+            fresh.resolve("prod")
+            put(fresh, b"a blob")
+            assert fresh.validator() == seen[-1]
+        assert len(set(seen)) == len(seen)

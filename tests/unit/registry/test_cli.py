@@ -1,0 +1,159 @@
+"""The model-registry command: what it prints where, and what it ends with."""
+
+import json
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from model_registry.cli import app
+from model_registry.stores.layout import LayoutStore
+from tests.unit.registry.conftest import MakePackage
+
+REPO = "oci:registry/flight-delay"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePackage) -> Path:
+    """The working directory, with two packages in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    monkeypatch.setenv("LOGNAME", "zoe")
+    make_package("v1", model=b"one")
+    make_package("v2", model=b"two")
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def answer(*arguments: str) -> Any:
+    """What a command prints with --json."""
+    result = run(*arguments, "--json")
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def pushed() -> list[str]:
+    """The digests of 1.0.0 and 2.0.0."""
+    return [answer("push", folder, f"{REPO}:{version}")["digest"] for folder, version in (("v1", "1.0.0"), ("v2", "2.0.0"))]
+
+
+def test_push_prints_what_it_stored(folder: Path) -> None:
+    result = run("push", "v1", f"{REPO}:1.0.0")
+    name, _, digest = result.stdout.strip().partition("@")
+    assert name == "flight-delay:1.0.0"
+    assert LayoutStore(folder / "registry" / "flight-delay").resolve("1.0.0").digest == digest
+    assert answer("push", "v1", f"{REPO}:1.0.0") == {"name": "flight-delay", "version": "1.0.0", "digest": digest}
+
+
+def test_push_records_source_date_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1378015200")
+    run("push", "v1", f"{REPO}:1.0.0")
+    assert answer("inspect", f"{REPO}:1.0.0")["created"] == "2013-09-01T06:00:00+00:00"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    assert "SOURCE_DATE_EPOCH is 'yesterday'" in run("push", "v2", f"{REPO}:2.0.0", code=2).stderr
+
+
+def test_list(pushed: list[str]) -> None:
+    run("promote", REPO, "--to", "2.0.0")
+    listed = answer("list", REPO)
+    assert [(v["version"], v["digest"], v["channels"]) for v in listed["versions"]] == [
+        ("1.0.0", pushed[0], []),
+        ("2.0.0", pushed[1], ["prod"]),
+    ]
+    assert "2.0.0" in run("list", REPO).stdout
+
+
+def test_inspect(pushed: list[str]) -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    found = answer("inspect", f"{REPO}:prod")
+    assert (found["name"], found["version"], found["digest"], found["revision"]) == ("flight-delay", "1.0.0", pushed[0], 1)
+    assert [file["path"] for file in found["files"]] == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
+    assert found["signature"]["output"] == {"tensor": "p", "index": 1}
+    assert answer("inspect", f"{REPO}@{pushed[0]}")["version"] == "1.0.0"
+    text = run("inspect", f"{REPO}:prod").stdout
+    assert pushed[0] in text
+    assert "a: float32" in text
+
+
+def test_pull(pushed: list[str], folder: Path) -> None:
+    assert answer("pull", f"{REPO}:2.0.0", "out")["digest"] == pushed[1]
+    assert (folder / "out" / "model.onnx").read_bytes() == b"two"
+    run("pull", f"{REPO}@{pushed[0]}", "other")
+    assert (folder / "other" / "model.onnx").read_bytes() == b"one"
+
+
+def test_promote_says_from_to_and_revision(pushed: list[str]) -> None:
+    assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: nothing -> 1.0.0 (revision 1)\n"
+    moved = answer("promote", REPO, "--to", "2.0.0", "--reason", "better AUC")
+    assert (moved["from"], moved["to"], moved["revision"]) == (*pushed, 2)
+    assert (moved["from_version"], moved["to_version"], moved["reason"]) == ("1.0.0", "2.0.0", "better AUC")
+    assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: 2.0.0 -> 1.0.0 (revision 3)\n"
+    assert run("promote", REPO, "--to", "1.0.0", "--channel", "canary").stdout == "canary: nothing -> 1.0.0 (revision 1)\n"
+
+
+@pytest.mark.usefixtures("pushed")
+def test_history() -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    run("promote", REPO, "--to", "2.0.0", "--reason", "better\x1b[2J AUC")
+    moves = answer("history", REPO)["moves"]
+    assert [(move["revision"], move["to_version"]) for move in moves] == [(1, "1.0.0"), (2, "2.0.0")]
+    assert moves[0]["actor"].startswith("zoe@")
+    text = run("history", REPO).stdout
+    assert "better" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.usefixtures("pushed")
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["push", "v2", f"{REPO}:1.0.0"], 3, "version 1.0.0 of "),
+        (["push", "v1", f"{REPO}:prod"], 3, "'prod' is a channel"),
+        (["push", "absent", f"{REPO}:3.0.0"], 3, "absent has no model.onnx"),
+        (["push", "v1", REPO], 2, "which version?"),
+        (["push", "v1", "flight-delay:1.0.0"], 2, "neither oci:FOLDER nor HOST/PATH"),
+        (["push", "v1", "registry.example.com/x:1"], 3, "remote registries are not supported yet"),
+        (["inspect", REPO], 2, "which version?"),
+        (["inspect", f"{REPO}:9"], 3, "has no tag '9'"),
+        (["pull", f"{REPO}:1.0.0", "v2"], 3, "v2 is not empty"),
+        (["list", "oci:elsewhere"], 4, "no OCI layout at "),
+        (["history", REPO], 3, "has no channel 'prod'"),
+        (["promote", REPO, "--to", "9"], 3, "has no version '9'"),
+        (["promote", REPO, "--to", "1.0.0", "--channel", "2.0.0"], 3, "'2.0.0' is a version"),
+        (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is no channel"),
+    ],
+)
+def test_an_error_is_one_line_and_a_hint(arguments: list[str], code: int, error: str) -> None:
+    result = run(*arguments, code=code)
+    assert result.stdout == ""
+    first, second = result.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert error in first
+    assert second.startswith("hint: ")
+
+
+def test_usage_errors_end_with_2() -> None:
+    run("promote", REPO, code=2)
+    run("polish", code=2)
+
+
+def test_the_installed_command(folder: Path) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "model-registry")
+    done = subprocess.run(
+        [command, "push", "v1", f"{REPO}:1.0.0", "--json"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["version"] == "1.0.0"
+    assert done.stderr == ""
+    failed = subprocess.run([command, "list", "oci:absent"], cwd=folder, capture_output=True, text=True, check=False)
+    assert failed.returncode == 4
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("error: no OCI layout at ")

@@ -1,0 +1,140 @@
+"""Manifests: reproducible when written, never trusted when read."""
+
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry import digest, manifest
+from model_registry.errors import Corrupt
+from model_registry.manifest import Descriptor, File
+
+RAW = "application/vnd.cncf.model.weight.v1.raw"
+
+
+def file(path: str, content: bytes = b"x") -> File:
+    return File(path, Descriptor(media_type=RAW, digest=digest.of_bytes(content), size=len(content)))
+
+
+def version(*files: File) -> bytes:
+    config = manifest.build_config("m", "1.0.0", None, [one.content.digest for one in files])
+    return manifest.build_version("m", "1.0.0", None, files, config)
+
+
+def layer(**changes: Any) -> dict[str, Any]:
+    """A good layer with keys replaced."""
+    return {"mediaType": RAW, "digest": "sha256:" + "0" * 64, "size": 1, "annotations": {manifest.FILEPATH: "a"}} | changes
+
+
+def changed(**changes: Any) -> bytes:
+    """A good manifest with keys replaced; a key with the value None is left out."""
+    document = json.loads(version(file("model.onnx"))) | changes
+    return json.dumps({key: value for key, value in document.items() if value is not None}).encode()
+
+
+def test_a_version_survives_being_written() -> None:
+    files = [file("model.onnx", b"weights"), file("data/a.bin", b"a")]
+    parsed = manifest.parse_version(version(*files))
+    assert (parsed.name, parsed.version, parsed.created) == ("m", "1.0.0", None)
+    assert [(one.path, one.content.digest) for one in parsed.files] == [
+        ("data/a.bin", digest.of_bytes(b"a")),
+        ("model.onnx", digest.of_bytes(b"weights")),
+    ]
+
+
+def test_the_order_of_files_plays_no_part() -> None:
+    one, two = file("a", b"1"), file("b", b"2")
+    config = manifest.build_config("m", "1", None, [])
+    assert manifest.build_version("m", "1", None, [one, two], config) == manifest.build_version(
+        "m", "1", None, [two, one], config
+    )
+
+
+def test_it_is_a_modelpack_manifest() -> None:
+    document = json.loads(version(file("model.onnx")))
+    assert document["mediaType"] == "application/vnd.oci.image.manifest.v1+json"
+    assert document["artifactType"] == "application/vnd.cncf.model.manifest.v1+json"
+    assert document["layers"][0]["mediaType"] == RAW
+    assert document["layers"][0]["annotations"] == {
+        "org.cncf.model.filepath": "model.onnx",
+        "org.opencontainers.image.title": "model.onnx",
+    }
+
+
+def test_a_modelpack_config_type_is_read_too() -> None:
+    document = json.loads(version(file("model.onnx")))
+    document["config"]["mediaType"] = "application/vnd.cncf.model.config.v1+json"
+    assert manifest.parse_version(json.dumps(document).encode()).version == "1.0.0"
+
+
+def test_what_the_broken_ones_are_made_of_is_good() -> None:
+    assert manifest.parse_version(changed(layers=[layer()])).files[0].path == "a"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        changed(schemaVersion=1),
+        changed(schemaVersion="2"),
+        changed(mediaType="application/vnd.docker.distribution.manifest.v2+json"),
+        changed(artifactType="application/x.other"),
+        changed(artifactType=None),
+        changed(config=None),
+        changed(config={"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}),
+        changed(layers=[]),
+        changed(layers=None),
+        changed(annotations=None),
+        changed(annotations={"org.opencontainers.image.title": "m"}),
+        changed(layers=[layer(annotations={})]),
+        changed(layers=[layer(digest="sha256:../x")]),
+        changed(layers=[layer(digest="sha512:" + "0" * 128)]),
+        changed(layers=[layer(size=-1)]),
+        changed(layers=[layer(size=1 << 60)]),
+        changed(layers=[layer(size=1.5)]),
+        changed(layers=[layer(mediaType="application/vnd.cncf.model.weight.v1.tar")]),
+        changed(layers=[layer(annotations={manifest.FILEPATH: "../x"})]),
+        changed(layers=[layer(), layer()]),
+        changed(layers=[layer(annotations={manifest.FILEPATH: str(at)}) for at in range(manifest.MAX_FILES + 1)]),
+        b"[" * 100_000,
+        b" " * (manifest.MAX_BYTES + 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_version_is_corrupt(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        manifest.parse_version(data)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_corrupt(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        manifest.parse_version(data)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["../x"], ["a/../../x"], ["/etc/passwd"], [""], ["."], [".."], ["a/."], ["a//b"], ["a/"], ["a\\b"], ["C:x"], ["a\0b"],
+        ["a\nb"], ["x" * 256], ["é" * 128], ["a/" * 600 + "b"], ["a", "a"], ["README.md", "readme.MD"], ["a", "a/b"],
+        ["A/b", "a"],
+    ],
+)  # fmt: skip
+def test_paths_that_are_refused(paths: list[str]) -> None:
+    with pytest.raises(Corrupt):
+        manifest.check_paths(paths)
+
+
+@given(st.lists(st.text("aAb./\\:\0é ", max_size=12), max_size=4))
+def test_accepted_paths_stay_inside_and_apart(paths: list[str]) -> None:
+    try:
+        manifest.check_paths(paths)
+    except Corrupt:
+        return
+    root = Path("/root-folder")
+    for path in paths:
+        assert (root / path).resolve().is_relative_to(root)
+        assert (root / path).resolve() != root
+        assert str(PurePosixPath(path)) == path
+    assert len({path.casefold() for path in paths}) == len(paths)

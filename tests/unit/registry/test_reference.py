@@ -1,0 +1,117 @@
+"""References: what they name, that they survive being written, and that nothing unexpected gets through."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.errors import BadReference
+from model_registry.reference import Reference, is_tag, parse
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+names = st.from_regex(r"[A-Za-z0-9._ é-]{1,20}", fullmatch=True).filter(lambda n: n.strip() == n and n not in (".", ".."))
+tag_texts = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", fullmatch=True)
+digest_texts = st.from_regex(r"sha256:[0-9a-f]{64}", fullmatch=True)
+hosts = st.sampled_from(["registry.example.com", "localhost", "localhost:5000", "ghcr.io", "10.0.0.1:443"])
+paths = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9]{1,8}([._-][a-z0-9]{1,8})?){0,3}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "repository", "tag", "digest"),
+    [
+        ("oci:./registry/flight-delay:1.0.0", "/base/registry/flight-delay", "1.0.0", None),
+        ("oci:registry/flight-delay", "/base/registry/flight-delay", None, None),
+        ("oci:/r/m:prod", "/r/m", "prod", None),
+        (f"oci:/r/m@{DIGEST}", "/r/m", None, DIGEST),
+        ("oci:/a:b/m:1", "/a:b/m", "1", None),
+        ("oci:../m/", "/m", None, None),
+        ("oci:/r//x/../m", "/r/m", None, None),
+    ],
+)
+def test_folders(text: str, repository: str, tag: str | None, digest: str | None) -> None:
+    assert parse(text, base_dir=Path("/base")) == Reference("oci", repository, tag, digest)
+
+
+@pytest.mark.parametrize(
+    ("text", "repository", "tag", "digest"),
+    [
+        ("registry.example.com/team/x:1", "registry.example.com/team/x", "1", None),
+        ("localhost:5000/x", "localhost:5000/x", None, None),
+        ("host:5000/x:1.0.0", "host:5000/x", "1.0.0", None),
+        (f"ghcr.io/team/x@{DIGEST}", "ghcr.io/team/x", None, DIGEST),
+    ],
+)
+def test_remotes(text: str, repository: str, tag: str | None, digest: str | None) -> None:
+    assert parse(text) == Reference("remote", repository, tag, digest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "oci:",
+        "oci:/",
+        "oci::1.0.0",
+        "oci:./m:a:b",
+        f"oci:./m:1@{DIGEST}",
+        "oci:./m@sha256:abc",
+        "oci:./m@sha512:" + "0" * 128,
+        "oci:./m:-x",
+        "oci:./m:",
+        "oci:./m:" + "x" * 129,
+        "oci:./m\n",
+        " oci:./m",
+        "oci:./m\0",
+        "oci:./m\x1b[2J",
+        "./registry/m:1",
+        "m",
+        "registry.example.com",
+        "registry.example.com/UPPER",
+        "registry.example.com:99999/x",
+        "registry.example.com/../x",
+        "https://registry.example.com/x",
+    ],
+)
+def test_what_is_no_reference_is_named(text: str) -> None:
+    with pytest.raises(BadReference) as caught:
+        parse(text)
+    assert repr(text)[1:-1] in str(caught.value)
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+@given(st.lists(names, min_size=1, max_size=4), st.none() | tag_texts)
+def test_a_folder_with_a_tag_survives_being_written(parts: list[str], tag: str | None) -> None:
+    reference = Reference("oci", "/" + "/".join(parts), tag)
+    assert parse(str(reference), base_dir=Path("/elsewhere")) == reference
+    assert reference.name == parts[-1]
+    assert parse(str(reference.bare())) == Reference("oci", reference.repository)
+
+
+@given(hosts, paths, st.none() | tag_texts, st.none() | digest_texts)
+def test_a_remote_survives_being_written(host: str, path: str, tag: str | None, digest: str | None) -> None:
+    reference = Reference("remote", f"{host}/{path}", tag, None if tag else digest)
+    assert parse(str(reference)) == reference
+
+
+@given(st.text(max_size=60) | st.text(max_size=60).map("oci:".__add__))
+def test_any_text_is_a_reference_or_a_named_error(text: str) -> None:
+    try:
+        reference = parse(text, base_dir=Path("/base"))
+    except BadReference:
+        return
+    assert parse(str(reference)) == reference
+    assert reference.tag is None or is_tag(reference.tag)
+    assert reference.kind == "remote" or Path(reference.repository).is_absolute()
+
+
+def test_a_relative_folder_is_the_working_directory_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse("oci:registry/m:1").path == tmp_path / "registry" / "m"
+
+
+def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse("oci:~/m:1").path == tmp_path / "m"
