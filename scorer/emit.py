@@ -11,7 +11,8 @@ from publisher.errors import Fatal
 from scorer.settings import Settings
 
 FLUSH_SECONDS = 30.0
-TICK = 0.002  # seconds between looks at the clock while waiting for an event's turn
+LARGEST = 100_000_000  # bytes; the broker's limit decides
+TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
 
 
 class Key:
@@ -28,6 +29,23 @@ class Key:
             return self._template.format_map(orjson.loads(line)).encode()
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
+
+
+class Pace:
+    """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
+
+    def __init__(self, rate: float | None, began: float) -> None:
+        self._rate = rate
+        self._began = began
+        self._allowed = 0.0
+
+    def pause(self, count: int, now: float) -> float:
+        """Seconds to wait before event number `count` (from 0) is written."""
+        if self._rate is None or count < self._allowed:
+            return 0.0
+        due = self._began + count / self._rate
+        self._allowed = (max(now, due) + TICK - self._began) * self._rate
+        return max(0.0, due - now)
 
 
 def emit(
@@ -50,38 +68,29 @@ def emit(
             failures.append(error)
 
     producer = kafka.plain_producer(
-        settings.kafka,
-        f"{settings.name}.emit",
-        partitioner="murmur2_random",
-        **{"linger.ms": 2, "message.max.bytes": 100_000_000},
+        settings.kafka, f"{settings.name}.emit", partitioner="murmur2_random", **{"linger.ms": 5, "message.max.bytes": LARGEST}
     )
     target, keys, count = topic or settings.input.topics[0], Key(key), 0
-    began = time.monotonic()
     fixed: list[tuple[str, str | bytes | None]] = [*headers]
+    pace = Pace(rate, time.monotonic())
     for line in lines:
         event = line.rstrip(b"\r\n")
-        if not event:
-            continue
-        _wait_for_turn(producer.poll, began + count / rate if rate else None)
-        count += 1
-        while True:
-            try:
-                producer.produce(target, event, keys.of(event, count), on_delivery=noted, headers=fixed or None)
-                break
-            except BufferError:
-                producer.poll(1)
         if failures:
             break
+        if not event:
+            continue
+        if (pause := pace.pause(count, time.monotonic())) > 0:
+            producer.poll(0)
+            time.sleep(pause)
+        count += 1
+        message = keys.of(event, count)
+        try:
+            producer.produce(target, event, message, on_delivery=noted, headers=fixed or None)
+        except BufferError:
+            producer.flush(FLUSH_SECONDS)
+            producer.produce(target, event, message, on_delivery=noted, headers=fixed or None)
     left = producer.flush(FLUSH_SECONDS)
     if failures or left:
         why = failures[0].str() if failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
         raise Fatal(f"writing to {target} failed: {why}", "check that the topic exists and the broker answers")
     return count
-
-
-def _wait_for_turn(poll: "object", due: float | None) -> None:
-    """Serve delivery reports until it is `due` (monotonic seconds)."""
-    assert callable(poll)
-    poll(0)
-    while due is not None and (left := due - time.monotonic()) > 0:
-        poll(min(left, TICK))

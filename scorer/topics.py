@@ -1,10 +1,11 @@
 """The topics a scorer needs: which, how they must be, and how `scorer check --create` makes them."""
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from publisher.errors import Fatal
 from scorer.settings import Settings
@@ -12,6 +13,7 @@ from scorer.settings import Settings
 BROKER_SECONDS = 10.0
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 UNLIMITED = {"retention.ms": "-1"}
 
 
@@ -89,9 +91,24 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
 
 
 def create(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Create these topics. Raises Fatal with the first refusal."""
+    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
     for name, made in admin.create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
         try:
             made.result()
         except KafkaException as error:
             raise Fatal(f"cannot create topic {name}: {error.args[0].str()}", "check the right to create topics", 3) from error
+    partitions = [TopicPartition(topic.topic, p) for topic in topics for p in range(topic.num_partitions)]
+    deadline = time.monotonic() + BROKER_SECONDS
+    while not _led(admin, partitions):
+        if time.monotonic() > deadline:
+            raise Fatal("the new topics have no leaders yet", "see the broker's log; then try again")
+        time.sleep(0.05)
+
+
+def _led(admin: AdminClient, partitions: list[TopicPartition]) -> bool:
+    try:
+        for answer in admin.list_offsets(dict.fromkeys(partitions, LATEST), request_timeout=BROKER_SECONDS).values():
+            answer.result()
+    except KafkaException:
+        return False
+    return True
