@@ -1,11 +1,11 @@
 """`scorer tail`: read score records or dead letters, committed ones only, one JSON object a line."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
 
 from publisher import kafka
 from publisher.errors import Fatal
@@ -13,35 +13,47 @@ from scorer import topics
 from scorer.settings import Settings
 
 POLL_SECONDS = 0.2
+PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART}
+SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
-def tail(
-    settings: Settings,
-    *,
-    dead: bool = False,
-    from_beginning: bool = False,
-    follow: bool = True,
-    stopping: Callable[[], bool] = lambda: False,
-) -> Iterator[bytes]:
-    """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
+def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
+    """Records as they become visible to a read_committed consumer. Without `follow`, all there is up to the end as it is now."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
+    start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
+    return map(dead_letter if dead else score, records(settings, topic, start, follow=follow))
+
+
+def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
+    """Every record of a topic, from its start to its end as it is now. Raises Fatal where it cannot be read."""
+    return records(settings, topic, OFFSET_BEGINNING, follow=False)
+
+
+def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
+    """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
     name = f"{settings.name}.tail"
-    admin = kafka.admin(settings.kafka, name)
-    found = topics.describe(admin, [topic])
+    found = topics.describe(kafka.admin(settings.kafka, name), [topic])
     if topic not in found:
         raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
     consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True})
-    start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
     consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
     at_end: set[int | None] = set()
-    show = dead_letter if dead else score
+    deadline = time.monotonic() + SILENCE_SECONDS
     try:
-        while not stopping() and (follow or len(at_end) < found[topic].partitions):
-            for message in consumer.consume(1_000, POLL_SECONDS):
-                if message.error() is not None:
+        while follow or len(at_end) < found[topic].partitions:
+            messages = consumer.consume(1_000, POLL_SECONDS)
+            if messages:
+                deadline = time.monotonic() + SILENCE_SECONDS
+            elif not follow and time.monotonic() > deadline:
+                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
                     at_end.add(message.partition())
-                else:
-                    yield show(message)
+                elif not error.retriable() and error.code() not in PASSING:
+                    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "check the right to read it", 3)
     finally:
         consumer.close()
 
@@ -62,26 +74,3 @@ def dead_letter(message: Message) -> bytes:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "backslashreplace")
-
-
-def read_to_end(settings: Settings, topic: str, seconds: float = 10.0) -> Iterator[Message]:
-    """Every record of a small topic, from its start to its end as it is now. Raises Fatal where it cannot be read."""
-    name = f"{settings.name}.read"
-    found = topics.describe(kafka.admin(settings.kafka, name), [topic])
-    if topic not in found:
-        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
-    consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(found[topic].partitions)])
-    left, deadline = found[topic].partitions, time.monotonic() + seconds
-    try:
-        while left:
-            for message in consumer.consume(1_000, POLL_SECONDS):
-                if message.error() is None:
-                    yield message
-                    deadline = time.monotonic() + seconds
-                else:
-                    left -= 1
-            if time.monotonic() > deadline:
-                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker")
-    finally:
-        consumer.close()

@@ -3,11 +3,14 @@
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scorer.demo.broker import EmbeddedBroker
+from tests.e2e.rig import MakeRig, Rig
 
 MakeTopics = Callable[..., list[str]]
 ANSWER_SECONDS = 30.0
@@ -44,3 +47,17 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
         return topics
 
     return make
+
+
+@pytest.fixture
+def make_rig(broker: EmbeddedBroker, tmp_path: Path, unique: str) -> Iterator[MakeRig]:
+    """`make_rig(region="eu-west", input={...})`: a scorer's surroundings with these settings changed. What runs is ended."""
+    rigs: list[Rig] = []
+
+    def make(**overrides: Any) -> Rig:
+        rigs.append(Rig(broker.bootstrap_servers, tmp_path, unique, **overrides))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.close()
