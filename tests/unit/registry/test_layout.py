@@ -83,6 +83,19 @@ def test_a_tag_that_stands_twice_is_corrupt(store: LayoutStore, tmp_path: Path) 
         store.resolve("prod")
 
 
+def test_a_clock_that_stands_still_or_goes_back_hides_no_move(store: LayoutStore, tmp_path: Path) -> None:
+    targets = [put_manifest(store, "one"), put_manifest(store, "two")]
+    store.move_tags({"prod": targets[0]}, expect={})
+    index = tmp_path / "registry" / "flight-delay" / "index.json"
+    future = index.stat().st_mtime_ns + 10**12
+    os.utime(index, ns=(future, future))
+    seen = [future]
+    for target in targets * 2:
+        store.move_tags({"prod": target}, expect={})
+        seen.append(index.stat().st_mtime_ns)
+    assert seen == sorted(set(seen))
+
+
 def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_path: Path) -> None:
     for ask in (store.tags, store.validator, lambda: store.resolve("prod"), lambda: store.manifest("sha256:" + "0" * 64)):
         with pytest.raises(Unreachable, match="no OCI layout at"):

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import pytest
 
 from model_registry import manifest, package
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
+from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unreachable
 from model_registry.manifest import Descriptor
 from model_registry.signature import SignatureError
 from model_registry.stores import Store
@@ -71,18 +71,16 @@ class Failing:
 
 
 class Overtaken(Failing):
-    """A store in which somebody else makes the version's tag just before the first move."""
+    """A store in which somebody else makes these tags just before the first move."""
 
-    def __init__(self, store: Store, other: Descriptor) -> None:
+    def __init__(self, store: Store, others: Mapping[str, Descriptor]) -> None:
         super().__init__(store, -1)
-        self._other: Descriptor | None = other
+        self._others = others
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-        if self._other is not None:
-            other, self._other = self._other, None
-            self._store.move_tags(dict.fromkeys(to, other), expect={})
-            with pytest.raises(Conflict):
-                self._store.move_tags(to, expect=expect)
+        if self._others:
+            others, self._others = self._others, {}
+            self._store.move_tags(others, expect={})
         self._store.move_tags(to, expect=expect)
 
 
@@ -130,8 +128,15 @@ def test_a_version_never_changes(store: LayoutStore, make_package: MakePackage) 
 def test_a_version_that_somebody_else_makes_meanwhile_never_changes(store: LayoutStore, make_package: MakePackage) -> None:
     other = put_manifest(store, "another version")
     with pytest.raises(Refused, match="exists with other content"):
-        package.push(Overtaken(store, other), make_package(), "m", "1.0.0")
+        package.push(Overtaken(store, {"1.0.0": other}), make_package(), "m", "1.0.0")
     assert store.resolve("1.0.0").digest == other.digest
+
+
+def test_a_channel_that_somebody_else_makes_meanwhile_is_no_version(store: LayoutStore, make_package: MakePackage) -> None:
+    entry = put_manifest(store, "its first move")
+    with pytest.raises(Refused, match="'canary' is a channel"):
+        package.push(Overtaken(store, {"_h.canary.000001": entry}), make_package(), "m", "canary")
+    assert store.tags() == ["_h.canary.000001"]
 
 
 def test_a_push_that_breaks_off_leaves_no_tag_and_can_be_repeated(store: LayoutStore, make_package: MakePackage) -> None:
