@@ -7,6 +7,7 @@ that is a failure. Standard library only.
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -63,11 +64,12 @@ def main(arguments: Sequence[str]) -> int:
 def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
     """Run one step with its output shown as it comes."""
     program, *arguments = STEPS[step]
+    arguments += pytest_arguments if step == "pytest" else []
+    print(f"\n== {step}: {shlex.join([program, *arguments])}", flush=True)
     command = [str(folder / "bin" / program), *arguments]
-    print(f"\n== {step}: {' '.join(STEPS[step])}", flush=True)
     begin = time.monotonic()
     if step == "pytest":
-        outcome = run_pytest([*command, *pytest_arguments], variables(folder))
+        outcome = run_pytest(command, variables(folder))
     else:
         code = subprocess.run(command, cwd=ROOT, env=variables(folder), check=False).returncode
         outcome = Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
