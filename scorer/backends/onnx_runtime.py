@@ -38,7 +38,6 @@ NUMPY_TYPES = {
     "tensor(bool)": "bool",
     "tensor(string)": "string",
 }
-ORT_ERRORS = (RuntimeError, ValueError, TypeError)  # what onnxruntime's exceptions derive from
 
 
 class OnnxRuntime:
@@ -87,7 +86,7 @@ class OnnxModel:
         """See `Model`."""
         try:
             outputs = self._session.run(self._outputs, tensors)
-        except ORT_ERRORS as error:
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
             raise InferenceFailed(_first_line(error)) from error
         rows = len(next(iter(tensors.values())))
         for name, output in zip(self._outputs, outputs, strict=True):

@@ -37,6 +37,11 @@ class Scores:
         self._signature = signature
         self.columns = {output.name: _column(outputs[output.tensor], output.index) for output in signature.outputs}
 
+    @property
+    def scalar(self) -> bool:
+        """Whether each row's score is one number."""
+        return all(column.ndim == 1 for column in self.columns.values())
+
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 

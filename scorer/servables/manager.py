@@ -211,4 +211,3 @@ class VersionManager:
             serving_revision=shared.serving.resolution.revision if shared.serving else 0,
             known=known,
         )
-

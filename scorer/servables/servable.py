@@ -48,7 +48,11 @@ class Servable:
 
     def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
         """Scores of good events. Raises InferenceFailed."""
-        return Scores(self.model.signature(), self.model.run(tensors))
+        outputs = self.model.run(tensors)
+        try:
+            return Scores(self.model.signature(), outputs)
+        except IndexError as error:
+            raise InferenceFailed(f"the outputs are not as the signature reads them: {error}") from error
 
 
 def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
@@ -104,10 +108,12 @@ def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:
         for _ in range(WARM_ROUNDS):
             began = time.perf_counter()
             try:
-                servable.score(batch)
+                scores = servable.score(batch)
             except InferenceFailed as error:
                 raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
         servable.cost.observe(size, time.perf_counter() - began)
+    if servable.model.signature().decision is not None and not scores.scalar:
+        raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
 
 
 def zeros(dtype: str, width: int) -> "np.typing.NDArray[np.generic]":

@@ -106,6 +106,17 @@ def test_a_group_without_offsets_begins_where_configured(make_rig: MakeRig) -> N
     assert {record["id"] for record in rig.scores()} == {f"e{n}" for n in range(50, 100)}
 
 
+def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    rig.start().ready()
+    rig.emit(events(20))
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "20").stdout.splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {f"e{n}" for n in range(20)}
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
+    assert len(lines) == 20
+    assert "does not exist" in rig.run("scorer", "tail", "scorer.yaml", "--set", "output.topic=nowhere", code=2).stderr
+
+
 def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
     rig = ready(make_rig)
     scorer = rig.start("a").ready()

@@ -118,14 +118,14 @@ def test_an_event_past_its_deadline_is_answered_expired(make_rig: MakeRig) -> No
 
 
 def test_an_event_without_an_id_is_named_by_its_position(make_rig: MakeRig) -> None:
-    rig = make_rig(input={"id": "header:ce_id"}, region="us east")
+    rig = make_rig(input={"id": "header:ce_id"}, region="us-east")
     serve(rig)
     rig.emit([{"a": 1, "b": 2}], key=None)
     rig.start().ready()
     until(lambda: len(rig.scores()) == 1, "the score")
     record = rig.scores()[0]
     source = record["source"]
-    assert record["id"] == f"us%20east/{rig.events_topic}/{source['partition']}/{source['offset']}"
+    assert record["id"] == f"us-east/{rig.events_topic}/{source['partition']}/{source['offset']}"
 
 
 @pytest.mark.parametrize(
