@@ -18,7 +18,7 @@ SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing 
 
 
 def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
-    """Records as they become visible to a read_committed consumer. Without `follow`, all there is up to the end as it is now."""
+    """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
     start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
     return map(dead_letter if dead else score, records(settings, topic, start, follow=follow))

@@ -7,10 +7,10 @@ import logging
 from typing import Any
 
 import numpy as np
-from model_registry.package import Package
-from model_registry.signature import Signature, SignatureError, TensorInput, derive
 from numpy.typing import NDArray
 
+from model_registry.package import Package
+from model_registry.signature import Signature, SignatureError, TensorInput, derive
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 
 try:
@@ -86,7 +86,7 @@ class OnnxModel:
         """See `Model`."""
         try:
             outputs = self._session.run(self._outputs, tensors)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+        except Exception as error:
             raise InferenceFailed(_first_line(error)) from error
         rows = len(next(iter(tensors.values())))
         for name, output in zip(self._outputs, outputs, strict=True):

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import orjson
-from model_registry.signature import Signature
 from numpy.typing import NDArray
+
+from model_registry.signature import Signature
 
 Headers = list[tuple[str, str | bytes | None]]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import orjson
+
 from model_registry.channel import Resolution
 from model_registry.package import Golden, Package
-
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.batching import CostModel
 from scorer.events.contract import Decoder

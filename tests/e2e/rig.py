@@ -42,8 +42,8 @@ class ScorerProcess:
     def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], environment: dict[str, str]) -> None:
         self.replica = replica
         Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
-        self.log = rig.folder / f"scorer-{replica}.log"
-        with self.log.open("ab") as said:
+        self.log = rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log"
+        with self.log.open("wb") as said:
             self.process = subprocess.Popen(
                 [command("scorer"), "run", str(rig.path), "--set", f"replica={replica}", *flags],
                 stdout=said,
