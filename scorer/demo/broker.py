@@ -5,7 +5,6 @@ they change nothing about transactions. One node today: a cluster is several of 
 """
 
 import atexit
-import base64
 import os
 import shutil
 import signal
@@ -23,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker_guard import Guard
 from scorer.demo.broker_jars import INSTALL, WAY_OUT, BrokerUnavailable, OnProgress, classpath
-from scorer.demo.broker_node import HOST, free_ports, is_taken, write_node
+from scorer.demo.broker_node import HOST, cluster_id, free_ports, is_taken, write_node
 
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
@@ -53,7 +52,7 @@ class EmbeddedBroker:
         self._properties = dict(properties or {})
         self._heap = f"-Xmx{heap_mb}m"
         self._on_progress = on_progress
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
         self._folder: Path | None = None
         self._guard: Guard | None = None
@@ -109,7 +108,10 @@ class EmbeddedBroker:
             raise
 
     def restart(self) -> None:
-        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable."""
+        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable.
+
+        After `kill` the node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default.
+        """
         self._end(signal.SIGTERM)
         self._launch()
         if not self._answers():

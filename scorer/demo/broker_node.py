@@ -4,6 +4,7 @@ The settings are those of a small test cluster: single-partition internal topics
 second, nothing deleted by age (replayed records may be years old).
 """
 
+import base64
 import errno
 import random
 import shutil
@@ -16,8 +17,6 @@ PORTS = range(15_000, 32_000)  # below what Linux gives to clients: while the br
 SINGLE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
-    "broker.session.timeout.ms": "2000",  # after a kill -9 the node waits this long for itself
-    "broker.heartbeat.interval.ms": "500",
     "controller.listener.names": "CONTROLLER",
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
@@ -61,6 +60,11 @@ def write_node(folder: Path, ports: tuple[int, int], properties: Mapping[str, st
     lines = "".join(f"{key}={value}\n" for key, value in (settings | dict(properties)).items())
     (folder / "server.properties").write_text(lines)
     (folder / "log4j2.properties").write_text(LOGGING)
+
+
+def cluster_id(random_bytes: bytes) -> str:
+    """A Kafka cluster id, 22 characters, of 16 random bytes. The first bit is left out: an id must not begin with a dash."""
+    return base64.urlsafe_b64encode(bytes([random_bytes[0] & 0x7F]) + random_bytes[1:]).decode().rstrip("=")
 
 
 def free_ports() -> tuple[int, int]:

@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scorer.demo.broker import EmbeddedBroker
 from scorer.demo.broker_guard import keep_guard
 from scorer.demo.broker_jars import BrokerUnavailable
-from scorer.demo.broker_node import free_ports, is_taken
+from scorer.demo.broker_node import cluster_id, free_ports, is_taken
 
 TOPIC = "events"
+QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""After a kill -9 a node waits as long as its session for itself: 9 s by default."""
 
 
 def write(broker: EmbeddedBroker, value: bytes) -> None:
@@ -56,7 +60,7 @@ def is_alive(pid: int) -> bool:
 
 def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
-    with EmbeddedBroker(folder, {"log.message.timestamp.after.max.ms": "7200000"}) as broker:
+    with EmbeddedBroker(folder, QUICK_RETURN) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         write(broker, b"before")
@@ -149,3 +153,10 @@ def test_ports_are_free_different_and_none_that_clients_are_given() -> None:
     assert one != two
     assert max(one, two) < low
     assert not is_taken(one)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_cluster_id_is_no_option_of_a_command(random_bytes: bytes) -> None:
+    made = cluster_id(random_bytes)
+    assert len(made) == 22
+    assert made[0] != "-"
