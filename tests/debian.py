@@ -5,7 +5,7 @@ Standard library only: the check reads it before anything is installed.
 
 from collections.abc import Iterable
 
-PACKAGES = {"skopeo": "skopeo"}
+PACKAGES = {"kcat": "kcat", "skopeo": "skopeo"}
 """Program to package."""
 NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 """The environment variable that names the file for the list of tests that were not run."""

@@ -4,6 +4,7 @@ A device that was asked for and is not there is an error at start. Nothing falls
 """
 
 import logging
+import os
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from model_registry.package import Package
 from model_registry.signature import Signature, SignatureError, TensorInput, derive
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
 try:
     import onnxruntime as ort
 except ImportError as error:
@@ -51,7 +53,6 @@ class OnnxRuntime:
                 f"model.device is {device!r}, but ONNX Runtime here has only {', '.join(available)}",
                 "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
             )
-        ort.disable_telemetry_events()
         ort.set_default_logger_severity(3)
 
     def open(self, package: Package) -> "OnnxModel":

@@ -123,11 +123,15 @@ class Rig:
             "model": {"source": "oci:./registry/model", "poll_seconds": 0.2, "cache": "./cache"},
             "http": {"listen": "127.0.0.1:0"},
         }
+        self.path = folder / "scorer.yaml"
+        self.scorers: list[ScorerProcess] = []
+        self.configure(**overrides)
+
+    def configure(self, **overrides: Any) -> None:
+        """Write the configuration with these settings changed."""
         for key, value in overrides.items():
             self.configuration[key] = {**self.configuration.get(key, {}), **value} if isinstance(value, dict) else value
-        self.path = folder / "scorer.yaml"
         self.path.write_text(yaml.safe_dump(self.configuration))
-        self.scorers: list[ScorerProcess] = []
         self._note_keys(self.configuration, "")
 
     def _note_keys(self, values: dict[str, Any], prefix: str) -> None:

@@ -51,7 +51,8 @@ def test_check_refuses_a_dead_letter_topic_that_might_not_take_a_dead_letter(mak
 
 
 def test_check_minds_the_brokers_limits_of_the_consumer_protocol(make_rig: MakeRig) -> None:
-    rig = ready(make_rig, kafka={"group_protocol": "consumer", "session_timeout_ms": 1_000})
+    rig = ready(make_rig, kafka={"group_protocol": "consumer"})
+    rig.configure(kafka={"session_timeout_ms": 1_000})
     assert "group.consumer.session.timeout.ms" in checks(rig, code=1)["group protocol"]
 
 

@@ -1,0 +1,56 @@
+"""The demo itself, at small size, as a stranger runs it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scorer.demo.broker import EmbeddedBroker
+from tests.e2e.rig import command
+
+
+def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """`scorer demo`, to its end."""
+    done = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = {process.pid for process in psutil.process_iter()}
+    done = demo("--events", "6000", "--rate", "1500", "--json")
+    summary = json.loads(done.stdout)
+    counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
+    assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
+    assert summary["events"] == summary["scored"] >= 6_000
+    assert set(summary["versions"]) == {"1.0.0", "2.0.0"}
+    assert sum(version["events"] for version in summary["versions"].values()) == summary["events"]
+    assert all(0.8 < version["auc"] < 1.0 for version in summary["versions"].values())
+    assert len(summary["cut_over"]) == 6
+    assert summary["latency_ms"]["p50"] <= summary["latency_ms"]["p99"]
+    assert summary["throughput_eps"] > 0
+    assert summary["swap_pause_ms"] > 0
+    assert summary["kill_pause_ms"] > 0
+    for step in ("model-registry push", "scorer check", "scorer run", "scorer emit", "model-registry promote", "kill -9"):
+        assert f"$ {step}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
+    assert not [line for line in left if line and str(tmp_path) in " ".join(line)]
+
+
+def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--bootstrap-servers", servers, "--json")
+    summary = json.loads(done.stdout)
+    assert summary["clean"]
+    assert summary["kill_pause_ms"] is None
+    assert "kill -9" not in done.stderr
+
+
+def test_a_broker_that_is_not_there_is_said_in_one_line() -> None:
+    done = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
+    assert "no Kafka broker answers" in done.stderr
+    assert "Traceback" not in done.stderr
