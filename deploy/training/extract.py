@@ -25,9 +25,7 @@ def compact(rows: list[dict[str, str]]) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(
-        {name: "" if row[name] == "NA" else row[name] for name in COLUMNS} for row in sorted(rows, key=departure)
-    )
+    writer.writerows({name: "" if row[name] == "NA" else row[name] for name in COLUMNS} for row in sorted(rows, key=departure))
     return lzma.compress(text.getvalue().encode(), preset=9 | lzma.PRESET_EXTREME)
 
 

@@ -116,13 +116,9 @@ def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
     )  # fmt: skip
     inputs = [(NUMBERS, FloatTensorType([None, len(recipe.numbers)]))]
     inputs += [(name, StringTensorType([None, 1])) for name in CATEGORIES]
-    graph = convert_sklearn(
-        pipeline, "flight-delay", inputs, target_opset=OPSETS, options={id(pipeline): {"zipmap": False}}
-    )
+    graph = convert_sklearn(pipeline, "flight-delay", inputs, target_opset=OPSETS, options={id(pipeline): {"zipmap": False}})
     model: ModelProto = select_model_inputs_outputs(graph, OUTPUT)
-    in_order = sorted(
-        model.opset_import, key=lambda opset: opset.domain
-    )  # the converter lists them as a set gives them
+    in_order = sorted(model.opset_import, key=lambda opset: opset.domain)  # the converter lists them as a set gives them
     del model.opset_import[:]
     model.opset_import.extend(in_order)
     return model

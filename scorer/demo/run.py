@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -21,11 +22,12 @@ from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
 from scorer.settings import Settings, load
 from scorer.status import fleet, state
-from scorer.tail import read_to_end
+from scorer.tail import read_to_end, tail
 
 PARTITIONS = 6
 SESSION_TIMEOUT_MS = 6_000
 STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
+FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
 QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
 REPOSITORY = "oci:./registry/flight-delay"
 OLD, NEW = "1.0.0", "2.0.0"
@@ -139,13 +141,15 @@ class _Demo:
         reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS)
         self.arrivals = reader.arrivals
         with contextlib.closing(reader):
+            lines = endless_flights()
+            first = self.look(lines)
             began = now_ms()
-            feed = self.replay()
+            feed = self.replay(lines, first)
             promoted = self.swap()
             if self.options.kill:
                 self.kill_one(scorers)
-            self.wait_for("the replay", lambda: feed.count >= self.options.events)
-            written = feed.finish()
+            self.wait_for("the replay", lambda: first + feed.count >= self.options.events)
+            written = first + feed.finish()
             self.wait_for("the last scores", lambda: len(self.arrivals.received) >= written, quiet=True)
             ended = now_ms()
             if not self.options.keep:
@@ -179,11 +183,26 @@ class _Demo:
         self.view.say(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
         return scorers
 
-    def replay(self) -> Feed:
-        self.view.step(f"4. Replaying real flights, {self.options.events:,} at {self.options.rate:,.0f} a second")
-        rate = f"{self.options.rate:g}"
-        command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", rate)
-        return Feed(self.shell.start("emit.log", *command, feed=True), endless_flights())
+    def look(self, lines: Iterator[bytes]) -> int:
+        """A few flights, slowly, so that a person sees a score and the fresh broker is warm; how many."""
+        count = min(FIRST_EVENTS, self.options.events // 5)
+        self.view.step(f"4. The first {count:,} flights, and what becomes of one")
+        feed = Feed(self.emit("first.log", FIRST_RATE), islice(lines, count))
+        self.wait_for("the first scores", lambda: len(self.arrivals.received) >= count)
+        feed.finish()
+        self.view.command("scorer tail scorer.yaml --from-beginning --events 1")
+        for record in islice(tail(self.settings, from_beginning=True), 1):
+            self.view.say(record.decode())
+        return count
+
+    def replay(self, lines: Iterator[bytes], first: int) -> Feed:
+        self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
+        return Feed(self.emit("emit.log", self.options.rate), lines)
+
+    def emit(self, log: str, rate: float) -> subprocess.Popen[bytes]:
+        """`scorer emit`, waiting for lines."""
+        command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", f"{rate:g}")
+        return self.shell.start(log, *command, feed=True)
 
     def swap(self) -> int:
         """Half-way; done when every partition shows the new version."""

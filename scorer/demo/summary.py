@@ -16,7 +16,7 @@ BEFORE_MS, AFTER_MS = 1_000, 10_000  # a pause is looked for among events sent t
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """When things were done, Unix ms; None where they were left out."""
+    """When things were done, Unix ms; None where they were left out. `began` is the replay at full rate."""
 
     began: int
     promoted: int
@@ -71,12 +71,12 @@ def summarise(
     marks: Marks,
 ) -> Summary:
     """Put it together. `scores` has (score, known outcome or None) by version; `cut_over` an offset by partition."""
-    p50, p99 = percentiles(arrivals.latencies(), (50, 99))
-    before = percentiles(arrivals.latencies(until=marks.promoted), (50, 99))
+    p50, p99 = percentiles(arrivals.latencies(since=marks.began), (50, 99))
+    before = percentiles(arrivals.latencies(marks.began, marks.promoted), (50, 99))
     return Summary(
         events=report.events,
         scored=report.scored,
-        missing=report.missing,
+        missing=report.missing + report.pending,  # everything was waited for
         duplicates=report.duplicates,
         phantoms=report.phantoms,
         out_of_order=report.out_of_order,
@@ -84,10 +84,10 @@ def summarise(
         dead_lettered=report.dead_lettered,
         versions={version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())},
         cut_over=dict(cut_over),
-        throughput_eps=round(report.scored / max((marks.ended - marks.began) / 1_000, 1e-3), 1),
+        throughput_eps=round(len(arrivals.latencies(since=marks.began)) / max((marks.ended - marks.began) / 1_000, 1e-3), 1),
         latency_ms={"p50": p50, "p99": p99},
         latency_before_swap_ms={"p50": before[0], "p99": before[1]},
-        swap_pause_ms=pause(arrivals, marks.promoted),
+        swap_pause_ms=pause(arrivals, marks.promoted, before=marks.killed),
         kill_pause_ms=pause(arrivals, marks.killed),
     )
 
@@ -98,11 +98,12 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
     return round(auc(known), 4) if len({outcome for _, outcome in known}) > 1 else math.nan
 
 
-def pause(arrivals: Arrivals, at: int | None) -> float | None:
-    """The largest latency among the events sent around `at`; None where there was nothing."""
+def pause(arrivals: Arrivals, at: int | None, before: int | None = None) -> float | None:
+    """The largest latency among the events sent around `at`, and before whatever `before` delays; None where there are none."""
     if at is None:
         return None
-    around = arrivals.latencies(at - BEFORE_MS, at + AFTER_MS)
+    until = at + AFTER_MS if before is None else min(at + AFTER_MS, before - BEFORE_MS)
+    around = arrivals.latencies(at - BEFORE_MS, until)
     return float(around.max()) if len(around) else None
 
 
