@@ -1,0 +1,141 @@
+"""Score records: column-wise encoding gives exactly what encoding each record plainly would."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.signature import Signature
+from publisher.positions import parse
+from scorer.marks import Mark
+from scorer.scores.dead_letter import dead_headers
+from scorer.scores.record import RecordEncoder, Scores, json_column, score_column
+
+ONE = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}
+texts = st.text(max_size=8)
+
+
+def signature(**changes: Any) -> Signature:
+    return Signature.parse(json.dumps(ONE | changes))
+
+
+@given(st.lists(texts | st.integers(-(2**53), 2**53) | st.none(), max_size=20))
+def test_a_column_is_what_each_value_is(values: list[Any]) -> None:
+    assert [json.loads(part) for part in json_column(values)] == values
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+def test_scores_are_written_shortest_and_read_back_exactly(values: list[float]) -> None:
+    column = np.array(values, np.float32)
+    read = np.array([json.loads(part) for part in score_column(column)], np.float32)
+    np.testing.assert_array_equal(read, column)
+    rows = np.stack([column, column], axis=1)
+    np.testing.assert_array_equal(np.array([json.loads(part) for part in score_column(rows)], np.float32), rows)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            texts,
+            st.floats(0, 1, width=32),
+            st.sampled_from([None, "late", 'on "time", maybe']),
+            st.integers(0, 10),
+            st.integers(0, 2**40),
+            st.integers(0, 2**41),
+        ),
+        max_size=20,
+    ),
+    region=texts,
+    topic=st.text(min_size=1, max_size=8),
+    scored=st.integers(0, 2**41),
+)
+def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], region: str, topic: str, scored: int) -> None:
+    encoder = RecordEncoder(model="m,1", version="1.0.0", digest="sha256:0", role="champion", region=region)
+    ids, scores, decisions, partitions, offsets, times = ([row[i] for row in rows] for i in range(6))
+    sources = [(topic, partition, offset) for partition, offset in zip(partitions, offsets, strict=True)]
+    encoded = [b"%r" % score for score in scores]
+    records = encoder.encode(ids, encoded, decisions, "scored", sources, times, scored)
+    assert [json.loads(record) for record in records] == [
+        {
+            "id": row[0],
+            "score": row[1],
+            "decision": row[2],
+            "status": "scored",
+            "model": "m,1",
+            "version": "1.0.0",
+            "digest": "sha256:0",
+            "role": "champion",
+            "source": {"topic": topic, "partition": row[3], "offset": row[4]},
+            "event_ms": row[5],
+            "scored_ms": scored,
+            "region": region,
+        }
+        for row in rows
+    ]
+
+
+def test_headers_are_copied_from_the_record() -> None:
+    encoder = RecordEncoder(model="m", version="1", digest="sha256:0", role="champion", region="eu")
+    rows = encoder.headers(["decision", "version", "id", "status"], ["a", "b"], ["late", None], "scored")
+    assert [dict(row) for row in rows] == [
+        {"version": b"1", "status": b"scored", "id": b"a", "decision": b"late"},
+        {"version": b"1", "status": b"scored", "id": b"b"},
+    ]
+
+
+def test_one_column_of_an_output_is_the_score() -> None:
+    outputs = {"y": np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)}
+    rule = {"threshold": 0.6, "at_or_above": "yes", "below": "no"}
+    scores = Scores(signature(output={"tensor": "y", "index": 1}, decision=rule), outputs)
+    assert scores.encoded() == [b"0.75", b"0.5"]
+    assert scores.decisions() == ["yes", "no"]
+    assert scores.scalar
+
+
+def test_several_classes_give_an_array_and_the_label_of_the_largest() -> None:
+    outputs = {"y": np.array([[0.25, 0.75], [0.5, 0.125]], np.float32)}
+    scores = Scores(signature(labels=["a", "b"]), outputs)
+    assert scores.encoded() == [b"[0.25,0.75]", b"[0.5,0.125]"]
+    assert scores.decisions() == ["b", "a"]
+    assert not scores.scalar
+
+
+def test_several_outputs_are_named() -> None:
+    outputs: dict[str, Any] = {"y": np.array([[0.25], [0.5]], np.float32), "z": np.array([1, 2], np.int64)}
+    scores = Scores(signature(output=[{"name": "p", "tensor": "y"}, {"name": "n", "tensor": "z"}]), outputs)
+    assert [json.loads(row) for row in scores.encoded()] == [{"p": 0.25, "n": 1}, {"p": 0.5, "n": 2}]
+    assert scores.decisions() == [None, None]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_row_with_a_number_that_is_not_finite_is_told(bad: float) -> None:
+    outputs = {"y": np.array([[0.25, 1.0], [0.5, bad]], np.float32)}
+    assert Scores(signature(), outputs).finite().tolist() == [True, False]
+
+
+@given(owner=texts, revision=st.integers(0, 2**31), version=texts, digest=texts)
+def test_a_mark_survives_the_offset_metadata(owner: str, revision: int, version: str, digest: str) -> None:
+    mark = Mark(owner, revision, version, digest)
+    assert Mark.decode(mark.encode()) == mark
+
+
+@given(st.text(max_size=30) | st.none())
+def test_metadata_of_somebody_else_is_no_mark(text: str | None) -> None:
+    assert isinstance(Mark.decode(text), Mark)
+    assert Mark.decode("not ours") == Mark.decode(None) == Mark.decode("") == Mark()
+
+
+def test_a_dead_letter_keeps_the_headers_it_had() -> None:
+    source = parse("eu/flights/3/7")
+    had: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", b"2"), ("null", None)]
+    headers = dead_headers(had, reason="malformed", error="é" * 2_000, source=source, model="m:1@sha256:0", at_ms=5)
+    assert headers[:3] == had
+    facts = dict(headers[3:])
+    assert facts["dead.reason"] == b"malformed"
+    assert facts["dead.source"] == b"eu/flights/3/7"
+    assert facts["dead.at"] == b"5"
+    assert len(facts["dead.error"] or "") <= 1_000
