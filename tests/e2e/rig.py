@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests import auditor
@@ -125,6 +125,8 @@ class Rig:
         }
         self.path = folder / "scorer.yaml"
         self.scorers: list[ScorerProcess] = []
+        self._follower: Consumer | None = None
+        self._seen = 0
         self.configure(**overrides)
 
     def configure(self, **overrides: Any) -> None:
@@ -234,12 +236,28 @@ class Rig:
         return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic)
 
     def answered(self) -> int:
-        """Events that are answered, as read_committed readers see it."""
-        topics = self.scores_topic, self.dead_topic
-        return sum(1 for topic in topics for _ in auditor.read(self.bootstrap_servers, topic))
+        """Scores and dead letters that read_committed readers have seen so far."""
+        if self._follower is None:
+            self._follower = Consumer(
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "group.id": f"{self.name}.follower",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                }
+            )
+            known = self._follower.list_topics(timeout=10).topics
+            topics = self.scores_topic, self.dead_topic
+            self._follower.assign([TopicPartition(topic, p, 0) for topic in topics for p in known[topic].partitions])
+        while messages := self._follower.consume(5_000, 0.1):
+            self._seen += sum(message.error() is None for message in messages)
+        return self._seen
 
     def close(self) -> None:
         """End what runs."""
+        if self._follower is not None:
+            self._follower.close()
         for scorer in self.scorers:
             with contextlib.suppress(ProcessLookupError):
                 scorer.process.send_signal(signal.SIGCONT)

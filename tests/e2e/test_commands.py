@@ -72,7 +72,7 @@ def test_two_live_processes_with_one_replica_are_refused(make_rig: MakeRig) -> N
     assert second.wait() == 3
     assert "--set replica=" in second.said
     rig.emit(events(50))
-    until(lambda: len(rig.scores()) == 50, "scores of the first")
+    until(lambda: rig.answered() == 50, "scores of the first")
     assert first.stop() == 0
 
 
@@ -80,7 +80,7 @@ def test_offsets_that_the_topic_no_longer_holds_end_the_scorer_with_the_way_on(m
     rig = ready(make_rig)
     scorer = rig.start().ready()
     rig.emit(events(100))
-    until(lambda: len(rig.scores()) == 100, "the scores")
+    until(lambda: rig.answered() == 100, "the scores")
     assert scorer.stop() == 0
     rig.emit(events(100, start=100))
     rig.delete_records(rig.events_topic)
@@ -93,7 +93,7 @@ def test_offsets_that_the_topic_no_longer_holds_end_the_scorer_with_the_way_on(m
     rig.start().ready()
     rig.run("scorer", "offsets", "scorer.yaml", "--to", "latest", code=3)
     rig.emit(events(10, start=200))
-    until(lambda: len(rig.scores()) == 110, "scores after going on")
+    until(lambda: rig.answered() == 110, "scores after going on")
 
 
 def test_a_group_without_offsets_begins_where_configured(make_rig: MakeRig) -> None:
@@ -103,7 +103,7 @@ def test_a_group_without_offsets_begins_where_configured(make_rig: MakeRig) -> N
     until(lambda: scorer.metric("scorer_assigned_partitions") == 4, "the assignment")
     until(lambda: scorer.get("/metrics")[1].count("scorer_lag_records{") == 4, "the positions")
     rig.emit(events(50, start=50))
-    until(lambda: len(rig.scores()) >= 50, "the scores")
+    until(lambda: rig.answered() >= 50, "the scores")
     assert {record["id"] for record in rig.scores()} == {f"e{n}" for n in range(50, 100)}
 
 
@@ -123,7 +123,7 @@ def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
     scorer = rig.start("a").ready()
     rig.start("b").ready()
     rig.emit(events(100))
-    until(lambda: len(rig.scores()) == 100, "the scores")
+    until(lambda: rig.answered() == 100, "the scores")
     until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == 4, "the partitions")
     assert [s["scorer"] for s in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"]
     assert {s["versions"]["champion"]["version"] for s in rig.fleet()} == {"1.0.0"}
@@ -136,7 +136,7 @@ def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
     rig = ready(make_rig)
     scorer = rig.start().ready()
     rig.emit(events(500))
-    until(lambda: len(rig.scores()) == 500, "the scores")
+    until(lambda: rig.answered() == 500, "the scores")
     assert scorer.metric("scorer_events_total") == 500
     text = scorer.get("/metrics")[1]
     for name in (

@@ -46,13 +46,13 @@ def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: Make
     rig = running(make_rig)
     first, second = rig.start("a").ready(), rig.start("b").ready()
     events_flow = load(rig)
-    until(lambda: len(rig.scores()) > 6_000, "the first scores")
+    until(lambda: rig.answered() > 6_000, "the first scores")
     rig.promote("2.0.0")
     first.kill()
     until(lambda: second.metric("scorer_assigned_partitions") == 6, "the take-over")
     third = rig.start("a").ready()
     events_flow.join()
-    until(lambda: len(rig.scores()) >= COUNT, "all scores")
+    until(lambda: rig.answered() >= COUNT, "all scores")
     assert_clean(rig, COUNT)
     assert {record["version"] for record in rig.scores()} == {"1.0.0", "2.0.0"}
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
@@ -62,12 +62,12 @@ def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
     rig = running(make_rig)
     zombie, survivor = rig.start("a").ready(), rig.start("b").ready()
     events_flow = load(rig)
-    until(lambda: len(rig.scores()) > 4_000, "the first scores")
+    until(lambda: rig.answered() > 4_000, "the first scores")
     zombie.send(signal.SIGSTOP)
     until(lambda: survivor.metric("scorer_assigned_partitions") == 6, "the take-over")
     zombie.send(signal.SIGCONT)
     events_flow.join()
-    until(lambda: len(rig.scores()) >= COUNT, "all scores")
+    until(lambda: rig.answered() >= COUNT, "all scores")
     assert_clean(rig, COUNT)
 
 
@@ -77,12 +77,12 @@ def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: M
     rig.start("b").ready()
     events_flow = load(rig, 16_000)
     for number, replica in enumerate(("a", "b", "a", "b")):
-        until(lambda number=number: len(rig.scores()) > 3_000 * (number + 1), "progress")  # type: ignore[misc]
+        until(lambda number=number: rig.answered() > 3_000 * (number + 1), "progress")  # type: ignore[misc]
         old = [scorer for scorer in rig.scorers if scorer.replica == replica][-1]
         assert old.stop() == 0
         rig.start(replica).ready()
     events_flow.join()
-    until(lambda: len(rig.scores()) >= 16_000, "all scores")
+    until(lambda: rig.answered() >= 16_000, "all scores")
     assert_clean(rig, 16_000)
 
 
@@ -93,8 +93,8 @@ def test_a_backlog_survives_a_kill_of_every_scorer(make_rig: MakeRig) -> None:
     for _ in range(3):
         scorer = rig.start("a").ready()
         before = len(rig.scores())
-        until(lambda before=before: len(rig.scores()) > min(before + 1_000, count - 1), "progress")  # type: ignore[misc]
+        until(lambda before=before: rig.answered() > min(before + 1_000, count - 1), "progress")  # type: ignore[misc]
         scorer.kill()
     rig.start("a")
-    until(lambda: len(rig.scores()) >= count, "all scores")
+    until(lambda: rig.answered() >= count, "all scores")
     assert_clean(rig, count)

@@ -111,7 +111,7 @@ def test_an_event_past_its_deadline_is_answered_expired(make_rig: MakeRig) -> No
     rig.emit(events(1), "--header", f"deadline={past}", "--header", "ce_id=named-by-its-header")
     rig.emit(events(1, start=1), "--header", f"deadline={future}")
     rig.start().ready()
-    until(lambda: len(rig.scores()) == 2, "both answers")
+    until(lambda: rig.answered() == 2, "both answers")
     late, intime = sorted(rig.scores(), key=lambda record: str(record["status"]))
     assert (late["id"], late["status"], late["score"], late["decision"]) == ("named-by-its-header", "expired", None, None)
     assert (intime["id"], intime["status"], intime["score"]) == ("e1", "scored", 2.0)
@@ -122,7 +122,7 @@ def test_an_event_without_an_id_is_named_by_its_position(make_rig: MakeRig) -> N
     serve(rig)
     rig.emit([{"a": 1, "b": 2}], key=None)
     rig.start().ready()
-    until(lambda: len(rig.scores()) == 1, "the score")
+    until(lambda: rig.answered() == 1, "the score")
     record = rig.scores()[0]
     source = record["source"]
     assert record["id"] == f"us-east/{rig.events_topic}/{source['partition']}/{source['offset']}"
@@ -163,6 +163,6 @@ def test_a_version_without_a_signature_scores_one_array_field(make_rig: MakeRig,
     rig.create()
     scorer = rig.start().ready()
     rig.emit([{"id": "one", "key": "k", "x": [1, 2, 3]}])
-    until(lambda: len(rig.scores()) == 1, "the score")
+    until(lambda: rig.answered() == 1, "the score")
     assert rig.scores()[0]["score"] == 6.0
     assert "derived" in scorer.said

@@ -32,10 +32,10 @@ def test_a_version_is_swapped_between_two_batches_while_events_flow(make_rig: Ma
     scorers = [rig.start(replica).ready() for replica in ("a", "b")]
     load = threading.Thread(target=rig.emit, args=(events(20_000), "--rate", "2000"))
     load.start()
-    until(lambda: len(rig.scores()) > 4_000, "the first scores")
+    until(lambda: rig.answered() > 4_000, "the first scores")
     rig.promote("2.0.0", "better")
     load.join()
-    until(lambda: len(rig.scores()) >= 20_000, "all scores")
+    until(lambda: rig.answered() >= 20_000, "all scores")
     records = rig.scores()
     for record in records:
         assert record["score"] == {"1.0.0": 2.0, "2.0.0": 3.0}[record["version"]] * float(record["id"][1:])
@@ -64,7 +64,7 @@ def test_going_back_is_a_new_revision(make_rig: MakeRig) -> None:
         rig.promote(version)
         until(lambda step=step: scorer.metric("scorer_model_revision") == step, f"revision {step}")  # type: ignore[misc]
         rig.emit(events(50, start=50 * step))
-        until(lambda step=step: len(rig.scores()) == 50 * (step - 1), "the scores")  # type: ignore[misc]
+        until(lambda step=step: rig.answered() == 50 * (step - 1), "the scores")  # type: ignore[misc]
     assert [record["version"] for record in rig.scores()].count("1.0.0") == 50
     assert rig.audit()["version_regressions"] == 0
 
@@ -101,7 +101,7 @@ def test_a_broken_version_is_refused_and_the_running_one_goes_on(make_rig: MakeR
         assert f"9.{number}.0 is refused" in scorer.said
         assert scorer.get("/readyz")[0] == 200
         rig.emit(events(20, start=20 * number))
-        until(lambda number=number: len(rig.scores()) == 20 * number, "the scores")  # type: ignore[misc]
+        until(lambda number=number: rig.answered() == 20 * number, "the scores")  # type: ignore[misc]
     assert served(rig) == {"1.0.0"}
     rig.promote("2.0.0")
     until(lambda: scorer.metric("scorer_model_revision") == 2 + len(BROKEN), "the good version")
@@ -127,13 +127,13 @@ def test_the_registry_going_away_stops_neither_scoring_nor_a_start(make_rig: Mak
     first = rig.start("a").ready()
     shutil.move(rig.folder / "registry", rig.folder / "away")
     rig.emit(events(100))
-    until(lambda: len(rig.scores()) == 100, "scores without a registry")
+    until(lambda: rig.answered() == 100, "scores without a registry")
     until(lambda: "registry does not answer" in first.said, "the warning")
     assert first.stop() == 0
     second = rig.start("b").ready()
     assert "last version known good" in second.said
     rig.emit(events(100, start=100))
-    until(lambda: len(rig.scores()) == 200, "scores after a start without a registry")
+    until(lambda: rig.answered() == 200, "scores after a start without a registry")
     shutil.move(rig.folder / "away", rig.folder / "registry")
     rig.promote("2.0.0")
     until(lambda: second.metric("scorer_model_revision") == 2, "the new version")
@@ -147,7 +147,7 @@ def test_a_partition_is_never_scored_by_an_older_revision_than_before(make_rig: 
     rig.promote("2.0.0")
     first = rig.start("a").ready()
     rig.emit(events(400))
-    until(lambda: len(rig.scores()) == 400, "the first scores")
+    until(lambda: rig.answered() == 400, "the first scores")
     assert first.stop() == 0
     second = rig.start("b", "--set", f"model.source=oci:{rig.folder}/lagging/model").ready()
     rig.emit(events(400, start=400))
@@ -155,7 +155,7 @@ def test_a_partition_is_never_scored_by_an_older_revision_than_before(make_rig: 
     assert len(rig.scores()) == 400
     rig.run("model-registry", "push", str(rig.folder / "two"), "oci:./lagging/model:2.0.0")
     rig.run("model-registry", "promote", "oci:./lagging/model", "--to", "2.0.0")
-    until(lambda: len(rig.scores()) == 800, "the scores of the second")
+    until(lambda: rig.answered() == 800, "the scores of the second")
     assert served(rig) == {"2.0.0"}
     assert second.metric("scorer_revision_fence_timeouts_total") == 0
 

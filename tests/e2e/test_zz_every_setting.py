@@ -30,5 +30,5 @@ def test_every_setting_has_been_used(make_rig: MakeRig) -> None:
     rig.create()
     rig.start().ready()
     rig.emit(events(10))
-    until(lambda: len(rig.scores()) == 10, "the scores")
+    until(lambda: rig.answered() == 10, "the scores")
     assert keys(Settings) - Rig.tested_keys == set()
