@@ -6,9 +6,10 @@ read is the signature's affair, so a backend knows tensors only.
 
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from model_registry.package import Package
 from model_registry.signature import Signature
-from numpy.typing import NDArray
 
 
 class ModelRefused(Exception):
