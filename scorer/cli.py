@@ -1,6 +1,7 @@
 """The `scorer` command. stdout is data, stderr is talk; exit codes: 0 ok, 1 a finding, 2 usage or configuration, 3 refused,
 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -178,6 +179,7 @@ def demo(
     from scorer.demo.summary import table
     from scorer.demo.view import View
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
         summary = play(Options(events, rate, kill, keep, bootstrap_servers), view)
     _print(json, summary.to_dict(), lambda: table(summary))

@@ -69,6 +69,10 @@ class Shell:
             process.kill()
             process.wait()
 
+    def running(self) -> list[int]:
+        """The process ids of what still runs."""
+        return [process.pid for process in self._running if process.poll() is None]
+
     def close(self) -> None:
         """End whatever still runs, by its own process id."""
         for process in self._running:

@@ -11,9 +11,11 @@ from itertools import islice
 from pathlib import Path
 
 import orjson
+from confluent_kafka import KafkaException
 
-from publisher import audit_topics
+from publisher import audit_topics, kafka
 from publisher.errors import Fatal
+from scorer import topics
 from scorer.demo import flights
 from scorer.demo.arrivals import LiveReader
 from scorer.demo.broker import EmbeddedBroker
@@ -67,9 +69,12 @@ def demo(options: Options, view: View) -> Summary:
     with contextlib.ExitStack() as cleanup:
         if not options.keep:
             cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        servers = _broker(options, folder, view, cleanup)
+        broker = None if options.bootstrap_servers else _broker(options, folder, view, cleanup)
+        servers = broker.bootstrap_servers if broker else str(options.bootstrap_servers)
         settings = _configure(options, folder, servers)
         if not options.keep:
+            if broker is None:
+                cleanup.callback(_clean_up, settings)
             cleanup.callback(shell.close)
         try:
             return _Demo(options, view, shell, settings).play()
@@ -77,13 +82,10 @@ def demo(options: Options, view: View) -> Summary:
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                _how_to_go_on(view, folder)
+                _how_to_go_on(view, folder, [*shell.running(), *([broker.pid] if broker else [])])
 
 
-def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> str:
-    if options.bootstrap_servers:
-        view.step(f"1. Using the Kafka broker at {options.bootstrap_servers}")
-        return options.bootstrap_servers
+def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> EmbeddedBroker:
     view.step("1. Starting Apache Kafka 4.3 on loopback")
     broker = EmbeddedBroker(folder / "kafka", on_progress=view.bar)
     broker.start()
@@ -92,7 +94,16 @@ def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.Exit
     else:
         cleanup.callback(broker.stop)
     view.say(f"a real broker (KRaft) listens on {broker.bootstrap_servers}, process {broker.pid}")
-    return broker.bootstrap_servers
+    return broker
+
+
+def _clean_up(settings: Settings) -> None:
+    """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
+    admin = kafka.admin(settings.kafka, f"{settings.name}.demo")
+    done = [*admin.delete_topics(topics.required(settings)).values(), *admin.delete_consumer_groups([settings.name]).values()]
+    for answer in done:
+        with contextlib.suppress(KafkaException):  # what was never made cannot be removed
+            answer.result()
 
 
 def _configure(options: Options, folder: Path, servers: str) -> Settings:
@@ -112,7 +123,7 @@ def _last_words(folder: Path) -> str:
     return "\n".join(ends)
 
 
-def _how_to_go_on(view: View, folder: Path) -> None:
+def _how_to_go_on(view: View, folder: Path, pids: list[int]) -> None:
     view.step(f"Everything goes on in {folder}. To go on playing:")
     for line in (
         f"cd {folder}",
@@ -120,6 +131,7 @@ def _how_to_go_on(view: View, folder: Path) -> None:
         "scorer tail scorer.yaml --from-beginning --events 3",
         f"model-registry promote {REPOSITORY} --to {OLD} --reason 'going back'",
         f"model-registry history {REPOSITORY}",
+        f"kill {' '.join(map(str, pids))}; sleep 5; rm -r {folder}   # the end",
     ):
         view.command(line)
 

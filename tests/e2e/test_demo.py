@@ -1,14 +1,16 @@
 """The demo itself, at small size, as a stranger runs it."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker import EmbeddedBroker
-from tests.e2e.rig import command
+from tests.e2e.rig import command, until
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,32 @@ def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedB
     assert summary["clean"]
     assert summary["kill_pause_ms"] is None
     assert "kill -9" not in done.stderr
+    admin = AdminClient({"bootstrap.servers": servers})
+    assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
+
+
+def test_a_demo_that_is_kept_goes_on_until_its_last_line_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = demo("--events", "1000", "--rate", "1000", "--no-kill", "--keep", "--json")
+    try:
+        lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
+        go, status, last = lines[-6], lines[-5], lines[-1]
+        status = status.replace("scorer", command("scorer"), 1)
+        said = subprocess.run(["bash", "-c", f"{go} && {status} --json"], capture_output=True, text=True, check=True)
+        assert [scorer["state"] for scorer in json.loads(said.stdout)["scorers"]] == ["running", "running"]
+    finally:
+        subprocess.run(["bash", "-c", last], check=True)
+    pids = [int(pid) for pid in re.findall(r"\d+", last.partition(";")[0])]
+    until(lambda: not any(alive(pid) for pid in pids), "the end of what was kept")
+    assert list(tmp_path.glob("scorestream-demo-*")) == []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (one that nobody has waited for yet does not)."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_broker_that_is_not_there_is_said_in_one_line() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from model_registry.signature import Signature
 from scorer.demo import flights
 from scorer.demo.broker import EmbeddedBroker
 from scorer.events.contract import Reason
@@ -134,6 +135,13 @@ def test_every_setting_and_every_reason_stands_in_the_readme() -> None:
         assert re.search(rf"`{name}` \| {default} ", README), name
     for reason in Reason:
         assert f"`{reason.value}`" in README, reason
+
+
+def test_the_readmes_signature_and_golden_example_fit_each_other() -> None:
+    signature = Signature.parse(blocks("json")[1])
+    example = json.loads(blocks("json")[2])
+    assert {field.name for field in signature.fields} == set(example["event"])
+    assert set(example) == {"event", "score", "tolerance"}
 
 
 def test_the_readmes_configuration_names_only_settings_that_exist() -> None:
