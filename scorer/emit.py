@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterable, Sequence
 
 import orjson
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher import kafka
 from publisher.errors import Fatal
 from scorer.settings import Settings
 
+CONNECT_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
 LARGEST = 100_000_000  # bytes; the broker's limit decides
 TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
@@ -29,6 +30,16 @@ class Key:
             return self._template.format_map(orjson.loads(line)).encode()
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
+
+
+def _connect(producer: Producer, topic: str) -> None:
+    """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
+    try:
+        found = producer.list_topics(topic, CONNECT_SECONDS).topics[topic]
+    except KafkaException as error:
+        raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
+    if found.error is not None:
+        raise Fatal(f"cannot write to {topic}: {found.error.str()}", "scorer check CONFIG --create makes what is missing", 2)
 
 
 class Pace:
@@ -71,6 +82,7 @@ def emit(
         settings.kafka, f"{settings.name}.emit", partitioner="murmur2_random", **{"linger.ms": 5, "message.max.bytes": LARGEST}
     )
     target, keys, count = topic or settings.input.topics[0], Key(key), 0
+    _connect(producer, target)
     fixed: list[tuple[str, str | bytes | None]] = [*headers]
     pace = Pace(rate, time.monotonic())
     for line in lines:
@@ -89,6 +101,9 @@ def emit(
         except BufferError:
             producer.flush(FLUSH_SECONDS)
             producer.produce(target, event, message, on_delivery=noted, headers=fixed or None)
+        if count == 1:  # it waits half a second for its producer id: the others begin after that
+            producer.flush(FLUSH_SECONDS)
+            pace = Pace(rate, time.monotonic())
     left = producer.flush(FLUSH_SECONDS)
     if failures or left:
         why = failures[0].str() if failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
