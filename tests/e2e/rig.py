@@ -250,8 +250,7 @@ class Rig:
             known = self._follower.list_topics(timeout=10).topics
             topics = self.scores_topic, self.dead_topic
             self._follower.assign([TopicPartition(topic, p, 0) for topic in topics for p in known[topic].partitions])
-        while messages := self._follower.consume(5_000, 0.1):
-            self._seen += sum(message.error() is None for message in messages)
+        self._seen += sum(message.error() is None for message in self._follower.consume(20_000, 0.2))
         return self._seen
 
     def close(self) -> None:
