@@ -7,6 +7,7 @@ latency target is the one knob. There is no linger: a scorer takes what is there
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
 MINIMUM_INTERVAL = 0.005  # seconds between transactions: measured, p99 200 -> 17 ms at 1,000 events/s for 1 ms of p50
 MAXIMUM_INTERVAL = 0.050
@@ -71,6 +72,16 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
     if b * max_events <= budget - a:
         return max_events
     return max(1, int((budget - a) / b))
+
+
+def chunk(events: int, size: int, largest: int) -> int:
+    """How many more events to read at once: at most `events`, and in all no more than BATCH_BYTES bytes are expected.
+
+    `size` bytes were read so far, `largest` is the largest event among them. 0 where the batch is full.
+    """
+    if events <= 0 or size >= BATCH_BYTES:
+        return 0
+    return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
 
 
 @dataclass(slots=True)

@@ -13,13 +13,17 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from publisher.errors import Fatal
+from scorer import group_offsets
+from scorer.attempts import Arrival
+from scorer.batching import chunk
 from scorer.events.batch import Batch
+from scorer.group_offsets import ANSWER_SECONDS
+from scorer.isolation import Isolation
 from scorer.marks import Mark
 
 log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
-COMMITTED_SECONDS = 10.0  # a coordinator that does not tell the committed offsets for so long is given up
 FATAL_CODES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
@@ -28,36 +32,45 @@ FATAL_CODES = {
 
 
 class Intake:
-    """Takes events for a scorer.
+    """Takes events for `owner`, a scorer.
 
-    `before_assign(partitions)` runs before positions are read: fencing the dead. `start` is earliest or latest and holds
-    only where the group has no offset.
+    `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
+    means an earlier life of ours). `start` is earliest or latest and holds only where the group has no offset.
+
+    `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet.
     """
 
     def __init__(
         self,
         consumer: Consumer,
+        owner: str,
         topics: Sequence[str],
         start: str,
-        before_assign: Callable[[Sequence[TopicPartition]], None],
+        before_assign: Callable[[Sequence[TopicPartition]], set[str]],
     ) -> None:
         self.epochs: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
+        self.committed: dict[Partition, int] = {}
         self.arrived: set[Partition] = set()
+        self.arrivals: dict[Partition, Arrival] = {}
         self.joined = False
         self._consumer = consumer
+        self._owner = owner
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
         self._before_assign = before_assign
         self._assignments = 0
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
+        self._lived: set[Partition] = set()
+        self._alone = Isolation()
+        self._largest = 0
         self._group: Any = None
         consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
 
     @property
     def group(self) -> Any:
-        """The group metadata taken right after the last take: exactly this is sent with that batch's offsets."""
+        """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
         return self._group
 
     def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
@@ -67,24 +80,20 @@ class Intake:
         """
         if self._unread:
             self.rewind(self._unread)
+        if alone := self._alone.next():
+            self._resume_alone(alone[0])
+            return self._batch(alone)
         before = dict(self.epochs)
-        first = self._consumer.poll(wait)
-        if first is None:
-            return None
-        messages = [first]
-        if first.error() is None and (more := limit(first.timestamp()[1]) - 1) > 0:
-            messages += self._consumer.consume(more, 0)
+        messages = self._read(0.0 if self._alone.waiting else wait, limit)
         self._group = self._consumer.consumer_group_metadata()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         messages = [m for m in messages if self._usable(m)]
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
-        if not messages:
-            return None
-        batch = self._batch(messages)
-        self._next |= batch.next_offsets()
-        return batch
+        if self._alone.partitions:
+            messages = self._keep_aside(messages)
+        return self._batch(messages) if messages else None
 
     def stale(self, batch: Batch) -> bool:
         """Whether a partition of this batch has been assigned anew, or away, since it was taken."""
@@ -93,9 +102,21 @@ class Intake:
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all assigned partitions or of these. Raises Fatal where they cannot be had."""
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
+        if aside := self._alone.waiting & set(wanted):
+            self._alone.forget(aside)
+            self._consumer.resume([TopicPartition(*p) for p in aside])
         for position in self._positions([TopicPartition(*p) for p in wanted]):
             self._seek(position)
         self._unread.clear()
+        self._group = self._consumer.consumer_group_metadata()
+
+    def isolate(self, partition: Partition) -> None:
+        """From now on events of this partition come one at a time, in a batch of their own."""
+        self._alone.partitions.add(partition)
+
+    def join(self, partition: Partition) -> None:
+        """Its events come together with others again."""
+        self._alone.partitions.discard(partition)
 
     def hold(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these for a while."""
@@ -121,6 +142,40 @@ class Intake:
         """Leave the group, so that others take over at once."""
         self._consumer.close()
 
+    def _read(self, wait: float, limit: Callable[[int], int]) -> list[Message]:
+        """What there is, up to the limits in events and in bytes; the first message within `wait` seconds."""
+        first = self._consumer.poll(wait)
+        if first is None:
+            return []
+        messages = [first]
+        if first.error() is not None:
+            return messages
+        most = limit(first.timestamp()[1])
+        size = largest = len(first)
+        while (more := chunk(most - len(messages), size, max(largest, self._largest))) > 0:
+            came = self._consumer.consume(more, 0)
+            messages += came
+            sizes = list(map(len, came))
+            size, largest = size + sum(sizes), max(largest, *sizes, 0)
+            if len(came) < more:
+                break
+        self._largest = largest
+        return messages
+
+    def _keep_aside(self, messages: list[Message]) -> list[Message]:
+        """Without those of isolated partitions, which are not read on until what waits of them is answered."""
+        before = self._alone.waiting
+        others = self._alone.split(messages)
+        if fresh := self._alone.waiting - before:
+            self._consumer.pause([TopicPartition(*p) for p in fresh])
+        return others
+
+    def _resume_alone(self, taken: Message) -> None:
+        """Read a partition on when nothing waits of it any more."""
+        partition: Partition = taken.topic(), taken.partition()  # type: ignore[assignment]
+        if partition not in self._alone.waiting:
+            self._consumer.resume([TopicPartition(*partition)])
+
     def _batch(self, messages: list[Message]) -> Batch:
         batch = Batch(
             topics=[m.topic() for m in messages],  # type: ignore[misc]
@@ -132,6 +187,7 @@ class Intake:
             headers=[m.headers() for m in messages],  # type: ignore[misc]
         )
         batch.epochs = {p: self.epochs[p] for p in set(zip(batch.topics, batch.partitions, strict=True))}
+        self._next |= batch.next_offsets()
         return batch
 
     def _usable(self, message: Message) -> bool:
@@ -150,8 +206,8 @@ class Intake:
 
     def _out_of_range(self, message: Message) -> Fatal:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
-        low, high = self._consumer.get_watermark_offsets(partition, timeout=COMMITTED_SECONDS)
-        committed = self._consumer.committed([partition], timeout=COMMITTED_SECONDS)[0].offset
+        low, high = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)
+        committed = self._consumer.committed([partition], timeout=ANSWER_SECONDS)[0].offset
         return Fatal(
             f"{partition.topic}[{partition.partition}] holds offsets {low} to {high}, but the group stands at {committed}: "
             "events were deleted before they were scored, or the topic was made anew",
@@ -162,7 +218,7 @@ class Intake:
 
     def _seek(self, position: TopicPartition) -> None:
         """Seek, again while a fresh assignment has not begun to fetch."""
-        deadline = time.monotonic() + COMMITTED_SECONDS
+        deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
                 return self._consumer.seek(position)
@@ -172,9 +228,9 @@ class Intake:
                 time.sleep(0.01)
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        if partitions:
-            self._before_assign(partitions)
+        dead = self._before_assign(partitions) if partitions else set()
         positions = self._positions(partitions)
+        self.arrivals |= self._arrivals(positions, dead)
         self.joined = True
         self._assignments += 1
         for p in positions:
@@ -189,7 +245,11 @@ class Intake:
             key = p.topic, p.partition
             self.epochs.pop(key, None)
             self.marks.pop(key, None)
+            self.committed.pop(key, None)
             self.arrived.discard(key)
+            self.arrivals.pop(key, None)
+            self.join(key)
+            self._alone.forget([key])
             self._held.discard(key)
             self._unread.discard(key)
             self._next.pop(key, None)
@@ -198,19 +258,34 @@ class Intake:
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Where to read from: the committed offset, else the configured start. Takes the marks along."""
-        if not partitions:
-            return []
-        try:
-            committed = self._consumer.committed(list(partitions), timeout=COMMITTED_SECONDS)
-        except KafkaException as error:
-            raise Fatal(f"the committed offsets cannot be read: {error.args[0]}", "check the broker's coordinator") from error
+        found = group_offsets.committed(self._consumer, partitions)
+        fresh = [(p.topic, p.partition) for p in found if p.offset < 0 and (p.topic, p.partition) not in self.committed]
+        starts = group_offsets.edges(self._consumer, fresh, self._start)
         positions = []
-        for p in committed:
-            self.marks[p.topic, p.partition] = Mark.decode(p.metadata)
-            if p.offset >= 0:
-                self._next[p.topic, p.partition] = p.offset
-            positions.append(TopicPartition(p.topic, p.partition, p.offset if p.offset >= 0 else self._start))
+        for p in found:
+            key = p.topic, p.partition
+            offset = p.offset if p.offset >= 0 else self.committed.get(key, starts.get(key, 0))
+            self.marks[key] = Mark.decode(p.metadata)
+            self.committed[key] = self._next[key] = offset
+            positions.append(TopicPartition(*key, offset))
         return positions
+
+    def _arrivals(self, positions: Sequence[TopicPartition], dead: set[str]) -> dict[Partition, Arrival]:
+        """What each assignment found; see attempts.py. The ends are only asked for where something is suspicious."""
+        crashed = {(p.topic, p.partition): self._crashed((p.topic, p.partition), dead) for p in positions}
+        suspicious = [p for p, died in crashed.items() if died or self.marks[p].attempts]
+        ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END)
+        rows = {}
+        for p, died in crashed.items():
+            waiting = max(0, ends.get(p, 0) - self.committed[p])
+            rows[p] = Arrival.after(self.marks[p].attempts, crashed=died, waiting=waiting)
+        self._lived |= crashed.keys()
+        return rows
+
+    def _crashed(self, partition: Partition, dead: set[str]) -> bool:
+        """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""
+        owner = self.marks[partition].owner
+        return owner in dead and not (owner == self._owner and partition in self._lived)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -13,7 +13,9 @@ from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.transactions import Record, RecoveryBudget, TransactionSession
+from scorer.attempts import Suspicion
 from scorer.batching import Pacing, take_limit
+from scorer.claims import Claims
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
 from scorer.marks import Mark
@@ -58,6 +60,7 @@ class Loop:
         self._now_ms = now_ms
         self._pacing = Pacing()
         self._budget = RecoveryBudget()
+        self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
 
@@ -75,6 +78,7 @@ class Loop:
                 next_second = now + 1.0
                 self._measure_lag()
                 each_second()
+        self._claims.leave()
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
@@ -82,6 +86,7 @@ class Loop:
             self._metrics.swaps.inc()
             self._show(self._versions.serving)
         servable = self._versions.serving
+        self._claims.claim()
         self._mind_revisions(servable)
         if (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
@@ -90,11 +95,12 @@ class Loop:
             return
         began = self._clock()
         self._pacing.begin(began)
-        scored = self._scoring.score(batch, servable, self._now_ms)
+        suspicion = self._claims.suspicion(batch)
+        scored = self._score(batch, servable, suspicion)
         if self._intake.stale(batch):
             self._intake.rewind(batch.epochs)
             return
-        self._publish(batch, scored, servable)
+        self._publish(batch, scored, servable, suspicion)
         self._account(batch, scored, servable, self._clock() - began)
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
@@ -104,17 +110,29 @@ class Loop:
             servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=batching.max_events
         )
 
-    def _publish(self, batch: Batch, scored: Scored, servable: Servable) -> None:
+    def _score(self, batch: Batch, servable: Servable, suspicion: Suspicion | None) -> Scored:
+        """The records of a batch. One event that has killed too often is given up; one that may kill is announced first."""
+        if suspicion is not None:
+            if suspicion.guilty:
+                return self._scoring.give_up(batch, servable, self._now_ms, suspicion.attempts)
+            self._claims.announce(batch, suspicion)
+        return self._scoring.score(batch, servable, self._now_ms)
+
+    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None) -> None:
         origin, revision = servable.encoder.provenance, servable.resolution.revision
-        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
-        metadata = mark.encode()
-        offsets = [TopicPartition(t, p, offset, metadata) for (t, p), offset in batch.next_offsets().items()]
+        attempts = suspicion.after_progress if suspicion else 0
+        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"], attempts)
+        metadata, reached = mark.encode(), batch.next_offsets()
+        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in reached.items()]
         records = scored.records
         for swap in self._swaps(batch, servable, mark):
             record: Record = (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             records = [*records, record]
         self._session.publish(records, offsets, self._intake.group)
         self._intake.marks |= dict.fromkeys(batch.epochs, mark)
+        self._intake.committed |= reached
+        if suspicion:
+            self._claims.answered(batch, suspicion)
 
     def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
         """Swap records for the partitions of this batch that another version, or another revision, scored last."""

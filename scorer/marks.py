@@ -1,4 +1,4 @@
-"""The mark a scorer leaves in the metadata of every committed offset: who scored up to here, under which channel revision."""
+"""The mark in the metadata of every committed offset: who has the partition, and which version scored up to here."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,26 @@ class _Wire(msgspec.Struct):
     revision: int = 0
     version: str = ""
     digest: str = ""
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`owner` is `<name>.<replica>`, `revision` the channel's, `digest` the manifest digest of `version`."""
+    """`revision` is the channel's, `digest` the manifest digest of `version`: they tell of what lies before the offset.
+
+    `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order. `attempts`: how
+    often a process has died over what follows (attempts.py).
+    """
 
     owner: str = ""
     revision: int = 0
     version: str = ""
     digest: str = ""
+    attempts: int = 0
 
     def encode(self) -> str:
         """As it stands in the offset metadata."""
-        return msgspec.json.encode(_Wire(self.owner, self.revision, self.version, self.digest)).decode()
+        return msgspec.json.encode(_Wire(self.owner, self.revision, self.version, self.digest, self.attempts)).decode()
 
     @classmethod
     def decode(cls, metadata: str | None) -> "Mark":
@@ -34,4 +40,4 @@ class Mark:
             wire = msgspec.json.decode(metadata, type=_Wire)
         except msgspec.DecodeError:
             return cls()
-        return cls(wire.owner, wire.revision, wire.version, wire.digest)
+        return cls(wire.owner, wire.revision, wire.version, wire.digest, wire.attempts)

@@ -70,6 +70,15 @@ class Scoring:
         }
         return work.scored
 
+    def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], attempts: int) -> Scored:
+        """Dead letters for all of the batch, without looking at it: processes have died with it in hand `attempts` times."""
+        work = _Work(self, batch, servable, now_ms)
+        poison = Poison(Reason.CRASHES_SCORER, f"{attempts} processes have died with this event in hand, the last two alone")
+        work.rejected = dict.fromkeys(range(len(batch)), poison)
+        work.add_dead()
+        work.scored.records = [record for record in work.slots if record is not None]
+        return work.scored
+
 
 class _Work:
     """One batch on its way. Rows are indices into the batch; `slots` has one record a row, `rejected` what is wrong."""

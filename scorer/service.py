@@ -153,18 +153,20 @@ def _backend(settings: Settings) -> backends.Backend:
 def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
     consumer = kafka.consumer(settings.kafka, settings.owner, settings.name, watch)
 
-    def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
-        """The last owners of these partitions that are no members any more."""
+    def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
+        """The last owners of these partitions that are no members any more; our own name stands for an earlier life."""
         try:
             marks = fencing.last_metadata(admin, settings.name, partitions).values()
-            owners = {Mark.decode(metadata).owner for metadata in marks} - {"", settings.owner}
-            dead = owners - fencing.live_clients(admin, settings.name) if owners else set()
+            owners = {Mark.decode(metadata).owner for metadata in marks} - {""}
+            others = owners - {settings.owner}
+            dead = others - fencing.live_clients(admin, settings.name) if others else set()
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
-            return
+            return set()
         fencing.fence(lambda name: _producer(settings, name), sorted(dead))
+        return dead | (owners & {settings.owner})
 
-    return Intake(consumer, settings.input.topics, settings.input.start, fence_the_dead)
+    return Intake(consumer, settings.owner, settings.input.topics, settings.input.start, fence_the_dead)
 
 
 def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     INFERENCE_FAILED = "inference-failed"
     SCORE_NOT_FINITE = "score-not-finite"
     SCORE_OVERSIZE = "score-oversize"
+    CRASHES_SCORER = "crashes-scorer"
 
 
 class Poison(Exception):
