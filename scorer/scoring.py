@@ -16,6 +16,7 @@ from publisher.transactions import Record
 from scorer.backends import InferenceFailed
 from scorer.events.batch import Batch, Headers
 from scorer.events.contract import Decoded, Poison, Reason
+from scorer.events.identity import NO_FACTS, Facts, event_id
 from scorer.scores.dead_letter import dead_headers
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
@@ -92,7 +93,7 @@ class _Work:
         self.rejected: dict[int, Poison] = {}
         self.expired: list[int] = []
         self.scored = Scored([])
-        self.facts = [_Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
+        self.facts = [Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
         self.field_ids: dict[int, str | int | None] = {}
 
     def decode(self) -> Decoded:
@@ -169,7 +170,8 @@ class _Work:
         """Score records into their slots; what is too large for the output topic is rejected."""
         batch, encoder = self.batch, self.servable.encoder
         sources = [(batch.topics[row], batch.partitions[row], batch.offsets[row]) for row in rows]
-        ids = [self._id(row, source) for row, source in zip(rows, sources, strict=True)]
+        facts, fields, region = self.facts, self.field_ids.get, self.scoring.settings.region
+        ids = [event_id(facts[row], fields(row), region, source) for row, source in zip(rows, sources, strict=True)]
         times = [batch.timestamps[row] for row in rows]
         values = encoder.encode(ids, answer.scores, answer.decisions, answer.status, sources, times, self.now_ms())
         names = self.scoring.settings.output.headers
@@ -206,15 +208,6 @@ class _Work:
             self.scored.reasons[poison.reason] += 1
         self.scored.outcomes["dead"] += len(self.rejected)
 
-    def _id(self, row: int, source: tuple[str, int, int]) -> str:
-        """Header ce_id, else the configured field, else the position in x-origin, else the event's own position."""
-        facts, field_id = self.facts[row], self.field_ids.get(row)
-        if facts.ce_id is not None:
-            return facts.ce_id
-        if field_id is not None:
-            return str(field_id)
-        return facts.origin or str(Position(self.scoring.settings.region, *source))
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -223,28 +216,3 @@ class Answer:
     scores: Sequence[bytes]
     decisions: Sequence[str | None]
     status: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What an event's headers say. `deadline` is Unix ms; `bad_deadline` is the text that is no such number."""
-
-    ce_id: str | None = None
-    origin: str | None = None
-    deadline: int | None = None
-    bad_deadline: str | None = None
-
-    @classmethod
-    def of(cls, headers: Headers) -> "_Facts":
-        found = {name: _text(value) for name, value in headers or () if name in ("ce_id", "x-origin", "deadline")}
-        text = found.get("deadline")
-        good = text is not None and text.isascii() and text.isdigit()
-        deadline = int(text) if good and text is not None else None
-        return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text)
-
-
-NO_FACTS = _Facts()
-
-
-def _text(value: str | bytes | None) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

@@ -9,6 +9,7 @@ from publisher.positions import Position
 
 HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut
+NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at")
 
 
 def dead_headers(
@@ -29,3 +30,23 @@ def dead_headers(
         ("dead.model", model.encode()),
         ("dead.at", str(at_ms).encode()),
     ]
+
+
+def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
+    """The headers that the event had: without the last mention of each that `dead_headers` adds."""
+    kept, added = [], set(NAMES)
+    for name, value in reversed(headers):
+        if name in added:
+            added.discard(name)
+        else:
+            kept.append((name, value))
+    return kept[::-1]
+
+
+def facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
+    """What `dead_headers` added, by name without the `dead.`; the last mention of each counts."""
+    return {
+        name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+        for name, value in headers
+        if name in NAMES
+    }

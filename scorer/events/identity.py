@@ -1,0 +1,44 @@
+"""What an event's headers say of it, and how it is named: the one naming rule, for scores and for replayed dead letters."""
+
+from dataclasses import dataclass
+
+from publisher.positions import Position
+from scorer.events.batch import Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an event's headers say. `deadline` is Unix ms; `bad_deadline` is the text that is no such number."""
+
+    ce_id: str | None = None
+    origin: str | None = None
+    deadline: int | None = None
+    bad_deadline: str | None = None
+
+    @classmethod
+    def of(cls, headers: Headers) -> "Facts":
+        """The facts of one event; of a header that stands there several times the last."""
+        found = {name: _text(value) for name, value in headers or () if name in ("ce_id", "x-origin", "deadline")}
+        text = found.get("deadline")
+        good = text is not None and text.isascii() and text.isdigit()
+        deadline = int(text) if good and text is not None else None
+        return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text)
+
+
+NO_FACTS = Facts()
+
+
+def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
+    """Header ce_id, else the configured field, else the position in x-origin, else the event's own position.
+
+    `source` is (topic, partition, offset).
+    """
+    if facts.ce_id is not None:
+        return facts.ce_id
+    if field is not None:
+        return str(field)
+    return facts.origin or str(Position(region, *source))
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
