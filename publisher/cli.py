@@ -3,15 +3,14 @@
 
 import json
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
+from publisher.time_window import HELP as TIME_HELP
+
 if TYPE_CHECKING:
-    from publisher.audit import Report
-    from publisher.audit_topics import Plan
     from publisher.kafka import KafkaSettings
 
 app = typer.Typer(
@@ -23,7 +22,6 @@ app = typer.Typer(
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Topics = list[str] | None
-TIME_HELP = "ISO 8601 (UTC where it names no zone) or Unix ms"
 
 
 @app.callback()
@@ -53,37 +51,23 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Count what was lost, doubled, invented or reordered between inputs and scores."""
+    from publisher import audit_view
     from publisher.audit_topics import Plan
+    from publisher.time_window import TimeWindow
 
-    plan = Plan(inputs, outputs, dead or (), swaps or (), group, _unix_ms("--from", start), _unix_ms("--to", end))
-    if plan.from_ms is not None and plan.to_ms is not None and plan.from_ms >= plan.to_ms:
-        raise typer.BadParameter(f"--from {start} is not before --to {end}")
-    report = _audited(_settings(bootstrap_servers, properties or []), plan, timeout)
+    try:
+        window = TimeWindow.of(start, end)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *window)
+    report = audit_view.audited(_settings(bootstrap_servers, properties or []), plan, timeout, talk)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
-        Console(highlight=False).print(_table(report))
-        _say_verdict(report)
+        Console(highlight=False).print(audit_view.table(report))
+        talk.print(audit_view.verdict(report))
     if not report.clean:
         raise typer.Exit(1)
-
-
-def _audited(settings: "KafkaSettings", plan: "Plan", timeout: float) -> "Report":
-    """Run the audit, with progress bars where stderr is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from publisher.audit_topics import audit
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(f"reading {what}")
-            bars.update(tasks[what], completed=done, total=total)
-
-        return audit(settings, plan, show, timeout)
 
 
 def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
@@ -98,41 +82,6 @@ def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
     if not bootstrap_servers.strip():
         raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)
-
-
-def _unix_ms(option: str, text: str | None) -> int | None:
-    """A point in time in Unix ms."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time: {TIME_HELP}", param_hint=option) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
-
-
-def _table(report: "Report") -> Any:
-    """For people: each count, and where the first of each fault are."""
-    from rich.table import Table
-
-    from publisher.audit import FAULTS
-
-    shown = Table("count", "", "first positions (topic/partition/offset)", title="audit")
-    for name, value in report.to_dict().items():
-        if name in ("clean", "examples"):
-            continue
-        style = "bold red" if name in FAULTS and value else ""
-        shown.add_row(name, f"{value:,}", "\n".join(report.examples.get(name, [])), style=style)
-    return shown
-
-
-def _say_verdict(report: "Report") -> None:
-    from publisher.audit import FAULTS
-
-    found = [f"{name} {getattr(report, name):,}" for name in FAULTS if getattr(report, name)]
-    talk.print(f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field
 
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
+LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 SECRET_MARKS = ("password", "secret", "token", "key.pem", "jaas", "credential")
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ def transactional_properties(settings: KafkaSettings, transactional_id: str, cli
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
         "linger.ms": 0,
+        "message.max.bytes": LARGEST_MESSAGE,
         "compression.type": "lz4",
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,

@@ -56,6 +56,7 @@ class Step(Enum):
 TRANSITIONS: dict[tuple[State, Step], State] = {
     (State.IDLE, Step.BEGIN): State.OPEN,
     (State.OPEN, Step.SEND_OFFSETS): State.OFFSETS,
+    (State.OPEN, Step.COMMIT): State.COMMITTING,
     (State.OFFSETS, Step.COMMIT): State.COMMITTING,
     (State.COMMITTING, Step.COMMITTED): State.IDLE,
     **{(state, Step.FAIL): State.BROKEN for state in State},
@@ -156,17 +157,18 @@ class TransactionSession:
         for _, producer in self._pool:
             producer.result()
 
-    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any) -> None:
+    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition] = (), group_metadata: Any = None) -> None:
         """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
 
-        Returns once the broker has confirmed the commit. Raises Aborted or Fenced where the transaction must not commit or
-        nobody knows whether it did; then only `recover` is allowed.
+        Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit. Raises
+        Aborted or Fenced where the transaction must not commit or nobody knows whether it did; then only `recover` is allowed.
         """
         self._active = self._take_ready()
         producer = self._active[1].result()
         self._step(Step.BEGIN, producer.begin_transaction)
         self._produce(producer, records)
-        self._step(Step.SEND_OFFSETS, producer.send_offsets_to_transaction, list(offsets), group_metadata, CALL_SECONDS)
+        if offsets:
+            self._step(Step.SEND_OFFSETS, producer.send_offsets_to_transaction, list(offsets), group_metadata, CALL_SECONDS)
         began = self._clock()
         self._step(Step.COMMIT, producer.commit_transaction, CALL_SECONDS)
         self._finish(self._clock() - began)

@@ -36,7 +36,7 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
     admin = kafka.admin(settings.kafka, f"{settings.name}.check")
     found: dict[str, topics.Topic] = {}
     try:
-        found = topics.describe(admin, topics.required(settings))
+        found = topics.describe(admin, topics.known(settings))
     except Fatal as error:
         yield Finding("broker", False, str(error), error.hint)
     else:
@@ -44,7 +44,7 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         plans = topics.missing(settings, found, partitions) if create else []
         if plans:
             topics.create(admin, plans)
-            found = topics.describe(admin, topics.required(settings))
+            found = topics.describe(admin, topics.known(settings))
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, found)
         if settings.kafka.group_protocol == "consumer":

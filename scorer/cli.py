@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from publisher.time_window import HELP as TIME_HELP
+
 if TYPE_CHECKING:
+    from publisher.time_window import TimeWindow
     from scorer.settings import Loaded
+
+ANSWER_SECONDS = 10.0  # that the broker may take to answer
 
 app = typer.Typer(
     help="Score events from Kafka to Kafka, exactly once, with model versions swapped while they flow.",
@@ -23,6 +28,8 @@ talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
+From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
+To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -165,6 +172,45 @@ def offsets(
 
 
 @app.command()
+def replay(
+    config: Config,
+    settings: Set = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Only dead letters of this reason; repeatable.")] = None,
+    start: From = None,
+    end: To = None,
+    rate: Annotated[float | None, typer.Option(help="Events a second at most.", min=0.001)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be replayed; write nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Put dead letters back to where they came from, each once. They come later than their neighbours of the same key."""
+    from scorer.letters import Selection
+    from scorer.replay import replay as put_back
+
+    loaded = _load(config, settings)
+    selection = Selection(_reasons(reason or []), _window(start, end))
+    summary = put_back(loaded.settings, selection, rate=rate, dry_run=dry_run)
+    rows = [(name, str(count)) for name, count in sorted(summary.replayed.items())]
+    _print(json, summary.to_dict(), lambda: _table(["reason", "would be replayed" if dry_run else "replayed"], rows))
+    talk.print(f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit", markup=False)
+    for example in summary.examples:
+        talk.print(f"unfit: {example}", markup=False)
+
+
+@app.command()
+def audit(config: Config, settings: Set = None, start: From = None, end: To = None, json: Json = False) -> None:
+    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was."""
+    from publisher import audit_view
+    from scorer.audit import plan
+
+    loaded = _load(config, settings)
+    report = audit_view.audited(loaded.settings.kafka, plan(loaded.settings, _window(start, end)), ANSWER_SECONDS, talk)
+    _print(json, report.to_dict(), lambda: audit_view.table(report))
+    talk.print(audit_view.verdict(report))
+    if not report.clean:
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
     rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
@@ -209,6 +255,25 @@ def _load(config: Path, flags: list[str] | None) -> "Loaded":
     from scorer.settings import load
 
     return load(config, flags or [])
+
+
+def _window(start: str | None, end: str | None) -> "TimeWindow":
+    from publisher.time_window import TimeWindow
+
+    try:
+        return TimeWindow.of(start, end)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _reasons(names: list[str]) -> list[str]:
+    from scorer.events.contract import Reason
+    from scorer.settings import nearest
+
+    for name in names:
+        if name not in list(Reason):
+            raise typer.BadParameter(f"{name!r} is no reason; {nearest(name, list(Reason))}", param_hint="--reason")
+    return names
 
 
 def _end(code: int, *errors: str, hint: str = "") -> NoReturn:

@@ -121,6 +121,10 @@ class Settings(BaseSettings):
         return f"{self.name}.status"
 
     @property
+    def replayed_topic(self) -> str:
+        return f"{self.dead_letter.topic}.replayed"
+
+    @property
     def swaps_topic(self) -> str:
         return f"{self.name}.swaps"
 

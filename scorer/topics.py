@@ -60,6 +60,11 @@ def required(settings: Settings) -> list[str]:
     return [*settings.input.topics, *own]
 
 
+def known(settings: Settings) -> list[str]:
+    """Every topic that any command needs: those of `scorer run`, and that of `scorer replay`."""
+    return [*required(settings), settings.replayed_topic]
+
+
 def faults(settings: Settings, found: Mapping[str, Topic]) -> list[str]:
     """What is wrong with the topics, a line each; nothing where all is well. Pure."""
     lines = [f"topic {name} does not exist" for name in required(settings) if name not in found]
@@ -84,6 +89,7 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
         settings.dead_letter.topic: NewTopic(
             settings.dead_letter.topic, width, config=UNLIMITED | {"max.message.bytes": str(largest + DEAD_LETTER_ROOM)}
         ),
+        settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config={"cleanup.policy": "compact"}),
         settings.status_topic: NewTopic(settings.status_topic, 1, config={"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=UNLIMITED),
     }

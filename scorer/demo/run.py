@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from publisher import audit_topics, kafka
 from publisher.errors import Fatal
-from scorer import topics
+from scorer import audit, topics
 from scorer.demo import flights
 from scorer.demo.arrivals import LiveReader
 from scorer.demo.broker import EmbeddedBroker
@@ -249,14 +249,7 @@ class _Demo:
         """From a second read from the start, by the audit; joined with how the flights ended."""
         self.view.step("7. Reading everything back from the start, read_committed, and counting")
         settings = self.settings
-        plan = audit_topics.Plan(
-            settings.input.topics,
-            [settings.output.topic],
-            [settings.dead_letter.topic],
-            [settings.swaps_topic],
-            group=settings.name,
-        )
-        report = audit_topics.audit(settings.kafka, plan)
+        report = audit_topics.audit(settings.kafka, audit.plan(settings))
         outcomes = flights.outcomes()
         scores: dict[str, list[tuple[float, bool | None]]] = {}
         for message in read_to_end(settings, settings.output.topic):

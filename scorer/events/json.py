@@ -125,6 +125,24 @@ class JsonDecoder:
         )
 
 
+class IdField:
+    """Reads the configured id field (None: there is none) out of events that may be anything at all."""
+
+    def __init__(self, name: str | None) -> None:
+        fields = [("value", str | int | None, None)] if name else []
+        rename = {"value": name} if name else {}
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Id", fields, rename=rename)).decode
+        self._named = name is not None
+
+    def of(self, value: bytes | None) -> str | int | None:
+        """The id, or None where the event has none that can be read."""
+        try:
+            found: str | int | None = self._decode(value or b"").value if self._named else None  # type: ignore[attr-defined]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return found
+
+
 def _check_utf8(values: Sequence[bytes | None]) -> None:
     """One look at the whole batch: msgspec does not check strings that it skips."""
     text = b"\n".join(values)  # type: ignore[arg-type]
