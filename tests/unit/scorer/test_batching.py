@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.batching import MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, take_limit
+from scorer.batching import BATCH_BYTES, MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, chunk, take_limit
 
 costs = st.floats(0, 0.1)
 
@@ -81,3 +81,22 @@ def test_a_slow_broker_gets_fewer_transactions() -> None:
 
 def test_the_first_transaction_never_waits() -> None:
     assert Pacing().wait(0.0) == 0.0
+
+
+@given(sizes=st.lists(st.integers(0, 3 * BATCH_BYTES), min_size=1, max_size=200), most=st.integers(1, 200))
+def test_a_batch_holds_no_more_bytes_than_expected_and_at_least_one_event(sizes: list[int], most: int) -> None:
+    """Where the largest event is known, the limit is passed by the last event of the batch at most."""
+    largest, taken = max(sizes), [sizes[0]]
+    while (more := chunk(most - len(taken), sum(taken), largest)) > 0:
+        came = sizes[len(taken) : len(taken) + more]
+        taken += came
+        if len(came) < more:
+            break
+    assert 1 <= len(taken) <= most
+    assert sum(taken[:-1]) <= BATCH_BYTES
+
+
+def test_small_events_are_read_in_one_call() -> None:
+    assert chunk(4_095, 200, 200) == 4_095
+    assert chunk(4_095, 0, 0) == 4_095
+    assert chunk(0, 200, 200) == 0
