@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests import auditor
@@ -45,7 +45,7 @@ class ScorerProcess:
         self.log = rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log"
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
-                [command("scorer"), "run", str(rig.path), "--set", f"replica={replica}", *flags],
+                [*rig.program, "run", str(rig.path), "--set", f"replica={replica}", *flags],
                 stdout=said,
                 stderr=said,
                 stdin=subprocess.DEVNULL,
@@ -124,6 +124,7 @@ class Rig:
             "http": {"listen": "127.0.0.1:0"},
         }
         self.path = folder / "scorer.yaml"
+        self.program = [command("scorer")]
         self.scorers: list[ScorerProcess] = []
         self._follower: Consumer | None = None
         self._seen = 0
@@ -230,6 +231,13 @@ class Rig:
         ]
         for deleted in admin.delete_records(partitions).values():
             deleted.result()
+
+    def marks(self) -> dict[int, dict[str, Any]]:
+        """The metadata of each partition's committed offset, with the offset."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
+        found = answer.topic_partitions or []
+        return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
     def audit(self) -> dict[str, Any]:
         """The count of an auditor that shares no code with the product."""
