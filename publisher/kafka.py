@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
+LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 SECRET_MARKS = ("password", "secret", "token", "key.pem", "jaas", "credential")
 
 log = logging.getLogger(__name__)
@@ -73,8 +74,10 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
     return properties | client(settings, client_id)
 
 
-def transactional_properties(settings: KafkaSettings, transactional_id: str, client_id: str) -> dict[str, Any]:
-    """Properties of one producer of the pool of a transaction session."""
+def transactional_properties(
+    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
+) -> dict[str, Any]:
+    """Properties of one producer of the pool of a transaction session. `batch_bytes`: what every topic takes at once."""
     timeout = settings.transaction_timeout_ms
     return {
         "transactional.id": transactional_id,
@@ -85,6 +88,7 @@ def transactional_properties(settings: KafkaSettings, transactional_id: str, cli
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
         "linger.ms": 0,
         "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
         "compression.type": "lz4",
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
@@ -108,9 +112,11 @@ def consumer(settings: KafkaSettings, client_id: str, group: str, watch: Callabl
     return Consumer(consumer_properties(settings, client_id, group) | {"error_cb": watch}, logger=library_log)
 
 
-def transactional_producer(settings: KafkaSettings, transactional_id: str, client_id: str) -> Producer:
-    """A producer of a pool, not yet initialised."""
-    properties = transactional_properties(settings, transactional_id, client_id)
+def transactional_producer(
+    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
+) -> Producer:
+    """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
+    properties = transactional_properties(settings, transactional_id, client_id, batch_bytes)
     return Producer(properties | {"error_cb": ErrorWatch()}, logger=library_log)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import Message
+from confluent_kafka import Message, Producer
 
 from publisher import kafka, positions
 from publisher.bitmap import Bitmap
@@ -73,7 +73,8 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
         for _ in run.chunks(CHUNK_EVENTS):
             pass
         return run.summary
-    with contextlib.closing(_session(settings)) as session:
+    smallest = min(found[name].max_bytes for name in (*inputs, settings.replayed_topic))
+    with contextlib.closing(_session(settings, smallest)) as session:
         session.open()
         _write(session, settings, run, rate)
     return run.summary
@@ -83,11 +84,13 @@ def _name(settings: Settings) -> str:
     return f"{settings.name}.replay"
 
 
-def _session(settings: Settings) -> TransactionSession:
+def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
     name, seconds = _name(settings), settings.kafka.transaction_timeout_ms / 1_000
-    return TransactionSession(
-        lambda id_: kafka.transactional_producer(settings.kafka, id_, name), name, transaction_seconds=seconds
-    )
+
+    def producer(transactional_id: str) -> Producer:
+        return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
+
+    return TransactionSession(producer, name, transaction_seconds=seconds)
 
 
 def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:

@@ -47,7 +47,9 @@ def run(settings: Settings) -> None:
     output, dead = _targets(settings, admin)
     _refuse_a_twin(settings, admin, stopping)
     backend = _backend(settings)
-    with contextlib.closing(_session(settings)) as session:  # its ids are initialised while the model loads
+    with contextlib.closing(
+        _session(settings, min(output.max_bytes, dead.max_bytes))
+    ) as session:  # its ids are initialised while the model loads
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
@@ -134,13 +136,13 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
         stopping.wait(0.5)
 
 
-def _producer(settings: Settings, name: str) -> Producer:
-    return kafka.transactional_producer(settings.kafka, name, settings.owner)
-
-
-def _session(settings: Settings) -> TransactionSession:
+def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
     seconds = settings.kafka.transaction_timeout_ms / 1_000
-    return TransactionSession(lambda name: _producer(settings, name), settings.owner, transaction_seconds=seconds)
+
+    def producer(name: str) -> Producer:
+        return kafka.transactional_producer(settings.kafka, name, settings.owner, batch_bytes)
+
+    return TransactionSession(producer, settings.owner, transaction_seconds=seconds)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -163,7 +165,7 @@ def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> 
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
             return set()
-        fencing.fence(lambda name: _producer(settings, name), sorted(dead))
+        fencing.fence(lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner), sorted(dead))
         return dead | (owners & {settings.owner})
 
     return Intake(consumer, settings.owner, settings.input.topics, settings.input.start, fence_the_dead)

@@ -100,7 +100,7 @@ def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.Exit
 def _clean_up(settings: Settings) -> None:
     """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
     admin = kafka.admin(settings.kafka, f"{settings.name}.demo")
-    done = [*admin.delete_topics(topics.required(settings)).values(), *admin.delete_consumer_groups([settings.name]).values()]
+    done = [*admin.delete_topics(topics.known(settings)).values(), *admin.delete_consumer_groups([settings.name]).values()]
     for answer in done:
         with contextlib.suppress(KafkaException):  # what was never made cannot be removed
             answer.result()
