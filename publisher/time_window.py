@@ -26,6 +26,9 @@ class TimeWindow(NamedTuple):
         return after and (self.to_ms is None or unix_ms < self.to_ms)
 
 
+ALWAYS = TimeWindow()
+
+
 def _unix_ms(option: str, text: str | None) -> int | None:
     if text is None:
         return None

@@ -1,11 +1,11 @@
 """`scorer audit`: the plan of the count for one scorer's topics. What is counted, and how, is publisher/audit.py."""
 
 from publisher.audit_topics import Plan
-from publisher.time_window import TimeWindow
+from publisher.time_window import ALWAYS, TimeWindow
 from scorer.settings import Settings
 
 
-def plan(settings: Settings, window: TimeWindow = TimeWindow()) -> Plan:  # noqa: B008 - immutable
+def plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
     """Every topic that the settings name, and the group's committed offsets; inputs of the window only."""
     return Plan(
         settings.input.topics,

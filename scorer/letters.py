@@ -1,13 +1,13 @@
 """A dead letter read back: which event it was, whether it is asked for, and the record that puts it back. No Kafka calls."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from confluent_kafka import Message
 
 from publisher import positions
 from publisher.positions import Position
-from publisher.time_window import TimeWindow
+from publisher.time_window import ALWAYS, TimeWindow
 from publisher.transactions import Record
 from scorer.events.identity import Facts, event_id
 from scorer.events.json import IdField
@@ -26,7 +26,7 @@ class Selection:
     """Which dead letters: of these reasons (all where there is none), dead-lettered within this window."""
 
     reasons: Collection[str] = ()
-    window: TimeWindow = field(default_factory=TimeWindow)
+    window: TimeWindow = ALWAYS
 
     def takes(self, letter: "Letter") -> bool:
         """Whether the letter is asked for."""
