@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Consumer, TopicPartition
+
 from tests import auditor, models
 from tests.e2e.rig import MakeRig, Rig, command, events, until
 
@@ -58,8 +60,8 @@ def test_dead_letters_are_replayed_once_and_scored_with_the_id_they_had(make_rig
     rig.produce(b'{"id": "text", "a": "1"}', key=b"k1")
     rig.produce(None, key=b"k1")
     until(lambda: rig.answered() == 44, "all dead letters")
-    letters = {letter["source"]: letter for letter in rig.dead()}
-    unnamed = next(source for source, letter in letters.items() if letter["value"] == '{"a": 1}' and "ce_id" not in letter)
+    twins = [letter["source"] for letter in rig.dead() if letter["value"] == '{"a": 1}']
+    unnamed = max(twins, key=lambda source: int(source.rpartition("/")[2]))
     mended(rig)
     assert replay(rig, "--dry-run")["by_reason"] == {"missing-field": 42, "tombstone": 1, "wrong-type": 1}
     assert replay(rig, "--reason", "oversize")["not_selected"] == 44
@@ -90,8 +92,13 @@ def background(rig: Rig, said: Path, *flags: str) -> "subprocess.Popen[bytes]":
 
 
 def noted(rig: Rig) -> int:
-    """Dead letters that are known to be replayed."""
-    return len(auditor.read(rig.bootstrap_servers, f"{rig.dead_topic}.replayed"))
+    """The end of the topic that says what was replayed; it grows while it is asked, so no reader would come to its end."""
+    consumer = Consumer({"bootstrap.servers": rig.bootstrap_servers, "group.id": "look"})
+    try:
+        high: int = consumer.get_watermark_offsets(TopicPartition(f"{rig.dead_topic}.replayed", 0), timeout=10)[1]
+    finally:
+        consumer.close()
+    return high
 
 
 def assert_each_once(rig: Rig, count: int) -> None:
@@ -103,28 +110,28 @@ def assert_each_once(rig: Rig, count: int) -> None:
 
 
 def test_a_replay_that_is_killed_goes_on_where_it_was(make_rig: MakeRig, tmp_path: Path) -> None:
-    rig = broken(make_rig, 1_000)
+    rig = broken(make_rig, 300)
     mended(rig)
-    process = background(rig, tmp_path / "said", "--rate", "200")
-    until(lambda: noted(rig) >= 100, "a part")
+    process = background(rig, tmp_path / "said", "--rate", "20")
+    until(lambda: noted(rig) >= 10, "a part")
     process.kill()
     process.wait()
     rest = replay(rig)
-    assert rest["replayed"] + rest["replayed_before"] == 1_000
-    assert 100 <= rest["replayed_before"] < 1_000
-    assert_each_once(rig, 1_000)
+    assert rest["replayed"] + rest["replayed_before"] == 300
+    assert 0 < rest["replayed_before"] < 300
+    assert_each_once(rig, 300)
 
 
 def test_of_two_replays_at_once_the_later_takes_over(make_rig: MakeRig, tmp_path: Path) -> None:
-    rig = broken(make_rig, 1_000)
+    rig = broken(make_rig, 300)
     mended(rig)
-    first = background(rig, tmp_path / "said", "--rate", "200")
-    until(lambda: noted(rig) >= 100, "a part")
+    first = background(rig, tmp_path / "said", "--rate", "20")
+    until(lambda: noted(rig) >= 10, "a part")
     rest = replay(rig)
     assert first.wait(60) == 3
     assert "another replay" in (tmp_path / "said").read_text()
-    assert rest["replayed"] + rest["replayed_before"] == 1_000
-    assert_each_once(rig, 1_000)
+    assert rest["replayed"] + rest["replayed_before"] == 300
+    assert_each_once(rig, 300)
 
 
 def test_what_cannot_be_replayed_is_told(make_rig: MakeRig) -> None:
