@@ -14,12 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
 from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.intake import Intake
@@ -38,8 +40,18 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
 
 
-def run(settings: Settings) -> None:
+@dataclass(frozen=True)
+class Parts:
+    """What a scorer is put together from. There is no setting for these: tests of faults hand in their own."""
+
+    make_producer: Callable[[KafkaSettings, str, str], Producer] = kafka.transactional_producer
+    make_session: Callable[..., TransactionSession] = TransactionSession
+    make_intake: Callable[..., Intake] = Intake
+
+
+def run(settings: Settings, parts: Parts | None = None) -> None:
     """Score until SIGTERM or SIGINT. Raises Fatal where it cannot begin or go on."""
+    parts = parts or Parts()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
@@ -47,13 +59,13 @@ def run(settings: Settings) -> None:
     output, dead = _targets(settings, admin)
     _refuse_a_twin(settings, admin, stopping)
     backend = _backend(settings)
-    with contextlib.closing(_session(settings)) as session:  # its ids are initialised while the model loads
+    with contextlib.closing(_session(settings, parts)) as session:  # its ids are initialised while the model loads
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
             session.open()
-            intake = _intake(settings, admin, watch)
+            intake = _intake(settings, parts, admin, watch)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics)
             try:
                 _serve(
@@ -134,13 +146,11 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
         stopping.wait(0.5)
 
 
-def _producer(settings: Settings, name: str) -> Producer:
-    return kafka.transactional_producer(settings.kafka, name, settings.owner)
-
-
-def _session(settings: Settings) -> TransactionSession:
+def _session(settings: Settings, parts: Parts) -> TransactionSession:
     seconds = settings.kafka.transaction_timeout_ms / 1_000
-    return TransactionSession(lambda name: _producer(settings, name), settings.owner, transaction_seconds=seconds)
+    return parts.make_session(
+        lambda name: parts.make_producer(settings.kafka, name, settings.owner), settings.owner, transaction_seconds=seconds
+    )
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -150,7 +160,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
+def _intake(settings: Settings, parts: Parts, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
     consumer = kafka.consumer(settings.kafka, settings.owner, settings.name, watch)
 
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
@@ -162,9 +172,9 @@ def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> 
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
             return
-        fencing.fence(lambda name: _producer(settings, name), sorted(dead))
+        fencing.fence(lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner), sorted(dead))
 
-    return Intake(consumer, settings.input.topics, settings.input.start, fence_the_dead)
+    return parts.make_intake(consumer, settings.input.topics, settings.input.start, fence_the_dead)
 
 
 def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:
