@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         talk.print(f"NOT RUN {fault}: {why}", markup=False)
     if options.only in missing:
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
     results: list[Result] = []
 
     def told(result: Result) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from publisher.audit import FAULTS as AUDITED
 from tests.e2e.rig import command
 from tests.faults.load import Load
@@ -69,6 +71,8 @@ def play(ground: Ground, played: Round, rate: float, broken: str | None = None, 
         stage.load.finish()
         _rest(stage, result)
         _count(stage, result)
+    except (AssertionError, KafkaException, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        result.trouble = f"{type(error).__name__}: {error}"
     finally:
         stage.close(keep=keep_logs or not result.clean)
     result.events = stage.load.events
