@@ -55,12 +55,13 @@ class Ground:
         return self.folder / "registry"
 
     def close(self) -> None:
-        """End and remove everything."""
+        """End everything, and remove all but the logs of rounds that were kept."""
         self.cluster.close()
         self.proxies.close()
         if self.disk is not None:
             subprocess.run(["umount", str(self.disk)], check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not any(self.folder.glob("round-*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Stage:

@@ -2,14 +2,15 @@
 
 A client whose connection breaks in a commit repeats its EndTxn. If the first one was only late, it can reach the broker while
 the same producer's next transaction is open, and commit half of it. That moment is made here: the first EndTxn is held, its
-connection cut, the repetition let through; once the next transaction of the same id sends its offsets, the held request goes
-first. Request layouts: Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn.
+connection cut, the repetition let through; once a later transaction of the same id has written records and
+sends its offsets, the held request goes first (offsets that overtake the records are let through: it would only end in vain). Request layouts: Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn.
 """
 
 import struct
 from dataclasses import dataclass, field
 from enum import Enum
 
+PRODUCE = 0
 ADD_PARTITIONS = 24
 END_TXN = 26
 TXN_OFFSET_COMMIT = 28
@@ -52,6 +53,7 @@ class StrayEndTxn:
     _id: bytes = field(default=b"", repr=False)
     _repeated: bool = False
     _next_open: bool = False
+    _written: bool = False
 
     def order(self) -> None:
         """Hold the next EndTxn, unless one is held already."""
@@ -67,18 +69,22 @@ class StrayEndTxn:
             return Action.PASS
         if self._id not in frame:
             return Action.PASS
-        if key == END_TXN:
-            self._repeated = True
-        elif key == ADD_PARTITIONS and self._repeated:
-            self._next_open = True
-        elif key == TXN_OFFSET_COMMIT and self._next_open:
+        if key == TXN_OFFSET_COMMIT and self._written:
             return Action.STRAY_FIRST
+        if key == END_TXN:
+            self._repeated, self._next_open, self._written = True, False, False
+        elif key == ADD_PARTITIONS:
+            self._next_open = self._repeated
+        elif key == PRODUCE:
+            self._written = self._next_open
+        elif key == TXN_OFFSET_COMMIT:
+            self._next_open = False
         return Action.PASS
 
     def let_go(self) -> bytes:
         """The held request, which is delivered now."""
         frame, self.held = self.held, None
-        self._repeated = self._next_open = False
+        self._repeated = self._next_open = self._written = False
         self.loosed += 1
         assert frame is not None
         return frame

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.faults.stray import ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT, Action, StrayEndTxn, transactional_id
+from tests.faults.stray import ADD_PARTITIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, Action, StrayEndTxn, transactional_id
 
 NAME = b"app.r0.1"
 
@@ -27,15 +27,16 @@ def test_it_goes_before_the_offsets_of_the_next_transaction() -> None:
     first = request(END_TXN)
     assert stray.request(request(ADD_PARTITIONS)) is Action.PASS
     assert stray.request(first) is Action.HOLD
-    passing = [END_TXN, TXN_OFFSET_COMMIT, ADD_PARTITIONS]
-    assert [stray.request(request(key)) for key in passing] == [Action.PASS] * 3
+    overtaken = [END_TXN, ADD_PARTITIONS, TXN_OFFSET_COMMIT, PRODUCE]
+    passing = [*overtaken, END_TXN, ADD_PARTITIONS, PRODUCE]
+    assert [stray.request(request(key)) for key in passing] == [Action.PASS] * 7
     assert stray.request(request(TXN_OFFSET_COMMIT)) is Action.STRAY_FIRST
     assert stray.let_go() == first
     assert stray.loosed == 1
     assert stray.request(request(END_TXN)) is Action.PASS
 
 
-@pytest.mark.parametrize("key", [END_TXN, ADD_PARTITIONS, TXN_OFFSET_COMMIT])
+@pytest.mark.parametrize("key", [END_TXN, ADD_PARTITIONS, PRODUCE, TXN_OFFSET_COMMIT])
 def test_other_producers_do_not_matter(key: int) -> None:
     stray = StrayEndTxn()
     stray.order()
