@@ -1,4 +1,4 @@
-"""The short form of the fault campaign: a few points of the crash matrix, one seeded round, and a broken scorer that is caught."""
+"""The short form of the fault campaign: points of the crash matrix, a seeded round, and a broken scorer that is caught."""
 
 import contextlib
 from collections.abc import Iterator

@@ -14,6 +14,8 @@ import math
 import os
 import signal
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
 from scorer.observe import logs
 from scorer.settings import SettingsError, load
+
+AHEAD_SECONDS = 1.0  # as if inference took so long
 
 
 class CrashingProducer:
@@ -72,18 +76,22 @@ class CrashingProducer:
 class LateIntake(Intake):
     """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
 
-    _ahead: Batch | None = None
+    def __init__(self, *arguments: Any) -> None:
+        self._ahead: deque[tuple[float, Batch]] = deque()
+        super().__init__(*arguments)
 
     @property
     def group(self) -> Any:
         return self._consumer.consumer_group_metadata()
 
     def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
-        batch, self._ahead = self._ahead, super().take(wait, limit)
-        return batch
+        if (fresh := super().take(wait, limit)) is not None:
+            self._ahead.append((time.monotonic(), fresh))
+        due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
+        return self._ahead.popleft()[1] if due else None
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        self._ahead = None
+        self._ahead.clear()
         super().rewind(partitions)
 
     def stale(self, batch: Batch) -> bool:  # noqa: ARG002 - the name is the base class's

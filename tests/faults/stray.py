@@ -2,8 +2,9 @@
 
 A client whose connection breaks in a commit repeats its EndTxn. If the first one was only late, it can reach the broker while
 the same producer's next transaction is open, and commit half of it. That moment is made here: the first EndTxn is held, its
-connection cut, the repetition let through; once a later transaction of the same id has written records and
-sends its offsets, the held request goes first (offsets that overtake the records are let through: it would only end in vain). Request layouts: Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn.
+connection cut, the repetition let through; once a later transaction of the same id has written records and sends its offsets,
+the held request goes first (offsets that overtake the records are let through: it would only end in vain). Request layouts:
+Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn.
 """
 
 import struct
