@@ -128,7 +128,8 @@ class TransactionSession:
     """Publishes batches, one transaction each. One thread owns it.
 
     `make_producer(transactional_id)` gives a producer that is not initialised. `transaction_seconds` is the transaction
-    timeout: how long one step may repeat its call. `clock` is monotonic, in seconds.
+    timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class TransactionSession:
         prefix: str,
         *,
         transaction_seconds: float,
+        slow_commit_seconds: float = SLOW_COMMIT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = Counters()
@@ -144,6 +146,7 @@ class TransactionSession:
         self.state = State.IDLE
         self._make_producer = make_producer
         self._transaction_seconds = transaction_seconds
+        self._slow_commit_seconds = slow_commit_seconds
         self._clock = clock
         self._makers = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="producer-init")
         self._closing = threading.Event()
@@ -247,7 +250,7 @@ class TransactionSession:
         self.counters.commits += 1
         self.counters.commit_seconds += seconds
         self.counters.last_commit_seconds = seconds
-        if seconds >= SLOW_COMMIT_SECONDS:
+        if seconds >= self._slow_commit_seconds:
             self.counters.rotations += 1
             producer = self._successor(name)
         self._pool.append((name, producer))

@@ -14,12 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
 from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.intake import Intake
@@ -38,8 +40,18 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
 
 
-def run(settings: Settings) -> None:
+@dataclass(frozen=True)
+class Parts:
+    """What a scorer is put together from. There is no setting for these: tests of faults hand in their own."""
+
+    make_producer: Callable[[KafkaSettings, str, str, int], Producer] = kafka.transactional_producer
+    make_session: Callable[..., TransactionSession] = TransactionSession
+    make_intake: Callable[..., Intake] = Intake
+
+
+def run(settings: Settings, parts: Parts | None = None) -> None:
     """Score until SIGTERM or SIGINT. Raises Fatal where it cannot begin or go on."""
+    parts = parts or Parts()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
@@ -47,15 +59,14 @@ def run(settings: Settings) -> None:
     output, dead = _targets(settings, admin)
     _refuse_a_twin(settings, admin, stopping)
     backend = _backend(settings)
-    with contextlib.closing(
-        _session(settings, min(output.max_bytes, dead.max_bytes))
-    ) as session:  # its ids are initialised while the model loads
+    # its ids are initialised while the model loads
+    with contextlib.closing(_session(settings, parts, min(output.max_bytes, dead.max_bytes))) as session:
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
             session.open()
-            intake = _intake(settings, admin, watch)
+            intake = _intake(settings, parts, admin, watch)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics)
             try:
                 _serve(
@@ -136,13 +147,13 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
         stopping.wait(0.5)
 
 
-def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
+def _session(settings: Settings, parts: Parts, batch_bytes: int) -> TransactionSession:
     seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(name: str) -> Producer:
-        return kafka.transactional_producer(settings.kafka, name, settings.owner, batch_bytes)
+        return parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
 
-    return TransactionSession(producer, settings.owner, transaction_seconds=seconds)
+    return parts.make_session(producer, settings.owner, transaction_seconds=seconds)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -152,7 +163,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
+def _intake(settings: Settings, parts: Parts, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
     consumer = kafka.consumer(settings.kafka, settings.owner, settings.name, watch)
 
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
@@ -168,7 +179,7 @@ def _intake(settings: Settings, admin: AdminClient, watch: kafka.ErrorWatch) -> 
         fencing.fence(lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner), sorted(dead))
         return dead | (owners & {settings.owner})
 
-    return Intake(consumer, settings.owner, settings.input.topics, settings.input.start, fence_the_dead)
+    return parts.make_intake(consumer, settings.owner, settings.input.topics, settings.input.start, fence_the_dead)
 
 
 def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:

@@ -1,0 +1,179 @@
+"""Real brokers that can be killed, frozen and filled: one node, or three with replication 3 and min.insync.replicas 2.
+
+Each node has a second listener that advertises the port of a proxy; who bootstraps there reaches brokers through proxies only.
+A dead broker is noticed within 2 s (the default is 9), so that a round need not wait for it.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from scorer.demo.broker import QUICK_START, WAITING, java_executable, telling
+from scorer.demo.broker_guard import Guard
+from scorer.demo.broker_jars import classpath
+from scorer.demo.broker_node import HOST, cluster_id, free_ports, write_node
+
+ANSWER_SECONDS = 90.0
+SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+class Node:
+    """One broker with its controller. `log_folder` holds its data (default: in `folder`)."""
+
+    def __init__(self, number: int, folder: Path, heap_mb: int, log_folder: Path | None = None) -> None:
+        self.number = number
+        self.folder = folder
+        self.log_folder = log_folder or folder / "data"
+        self.directory_id = cluster_id(uuid.uuid4().bytes)
+        self.port, self.controller = free_ports()
+        self.proxied, _ = free_ports()
+        folder.mkdir(parents=True)
+        self._java = [java_executable(), f"-Xmx{heap_mb}m", *QUICK_START, f"-Dscorestream.log={folder / 'broker.log'}"]
+        self._java += [
+            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(map(str, classpath())),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard = Guard(folder)
+
+    @property
+    def address(self) -> str:
+        """`host:port` without a proxy."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there (frozen or not)."""
+        return self._process is not None and self._process.poll() is None
+
+    def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
+        """Write its files and format its storage."""
+        own = {
+            "node.id": str(self.number),
+            "log.dirs": str(self.log_folder),
+            "listeners": f"PLAINTEXT://{self.address},PROXIED://{HOST}:{self.proxied},CONTROLLER://{HOST}:{self.controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address},PROXIED://{HOST}:{proxy_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.quorum.bootstrap.servers": servers,
+        }
+        write_node(self.folder, (self.port, self.controller), SESSION | own | dict(properties))
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--initial-controllers", voters]
+        subprocess.run([*tool, "--config", str(self.folder / "server.properties")], check=True, capture_output=True)
+
+    def start(self) -> None:
+        """Start it; harmless where it runs."""
+        if self.running:
+            return
+        with (self.folder / "console.log").open("ab") as said:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(self.folder / "server.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+        self._guard.watch(self._process.pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal, to a node that runs."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """End it for good and remove its folder."""
+        self.kill()
+        self._guard.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """The line of its logs that most likely says what is wrong."""
+        files = [self.folder / name for name in ("console.log", "broker.log")]
+        return telling([line for file in files if file.is_file() for line in file.read_text(errors="replace").splitlines()])
+
+
+class Cluster:
+    """`proxy_ports`: one port for each node, where a proxy to `Node.proxied` listens. `log_folder`: for a cluster of one."""
+
+    def __init__(self, size: int, log_folder: Path | None = None, heap_mb: int = 512) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
+        self.nodes = [Node(k + 1, self.folder / f"node-{k + 1}", heap_mb, log_folder) for k in range(size)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, without proxies."""
+        return ",".join(node.address for node in self.nodes)
+
+    def start(self, proxy_ports: Sequence[int]) -> Self:
+        """Format and start all nodes, and wait until the cluster is whole."""
+        cluster = cluster_id(uuid.uuid4().bytes)
+        voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self.nodes)
+        servers = ",".join(f"{HOST}:{n.controller}" for n in self.nodes)
+        for node, port in zip(self.nodes, proxy_ports, strict=True):
+            node.format(cluster, voters, servers, port, REPLICATED if len(self.nodes) == 3 else {})
+        self.whole()
+        return self
+
+    def whole(self) -> None:
+        """Start what is down, thaw what is frozen, and wait until every node is known. Raises RuntimeError."""
+        for node in self.nodes:
+            node.start()
+            node.send(signal.SIGCONT)
+        properties: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
+        admin, until = AdminClient(properties), time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            try:
+                if len(admin.list_topics(timeout=1.0).brokers) == len(self.nodes):
+                    return
+            except KafkaException:
+                self._restart_ended()
+        raise RuntimeError(f"the brokers do not answer: {'; '.join(node.last_words() for node in self.nodes)}")
+
+    def leader(self, topic: str) -> Node:
+        """The node that leads the first partition of a topic: the coordinator, for an internal one."""
+        metadata = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(topic, timeout=10)
+        number = metadata.topics[topic].partitions[0].leader
+        return next((node for node in self.nodes if node.number == number), self.nodes[0])
+
+    def close(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _restart_ended(self) -> None:
+        for node in self.nodes:
+            if not node.running:
+                time.sleep(0.5)
+                node.start()

@@ -1,0 +1,142 @@
+"""`scorer run` with a hole in it: the same service, put together from parts that crash on order, or that are wrong on purpose.
+
+    python launcher.py CONFIG [--set key=value ...]
+
+The environment says what: ARM_FILE names a file whose content, `before:commit_transaction` for instance, kills the process
+with SIGKILL at that call of a transactional producer; BROKEN is `no-rotation` (a producer keeps its place however slow its
+commit was) or `late-metadata` (batches are taken ahead, the group metadata is asked for when the offsets are sent, and
+assignment epochs are not looked at). The product has no such switch.
+"""
+
+import argparse
+import functools
+import math
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from publisher import kafka
+from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
+from publisher.transactions import TransactionSession
+from scorer import service
+from scorer.events.batch import Batch
+from scorer.intake import Intake, Partition
+from scorer.observe import logs
+from scorer.settings import SettingsError, load
+
+AHEAD_SECONDS = 1.0  # as if inference took so long
+
+
+class CrashingProducer:
+    """A transactional producer that looks into the armed file around each step of a transaction."""
+
+    def __init__(self, producer: Producer, armed: Path) -> None:
+        self._producer = producer
+        self._armed = armed
+        self.init_transactions = producer.init_transactions
+        self.abort_transaction = producer.abort_transaction
+        self.poll = producer.poll
+        self.begin_transaction = self._around("begin_transaction", producer.begin_transaction)
+        self.produce = self._around("produce", producer.produce)
+        self.send_offsets_to_transaction = self._around("send_offsets_to_transaction", producer.send_offsets_to_transaction)
+        self.commit_transaction = self._around("commit_transaction", producer.commit_transaction)
+
+    def _around(self, step: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        before, after = f"before:{step}", f"after:{step}"
+
+        def stepped(*arguments: Any) -> Any:
+            self._crash_at(before)
+            result = call(*arguments)
+            self._crash_at(after)
+            return result
+
+        return stepped
+
+    def _crash_at(self, point: str) -> None:
+        """End the process as `kill -9` does, where this point is armed; the order is used up."""
+        try:
+            order = os.readlink(self._armed)  # noqa: PTH115 - a Path costs ten times as much, and this is asked every event
+        except OSError:
+            return
+        if order == point:
+            if point == "after:produce":
+                self._producer.poll(0.05)  # let the record reach the broker
+            self._armed.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class LateIntake(Intake):
+    """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._ahead: deque[tuple[float, Batch]] = deque()
+        super().__init__(*arguments)
+
+    @property
+    def group(self) -> Any:
+        return self._consumer.consumer_group_metadata()
+
+    def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
+        if (fresh := super().take(wait, limit)) is not None:
+            self._ahead.append((time.monotonic(), fresh))
+        due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
+        return self._ahead.popleft()[1] if due else None
+
+    def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
+        self._ahead.clear()
+        super().rewind(partitions)
+
+    def stale(self, batch: Batch) -> bool:  # noqa: ARG002 - the name is the base class's
+        return False
+
+
+def crashing(armed: Path) -> Callable[[KafkaSettings, str, str, int], Any]:
+    """What makes producers that crash on order."""
+
+    def make(settings: KafkaSettings, name: str, client_id: str, batch_bytes: int) -> CrashingProducer:
+        return CrashingProducer(kafka.transactional_producer(settings, name, client_id, batch_bytes), armed)
+
+    return make
+
+
+def parts(armed: str | None, broken: str | None) -> service.Parts:
+    """The parts that the environment asks for."""
+    chosen: dict[str, Any] = {}
+    if armed:
+        chosen["make_producer"] = crashing(Path(armed))
+    if broken == "no-rotation":
+        chosen["make_session"] = functools.partial(TransactionSession, slow_commit_seconds=math.inf)
+    elif broken == "late-metadata":
+        chosen["make_intake"] = LateIntake
+    elif broken:
+        raise Fatal(f"BROKEN={broken} is not known", "no-rotation or late-metadata", 2)
+    return service.Parts(**chosen)
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args()
+    try:
+        settings = load(options.config, options.set).settings
+        logs.configure(settings.owner, "INFO")
+        service.run(settings, parts(os.environ.get("ARM_FILE"), os.environ.get("BROKEN")))
+    except SettingsError as error:
+        sys.exit(f"error: {error}")
+    except Fatal as error:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
