@@ -140,23 +140,24 @@ class ScriptedQueue:
 
 
 class ScriptedCommits:
-    """A coordinator. Answers to commits that do not wait come with `answer`, as they do within a consumer's poll."""
+    """A coordinator, which takes commits in the order they were sent in. The outcome of one that does not wait is told with
+    `answer`, as it is within a consumer's poll."""
 
     def __init__(self, log: Log, fails: Fails) -> None:
         self.log, self.fails = log, fails
-        self.begun: list[tuple[Sequence[TopicPartition], Done]] = []
+        self.begun: list[tuple[Sequence[TopicPartition], Done, KafkaError | None]] = []
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         if error := self._commit(offsets, self.fails("commit")):
             raise KafkaException(error)
 
     def begin(self, offsets: Sequence[TopicPartition], done: Done) -> None:
-        self.begun.append((offsets, done))
+        self.begun.append((offsets, done, self._commit(offsets, self.fails("commit"))))
 
     def answer(self) -> None:
         while self.begun:
-            offsets, done = self.begun.pop(0)
-            done(self._commit(offsets, self.fails("commit")))
+            _, done, error = self.begun.pop(0)
+            done(error)
 
     def _commit(self, offsets: Iterable[TopicPartition], failure: tuple[KafkaError, bool] | None) -> KafkaError | None:
         if failure is None or failure[1]:
