@@ -56,6 +56,7 @@ class Intake:
         self.arrived: set[Partition] = set()
         self.arrivals: dict[Partition, Arrival] = {}
         self.joined = False
+        self._closing = False
         self._consumer = consumer
         self._owner = owner
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
@@ -143,6 +144,7 @@ class Intake:
 
     def close(self) -> None:
         """Leave the group, so that others take over at once."""
+        self._closing = True
         self._consumer.close()
 
     def _read(self, wait: float, limit: Callable[[int], int]) -> list[Message]:
@@ -231,6 +233,8 @@ class Intake:
                 time.sleep(0.01)
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
+            return
         dead = self._before_assign(partitions) if partitions else set()
         positions = self._positions(partitions)
         self.arrivals |= self._arrivals(positions, dead)
