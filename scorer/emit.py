@@ -83,7 +83,15 @@ def emit(
     )
     target, keys, count = topic or settings.input.topics[0], Key(key), 0
     _connect(producer, target)
-    fixed: list[tuple[str, str | bytes | None]] = [*headers]
+    fixed: list[tuple[str, str | bytes | None]] | None = [*headers] or None
+
+    def write(name: bytes | None, event: bytes) -> None:
+        try:
+            producer.produce(target, event, name, on_delivery=noted, headers=fixed)
+        except BufferError:
+            producer.flush(FLUSH_SECONDS)
+            producer.produce(target, event, name, on_delivery=noted, headers=fixed)
+
     pace = Pace(rate, time.monotonic())
     for line in lines:
         event = line.rstrip(b"\r\n")
@@ -95,17 +103,17 @@ def emit(
             producer.poll(0)
             time.sleep(pause)
         count += 1
-        message = keys.of(event, count)
-        try:
-            producer.produce(target, event, message, on_delivery=noted, headers=fixed or None)
-        except BufferError:
-            producer.flush(FLUSH_SECONDS)
-            producer.produce(target, event, message, on_delivery=noted, headers=fixed or None)
+        write(keys.of(event, count), event)
         if count == 1:  # it waits half a second for its producer id: the others begin after that
             producer.flush(FLUSH_SECONDS)
             pace = Pace(rate, time.monotonic())
+    _confirm(producer, target, failures)
+    return count
+
+
+def _confirm(producer: Producer, topic: str, failures: Sequence[KafkaError]) -> None:
+    """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
     left = producer.flush(FLUSH_SECONDS)
     if failures or left:
         why = failures[0].str() if failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
-        raise Fatal(f"writing to {target} failed: {why}", "check that the topic exists and the broker answers")
-    return count
+        raise Fatal(f"writing to {topic} failed: {why}", "check that the topic exists and the broker answers")
