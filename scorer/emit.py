@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from publisher import kafka
 from publisher.errors import Fatal
@@ -32,16 +32,6 @@ class Key:
             raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
 
 
-def _connect(producer: Producer, topic: str) -> None:
-    """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
-    try:
-        found = producer.list_topics(topic, CONNECT_SECONDS).topics[topic]
-    except KafkaException as error:
-        raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
-    if found.error is not None:
-        raise Fatal(f"cannot write to {topic}: {found.error.str()}", "scorer check CONFIG --create makes what is missing", 2)
-
-
 class Pace:
     """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
 
@@ -59,6 +49,46 @@ class Pace:
         return max(0.0, due - now)
 
 
+class _Writer:
+    """An idempotent producer for one topic that remembers what the broker did not take."""
+
+    def __init__(self, settings: Settings, topic: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
+        name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
+        self.failures: list[KafkaError] = []
+        self._topic = topic
+        self._headers: list[tuple[str, str | bytes | None]] | None = [*headers] or None
+        self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
+        try:
+            found = self._producer.list_topics(topic, CONNECT_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
+        if found.error is not None:
+            raise Fatal(
+                f"cannot write to {topic}: {found.error.str()}", "scorer check CONFIG --create makes what is missing", 2
+            )
+
+    def write(self, key: bytes | None, event: bytes) -> None:
+        """Hand over one event; waits where the queue is full."""
+        self._producer.poll(0)
+        try:
+            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+        except BufferError:
+            self._producer.flush(FLUSH_SECONDS)
+            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+
+    def confirm(self) -> None:
+        """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
+        left = self._producer.flush(FLUSH_SECONDS)
+        if self.failures or left:
+            why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
+            raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")
+
+    def _note(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.failures.append(error)
+
+
 def emit(
     settings: Settings,
     lines: Iterable[bytes],
@@ -72,48 +102,17 @@ def emit(
 
     Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event.
     """
-    failures: list[KafkaError] = []
-
-    def noted(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    producer = kafka.plain_producer(
-        settings.kafka, f"{settings.name}.emit", partitioner="murmur2_random", **{"linger.ms": 5, "message.max.bytes": LARGEST}
-    )
-    target, keys, count = topic or settings.input.topics[0], Key(key), 0
-    _connect(producer, target)
-    fixed: list[tuple[str, str | bytes | None]] | None = [*headers] or None
-
-    def write(name: bytes | None, event: bytes) -> None:
-        try:
-            producer.produce(target, event, name, on_delivery=noted, headers=fixed)
-        except BufferError:
-            producer.flush(FLUSH_SECONDS)
-            producer.produce(target, event, name, on_delivery=noted, headers=fixed)
-
-    pace = Pace(rate, time.monotonic())
-    for line in lines:
-        event = line.rstrip(b"\r\n")
-        if failures:
+    writer = _Writer(settings, topic or settings.input.topics[0], headers)
+    keys, pace, count = Key(key), Pace(rate, time.monotonic()), 0
+    for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
+        if writer.failures:
             break
-        if not event:
-            continue
         if (pause := pace.pause(count, time.monotonic())) > 0:
-            producer.poll(0)
             time.sleep(pause)
         count += 1
-        write(keys.of(event, count), event)
+        writer.write(keys.of(event, count), event)
         if count == 1:  # it waits half a second for its producer id: the others begin after that
-            producer.flush(FLUSH_SECONDS)
+            writer.confirm()
             pace = Pace(rate, time.monotonic())
-    _confirm(producer, target, failures)
+    writer.confirm()
     return count
-
-
-def _confirm(producer: Producer, topic: str, failures: Sequence[KafkaError]) -> None:
-    """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
-    left = producer.flush(FLUSH_SECONDS)
-    if failures or left:
-        why = failures[0].str() if failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
-        raise Fatal(f"writing to {topic} failed: {why}", "check that the topic exists and the broker answers")
