@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,7 +51,7 @@ def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
 
 
 def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
-    """Properties of a group member whose offsets are sent inside transactions."""
+    """Properties of a group member that commits nothing by itself."""
     properties: dict[str, Any] = {
         "group.id": group,
         "group.protocol": settings.group_protocol,
@@ -95,6 +95,25 @@ def transactional_properties(
     } | client(settings, client_id)
 
 
+def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: int) -> dict[str, Any]:
+    """Properties of the producer of an at-least-once session, which reports only records that failed.
+
+    Records never expire by themselves: the session gives them up together, so that none overtakes an earlier one.
+    """
+    return {
+        "enable.idempotence": True,
+        "delivery.report.only.error": True,
+        "message.timeout.ms": 0,
+        "socket.timeout.ms": min(settings.transaction_timeout_ms, 10_000),
+        "linger.ms": 0,
+        "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 65_536,
+    } | client(settings, client_id)
+
+
 class ErrorWatch:
     """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever."""
 
@@ -107,9 +126,19 @@ class ErrorWatch:
         log.info("kafka client: %s", error.str())
 
 
-def consumer(settings: KafkaSettings, client_id: str, group: str, watch: Callable[[KafkaError], None]) -> Consumer:
-    """A group member for exactly-once scoring: reads committed events only and never commits by itself."""
-    return Consumer(consumer_properties(settings, client_id, group) | {"error_cb": watch}, logger=library_log)
+def consumer(
+    settings: KafkaSettings,
+    client_id: str,
+    group: str,
+    watch: Callable[[KafkaError], None],
+    on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
+) -> Consumer:
+    """A group member for scoring: reads committed events only and never commits by itself.
+
+    `on_commit` hears, within a poll, how a commit ended that did not wait for its answer.
+    """
+    properties = consumer_properties(settings, client_id, group)
+    return Consumer(properties | {"error_cb": watch, "on_commit": on_commit}, logger=library_log)
 
 
 def transactional_producer(
@@ -118,6 +147,14 @@ def transactional_producer(
     """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
     properties = transactional_properties(settings, transactional_id, client_id, batch_bytes)
     return Producer(properties | {"error_cb": ErrorWatch()}, logger=library_log)
+
+
+def checkpoint_producer(
+    settings: KafkaSettings, client_id: str, batch_bytes: int, on_delivery: Callable[[KafkaError, Message], None]
+) -> Producer:
+    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
+    properties = checkpoint_properties(settings, client_id, batch_bytes)
+    return Producer(properties | {"error_cb": ErrorWatch(), "on_delivery": on_delivery}, logger=library_log)
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -19,12 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.kafka import RETRY_BACKOFF_MS
+from publisher.session import Counters, Record
 
 log = logging.getLogger(__name__)
-
-Headers = list[tuple[str, str | bytes | None]] | None
-Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
-"""(topic, value, key, partition, timestamp in Unix ms or 0 for now, headers): a plain tuple, it is made once an event."""
 
 POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
@@ -112,25 +108,15 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
     return Verdict.RECOVER
 
 
-@dataclass(slots=True)
-class Counters:
-    """What the session did so far; plain integers that the metrics read."""
-
-    commits: int = 0
-    aborts: int = 0
-    fenced: int = 0
-    rotations: int = 0
-    commit_seconds: float = 0.0
-    last_commit_seconds: float = 0.0
-
-
 class TransactionSession:
-    """Publishes batches, one transaction each. One thread owns it.
+    """Publishes batches exactly once, one transaction each; see `publisher.session.Session`. One thread owns it.
 
     `make_producer(transactional_id)` gives a producer that is not initialised. `transaction_seconds` is the transaction
     timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place.
     `clock` is monotonic, in seconds.
     """
+
+    transactional = True
 
     def __init__(
         self,
@@ -175,6 +161,15 @@ class TransactionSession:
         began = self._clock()
         self._step(Step.COMMIT, producer.commit_transaction, CALL_SECONDS)
         self._finish(self._clock() - began)
+
+    def tick(self) -> None:
+        """Nothing is due between two transactions."""
+
+    def checkpoint(self) -> None:
+        """Every publish has been one."""
+
+    def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
+        """A batch is never half-published, so there is nothing to commit or to give up."""
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
@@ -247,9 +242,7 @@ class TransactionSession:
         name, producer = self._active
         self._active = None
         self.state = advance(self.state, Step.COMMITTED)
-        self.counters.commits += 1
-        self.counters.commit_seconds += seconds
-        self.counters.last_commit_seconds = seconds
+        self.counters.committed(seconds)
         if seconds >= self._slow_commit_seconds:
             self.counters.rotations += 1
             producer = self._successor(name)
@@ -298,22 +291,3 @@ def initialise(
                     "check the broker and the right to write with this transactional.id",
                 ) from exception
             closing.wait(0.02)
-
-
-class RecoveryBudget:
-    """Three recoveries in 60 s without a commit between them: the process is better replaced than repaired. Pure."""
-
-    LIMIT = 3
-    SECONDS = 60.0
-
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=self.LIMIT)
-
-    def committed(self) -> None:
-        """A commit succeeded."""
-        self._times.clear()
-
-    def spent(self, now: float) -> bool:
-        """Count a recovery at `now` (monotonic seconds); whether it is one too many."""
-        self._times.append(now)
-        return len(self._times) == self.LIMIT and now - self._times[0] <= self.SECONDS

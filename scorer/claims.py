@@ -1,6 +1,6 @@
 """Claims partitions at their assignment, and carries out what attempts.py decides about events that may kill the process.
 
-A claim rewrites the committed offset as it is, with a new mark, in a transaction of its own without records. There is one at
+A claim rewrites the committed offset as it is, with a new mark, by itself, without records, and at once. There is one at
 each assignment, one before an event is examined that follows no other examined one, and one at the end; none for a batch.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted
-from publisher.transactions import TransactionSession
+from publisher.session import Session
 from scorer.attempts import Suspicion
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class Claims:
     """For one scorer. `largest_batch` is the number of events that one batch may hold."""
 
-    def __init__(self, owner: str, intake: Intake, session: TransactionSession, largest_batch: int) -> None:
+    def __init__(self, owner: str, intake: Intake, session: Session, largest_batch: int) -> None:
         self._owner = owner
         self._intake = intake
         self._session = session
@@ -77,6 +77,7 @@ class Claims:
     def _rewrite(self, marks: Mapping[Partition, Mark]) -> None:
         offsets = [TopicPartition(*p, self._intake.committed[p], mark.encode()) for p, mark in marks.items()]
         self._session.publish([], offsets, self._intake.group)
+        self._session.checkpoint()
         self._intake.marks |= marks
 
 

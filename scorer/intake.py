@@ -35,7 +35,8 @@ class Intake:
     """Takes events for `owner`, a scorer.
 
     `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
-    means an earlier life of ours). `start` is earliest or latest and holds only where the group has no offset.
+    means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
+    `start` is earliest or latest and holds only where the group has no offset.
 
     `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet.
     """
@@ -47,6 +48,7 @@ class Intake:
         topics: Sequence[str],
         start: str,
         before_assign: Callable[[Sequence[TopicPartition]], set[str]],
+        before_revoke: Callable[[Sequence[TopicPartition], bool], None],
     ) -> None:
         self.epochs: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
@@ -59,6 +61,7 @@ class Intake:
         self._owner = owner
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
         self._before_assign = before_assign
+        self._before_revoke = before_revoke
         self._assignments = 0
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
@@ -67,7 +70,7 @@ class Intake:
         self._alone = Isolation()
         self._largest = 0
         self._group: Any = None
-        consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     @property
     def group(self) -> Any:
@@ -244,7 +247,13 @@ class Intake:
         log.info("assigned: %s", _names(partitions))
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """Revoked and lost alike: a batch is never half-published here, so there is nothing to finish."""
+        self._leave(partitions, lost=False)
+
+    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._leave(partitions, lost=True)
+
+    def _leave(self, partitions: list[TopicPartition], *, lost: bool) -> None:
+        self._before_revoke(partitions, lost)
         for p in partitions:
             key = p.topic, p.partition
             self.epochs.pop(key, None)
@@ -258,7 +267,7 @@ class Intake:
             self._unread.discard(key)
             self._next.pop(key, None)
         self._consumer.incremental_unassign(partitions)
-        log.info("revoked: %s", _names(partitions))
+        log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Where to read from: the committed offset, else the configured start. Takes the marks along."""

@@ -7,8 +7,8 @@ from confluent_kafka import Message
 
 from publisher import positions
 from publisher.positions import Position
+from publisher.session import Record
 from publisher.time_window import ALWAYS, TimeWindow
-from publisher.transactions import Record
 from scorer.events.identity import Facts, event_id
 from scorer.events.json import IdField
 from scorer.scores.dead_letter import facts, original_headers

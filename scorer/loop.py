@@ -1,6 +1,7 @@
 """The owner thread: take a batch, score it, publish it. No I/O details in here.
 
-One batch is one atomic step: its records, the swap records it causes and its offsets become visible together, or not at all.
+A batch is published through a session (exactly once: its records, the swap records it causes and its offsets become visible
+together, or not at all; at least once: the offsets follow within a second).
 Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
 """
 
@@ -12,7 +13,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted, Fatal, Fenced
-from publisher.transactions import Record, RecoveryBudget, TransactionSession
+from publisher.session import Record, RecoveryBudget, Session
 from scorer.attempts import Suspicion
 from scorer.batching import Pacing, take_limit
 from scorer.claims import Claims
@@ -41,7 +42,7 @@ class Loop:
         self,
         settings: Settings,
         intake: Intake,
-        session: TransactionSession,
+        session: Session,
         versions: VersionManager,
         scoring: Scoring,
         metrics: Metrics,
@@ -61,6 +62,7 @@ class Loop:
         self._pacing = Pacing()
         self._budget = RecoveryBudget()
         self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
+        self._commit_told = 0.0
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
 
@@ -71,6 +73,7 @@ class Loop:
         while not stopping():
             self.progress.heartbeat = now = self._clock()
             try:
+                self._session.tick()
                 self.step()
             except Aborted as error:
                 self._recover(error)
@@ -79,6 +82,7 @@ class Loop:
                 self._measure_lag()
                 each_second()
         self._claims.leave()
+        self._finish()
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
@@ -88,7 +92,7 @@ class Loop:
         servable = self._versions.serving
         self._claims.claim()
         self._mind_revisions(servable)
-        if (pause := self._pacing.wait(self._clock())) > 0:
+        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
@@ -100,8 +104,8 @@ class Loop:
         if self._intake.stale(batch):
             self._intake.rewind(batch.epochs)
             return
-        self._publish(batch, scored, servable, suspicion)
-        self._account(batch, scored, servable, self._clock() - began)
+        producing = self._publish(batch, scored, servable, suspicion)
+        self._account(batch, scored, servable, self._clock() - began, producing)
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
@@ -118,21 +122,26 @@ class Loop:
             self._claims.announce(batch, suspicion)
         return self._scoring.score(batch, servable, self._now_ms)
 
-    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None) -> None:
+    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None) -> float:
+        """Publish the batch; the seconds that this took, without those of the commit. Raises Aborted."""
+        began, waited = self._clock(), self._session.counters.commit_seconds
         origin, revision = servable.encoder.provenance, servable.resolution.revision
         attempts = suspicion.after_progress if suspicion else 0
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"], attempts)
         metadata, reached = mark.encode(), batch.next_offsets()
         offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in reached.items()]
-        records = scored.records
-        for swap in self._swaps(batch, servable, mark):
-            record: Record = (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
-            records = [*records, record]
-        self._session.publish(records, offsets, self._intake.group)
+        swaps: list[Record] = [
+            (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
+            for swap in self._swaps(batch, servable, mark)
+        ]
+        self._session.publish([*scored.records, *swaps], offsets, self._intake.group)
         self._intake.marks |= dict.fromkeys(batch.epochs, mark)
         self._intake.committed |= reached
+        if swaps or suspicion:  # marks that others go by, should this process die, do not wait for the next checkpoint
+            self._session.checkpoint()
         if suspicion:
             self._claims.answered(batch, suspicion)
+        return self._clock() - began - (self._session.counters.commit_seconds - waited)
 
     def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
         """Swap records for the partitions of this batch that another version, or another revision, scored last."""
@@ -143,11 +152,11 @@ class Loop:
         firsts, now = batch.first_offsets(), self._now_ms()
         return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
 
-    def _account(self, batch: Batch, scored: Scored, servable: Servable, seconds: float) -> None:
-        """After a confirmed commit: costs, metrics, progress."""
-        self._budget.committed()
-        commit = self._session.counters.last_commit_seconds
-        self._pacing.committed(commit)
+    def _account(self, batch: Batch, scored: Scored, servable: Servable, seconds: float, producing: float) -> None:
+        """After a batch is published: costs, metrics, progress. The commits' time includes those since the last batch."""
+        counters = self._session.counters
+        self._pacing.committed(counters.last_commit_seconds)
+        commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
         servable.cost.observe(len(batch), seconds)
         metrics, count = self._metrics, len(batch)
         metrics.latency.observe((self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000)
@@ -157,18 +166,17 @@ class Loop:
             metrics.events.labels(outcome).inc(number)
         for reason, number in scored.reasons.items():
             metrics.dead.labels(reason).inc(number)
-        publish = seconds - sum(scored.stages.values()) - commit
-        for stage, spent in {**scored.stages, "produce": publish, "commit": commit}.items():
+        for stage, spent in {**scored.stages, "produce": producing, "commit": commit}.items():
             metrics.stage.labels(stage).inc(max(spent, 0.0))
         self.progress.events += count
         self.progress.batches += 1
         self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
 
     def _recover(self, error: Aborted) -> None:
-        """Back to the committed offsets, with a successor for the producer whose transaction is in doubt."""
+        """Back to the committed offsets, with a successor for the producer whose records are in doubt."""
         log.warning("recovering: %s", error)
         self.progress.recoveries += 1
-        if self._budget.spent(self._clock()):
+        if self._budget.spent(self._clock(), self._session.counters.commits):
             if isinstance(error, Fenced):
                 raise Fatal(
                     f"another live process uses replica {self._settings.replica!r} of {self._settings.name!r}",
@@ -178,6 +186,13 @@ class Loop:
             raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log") from error
         self._session.recover()
         self._intake.rewind()
+
+    def _finish(self) -> None:
+        """At the end, in good order: nothing that was published is left for others to score again."""
+        try:
+            self._session.checkpoint()
+        except Aborted as error:
+            log.warning("what was scored last will be scored again: %s", error)
 
     def _mind_revisions(self, servable: Servable) -> None:
         """Hold partitions that a newer revision has scored already, until it is served here or the wait is over."""

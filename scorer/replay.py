@@ -20,8 +20,9 @@ from publisher import kafka, positions
 from publisher.bitmap import Bitmap
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.positions import Position
+from publisher.session import Record
 from publisher.topic_reader import TopicReader
-from publisher.transactions import Record, TransactionSession
+from publisher.transactions import TransactionSession
 from scorer import letters, topics
 from scorer.events.json import IdField
 from scorer.letters import Letter, Selection, Unfit

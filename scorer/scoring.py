@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from publisher.positions import Position
-from publisher.transactions import Record
+from publisher.session import Record
 from scorer.backends import InferenceFailed
 from scorer.events.batch import Batch, Headers
 from scorer.events.contract import Decoded, Poison, Reason

@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
+from publisher.delivery import CheckpointSession
 from publisher.errors import Fatal
+from publisher.group_commits import GroupCommits
 from publisher.kafka import KafkaSettings
+from publisher.session import Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.intake import Intake
@@ -59,14 +62,15 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
     output, dead = _targets(settings, admin)
     _refuse_a_twin(settings, admin, stopping)
     backend = _backend(settings)
-    # its ids are initialised while the model loads
-    with contextlib.closing(_session(settings, parts, min(output.max_bytes, dead.max_bytes))) as session:
+    commits = _member(settings, watch)
+    largest = min(output.max_bytes, dead.max_bytes)
+    with contextlib.closing(_session(settings, parts, commits, largest)) as session:  # initialised while the model loads
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
             session.open()
-            intake = _intake(settings, parts, admin, watch)
+            intake = _intake(settings, parts, admin, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics)
             try:
                 _serve(
@@ -92,7 +96,8 @@ def _serve(
 ) -> None:
     """The main loop, with what watches it and tells of it."""
     health = HealthServer(settings.http.listen, metrics.registry, _live(settings, loop), reporter.not_ready)
-    log.info("scoring %s; health and metrics on http://%s", ", ".join(settings.input.topics), health.address)
+    source = ", ".join(settings.input.topics)
+    log.info("scoring %s %s; health and metrics on http://%s", source, settings.delivery, health.address)
     threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
     gc.collect()
     gc.freeze()
@@ -147,8 +152,19 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
         stopping.wait(0.5)
 
 
-def _session(settings: Settings, parts: Parts, batch_bytes: int) -> TransactionSession:
+def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
+    """The consumer, which joins the group when an intake subscribes it, and commits as that member."""
+    return GroupCommits(lambda told: kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told))
+
+
+def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_bytes: int) -> Session:
     seconds = settings.kafka.transaction_timeout_ms / 1_000
+    if settings.delivery == "at-least-once":
+        return CheckpointSession(
+            lambda failed: kafka.checkpoint_producer(settings.kafka, settings.owner, batch_bytes, failed),
+            commits,
+            confirm_seconds=seconds,
+        )
 
     def producer(name: str) -> Producer:
         return parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
@@ -163,9 +179,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, parts: Parts, admin: AdminClient, watch: kafka.ErrorWatch) -> Intake:
-    consumer = kafka.consumer(settings.kafka, settings.owner, settings.name, watch)
-
+def _intake(settings: Settings, parts: Parts, admin: AdminClient, consumer: Consumer, session: Session) -> Intake:
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
         """The last owners of these partitions that are no members any more; our own name stands for an earlier life."""
         try:
@@ -179,7 +193,14 @@ def _intake(settings: Settings, parts: Parts, admin: AdminClient, watch: kafka.E
         fencing.fence(lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner), sorted(dead))
         return dead | (owners & {settings.owner})
 
-    return parts.make_intake(consumer, settings.owner, settings.input.topics, settings.input.start, fence_the_dead)
+    return parts.make_intake(
+        consumer,
+        settings.owner,
+        settings.input.topics,
+        settings.input.start,
+        fence_the_dead,
+        lambda partitions, lost: session.release(partitions, lost=lost),
+    )
 
 
 def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:

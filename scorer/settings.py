@@ -86,6 +86,7 @@ class Settings(BaseSettings):
     output: OutputSettings
     dead_letter: DeadLetterSettings
     model: ModelSettings
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
     region: str = Field(default="local", pattern=OWNER_PART)

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from publisher.transactions import Counters
+from publisher.session import Counters
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 SIZE_BUCKETS = tuple(4**k for k in range(9))
@@ -39,7 +39,7 @@ class BatchHistogram(Collector):
 
 
 class SessionCounters(Collector):
-    """The transaction session's own integers, as counters."""
+    """The session's own integers, as counters."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
@@ -48,11 +48,11 @@ class SessionCounters(Collector):
         """See prometheus_client's Collector."""
         now = self._counters
         for name, documentation, value in (
-            ("scorer_transactions_committed", "Transactions whose commit the broker confirmed.", now.commits),
-            ("scorer_transactions_aborted", "Transactions given up; their events were read again.", now.aborts),
+            ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
+            ("scorer_aborts", "Transactions, or unconfirmed records, given up; their events were read again.", now.aborts),
             ("scorer_producer_rotations", "Producers replaced because a commit was slow.", now.rotations),
             ("scorer_fenced", "Times another producer took one of our transactional ids.", now.fenced),
-            ("scorer_commit_seconds", "Time spent in commits.", now.commit_seconds),
+            ("scorer_commit_seconds", "Time that the loop waited for commits.", now.commit_seconds),
         ):
             yield CounterMetricFamily(name, documentation, value=value)
 
@@ -64,7 +64,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(SessionCounters(counters))
         self.latency = BatchHistogram(
-            "scorer_event_latency_seconds", "From the input's timestamp to the committed answer.", LATENCY_BUCKETS
+            "scorer_event_latency_seconds",
+            "From the input's timestamp to the answer.",
+            LATENCY_BUCKETS,
         )
         self.registry.register(self.latency)
         at = self.registry

@@ -4,7 +4,7 @@ import os
 import time
 
 from publisher import kafka
-from publisher.transactions import Counters
+from publisher.session import Counters
 from scorer.observe.progress import Progress
 from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
 from scorer.servables.manager import VersionManager

@@ -1,7 +1,7 @@
 """scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
 
 The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos). The configuration differs from the defaults only in names and addresses; score records carry their full provenance.
+(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance.
 
     python -m tests.bench.sut
 """
@@ -25,6 +25,8 @@ SIGNATURES = {
     },
 }
 
+DELIVERY = {"eos": "exactly-once", "alo": "at-least-once"}
+
 CONFIGURATION = """\
 name: {group}
 kafka: {{bootstrap_servers: "{bootstrap}"}}
@@ -32,6 +34,7 @@ input: {{topics: [{source}], id: id}}
 output: {{topic: {target}}}
 dead_letter: {{topic: {target}.dead}}
 model: {{source: "oci:./registry/{workload}", tag: prod, cache: ./cache}}
+delivery: {delivery}
 http: {{listen: "127.0.0.1:0"}}
 """
 
@@ -49,8 +52,8 @@ def run(*arguments: str, folder: Path) -> None:
 def main() -> None:
     """See the module."""
     environment = os.environ
-    if environment["MODE"] != "eos":
-        sys.exit(f"MODE={environment['MODE']}: this scorer delivers exactly once only; use MODE=eos")
+    if environment["MODE"] not in DELIVERY:
+        sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")
     workload, group = environment["WORKLOAD"], environment["GROUP"]
     folder = Path(tempfile.mkdtemp(prefix="scorestream-sut-"))
     package = folder / "package"
@@ -64,6 +67,7 @@ def main() -> None:
             source=environment["IN_TOPIC"],
             target=environment["OUT_TOPIC"],
             workload=workload,
+            delivery=DELIVERY[environment["MODE"]],
         )
     )
     repository = f"oci:./registry/{workload}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from publisher.transactions import (
     POOL_SIZE,
     SLOW_COMMIT_SECONDS,
     TRANSITIONS,
-    RecoveryBudget,
     State,
     Step,
     TransactionSession,
@@ -27,76 +26,7 @@ from publisher.transactions import (
     transactional_ids,
     verdict,
 )
-
-RECORD = ("scores", b"{}", b"k", 0, 1, None)
-OFFSETS = [TopicPartition("events", 0, 1, "{}")]
-
-
-class Log:
-    """A coordinator's view: what became visible, in order, and which producers exist."""
-
-    def __init__(self) -> None:
-        self.visible: list[bytes] = []
-        self.committed: list[int] = []
-        self.live: dict[str, ScriptedProducer] = {}
-        self.made: list[str] = []
-        self.now = 0.0
-
-
-class ScriptedProducer:
-    """Follows the rules of transactions; `fails(call)` may give an error, and whether the call had its effect before it."""
-
-    def __init__(self, name: str, log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None]) -> None:
-        self.name, self.log, self.fails = name, log, fails
-        self.open: list[bytes] | None = None
-        self.offsets: list[int] = []
-
-    def __call__(self, call: str, effect: Callable[[], None]) -> None:
-        failure = self.fails(call)
-        if failure is None:
-            effect()
-            return
-        error, done = failure
-        if done:
-            effect()
-        raise KafkaException(error)
-
-    def init_transactions(self, _: float) -> None:
-        def effect() -> None:
-            self.log.live[self.name] = self
-
-        self("init", effect)
-
-    def begin_transaction(self) -> None:
-        assert self.log.live[self.name] is self, "a fenced producer was used"
-        assert self.open is None, "a transaction was begun inside another"
-        self.open, self.offsets = [], []
-
-    def produce(self, _topic: str, value: bytes, *_: Any) -> None:
-        assert self.open is not None
-        self.open.append(value)
-
-    def send_offsets_to_transaction(self, offsets: list[TopicPartition], group: Any, _: float) -> None:
-        assert group == "metadata"
-        self("offsets", lambda: self.offsets.extend(p.offset for p in offsets))
-
-    def commit_transaction(self, _: float) -> None:
-        def effect() -> None:
-            if self.open is not None:
-                self.log.visible += self.open
-                self.log.committed += self.offsets
-            self.open = None
-
-        self("commit", effect)
-
-    def abort_transaction(self, _: float) -> None:
-        def effect() -> None:
-            self.open = None
-
-        self("abort", effect)
-
-    def poll(self, _: float) -> int:
-        return 0
+from tests.unit.publisher.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
 
 def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None) -> TransactionSession:
@@ -107,26 +37,6 @@ def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = l
     return TransactionSession(make, "app.r", transaction_seconds=0.0, clock=lambda: log.now)
 
 
-def retriable(code: int) -> KafkaError:
-    return KafkaError(code, retriable=True)
-
-
-def abortable(code: int) -> KafkaError:
-    return KafkaError(code, txn_requires_abort=True)
-
-
-ERRORS = [
-    retriable(KafkaError._TIMED_OUT),
-    retriable(KafkaError.NOT_COORDINATOR),
-    abortable(KafkaError.ILLEGAL_GENERATION),
-    abortable(KafkaError.UNKNOWN_MEMBER_ID),
-    abortable(KafkaError._INCONSISTENT),
-    KafkaError(KafkaError._FENCED, fatal=True),
-    KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True),
-    KafkaError(KafkaError._STATE),
-]
-
-
 def test_the_producers_of_the_pool_take_turns() -> None:
     log = Log()
     under_test = session(log)
@@ -134,7 +44,7 @@ def test_the_producers_of_the_pool_take_turns() -> None:
     used = []
     for number in range(2 * POOL_SIZE):
         under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
-        used.append(next(name for name, producer in log.live.items() if producer.offsets == [1] and producer.open is None))
+        used.append(next(name for name, producer in log.live.items() if producer.offsets == OFFSETS and producer.open is None))
     assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
     assert sorted(log.made) == transactional_ids("app.r")
     assert under_test.counters.commits == 2 * POOL_SIZE
@@ -275,14 +185,3 @@ def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
 def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
     assert verdict(step, error) is not Verdict.REPEAT
-
-
-def test_three_recoveries_within_a_minute_are_one_too_many() -> None:
-    budget = RecoveryBudget()
-    assert [budget.spent(now) for now in (0.0, 20.0, 40.0)] == [False, False, True]
-    budget = RecoveryBudget()
-    assert [budget.spent(now) for now in (0.0, 20.0, 70.0)] == [False, False, False]
-    budget = RecoveryBudget()
-    assert [budget.spent(now) for now in (0.0, 20.0)] == [False, False]
-    budget.committed()
-    assert not budget.spent(40.0)

@@ -1,0 +1,84 @@
+"""What every way of delivery offers to the loop that publishes through it: one protocol, the record, the counters.
+
+`transactions.py` keeps it exactly once, `delivery.py` at least once. Whoever drives a session knows no more than this.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confluent_kafka import TopicPartition
+
+Headers = list[tuple[str, str | bytes | None]] | None
+Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
+"""(topic, value, key, partition, timestamp in Unix ms or 0 for now, headers): a plain tuple, it is made once an event."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a session did so far; plain integers that the metrics read. Seconds are those that the loop waited."""
+
+    commits: int = 0
+    aborts: int = 0
+    fenced: int = 0
+    rotations: int = 0
+    commit_seconds: float = 0.0
+    last_commit_seconds: float = 0.0
+
+    def committed(self, seconds: float) -> None:
+        """The broker has confirmed a commit, for which the loop waited so long."""
+        self.commits += 1
+        self.commit_seconds += seconds
+        self.last_commit_seconds = seconds
+
+
+class Session(Protocol):
+    """Publishes batches. One thread owns it. After Aborted only `recover`, `release` and `close` are allowed."""
+
+    counters: Counters
+    transactional: bool
+    """Whether each publish is a transaction: the broker pays for each, so the caller leaves some time between two."""
+
+    def open(self) -> None:
+        """Wait until the session can publish. Raises Fatal where the broker does not let it."""
+
+    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any) -> None:
+        """Write the records of a batch; `offsets` (next offset to read, with metadata) are the group's positions after it.
+
+        Raises Aborted, or Fenced, where nobody knows whether that succeeded: then the batch is done again.
+        """
+
+    def tick(self) -> None:
+        """Work that is due between two batches. Raises Aborted as `publish` does, Fatal where positions stay uncommitted."""
+
+    def checkpoint(self) -> None:
+        """Return once everything published is confirmed and its positions are committed. Raises Aborted."""
+
+    def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
+        """These partitions go to another owner: commit their positions, unless they are `lost` already. Never raises."""
+
+    def recover(self) -> None:
+        """After Aborted: from here on the committed offsets tell where to go on. Raises Fatal where there is no going on."""
+
+    def close(self) -> None:
+        """Give up what is not confirmed. Never raises."""
+
+
+class RecoveryBudget:
+    """Three recoveries in 60 s without a commit between them: the process is better replaced than repaired. Pure."""
+
+    LIMIT = 3
+    SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=self.LIMIT)
+        self._commits = 0
+
+    def spent(self, now: float, commits: int) -> bool:
+        """Count a recovery at `now` (monotonic seconds), after so many commits in all; whether it is one too many."""
+        if commits != self._commits:
+            self._times.clear()
+            self._commits = commits
+        self._times.append(now)
+        return len(self._times) == self.LIMIT and now - self._times[0] <= self.SECONDS
