@@ -117,10 +117,18 @@ class CheckpointSession:
     def open(self) -> None:
         """There is nothing to wait for: the first record waits for the producer's id."""
 
-    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any) -> None:  # noqa: ARG002
+    def publish(
+        self,
+        records: Iterable[Record],
+        offsets: Sequence[TopicPartition],
+        group_metadata: Any,  # noqa: ARG002
+        *,
+        overlap: bool = False,  # noqa: ARG002
+    ) -> None:
         """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed.
 
-        `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is.
+        `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
+        `overlap`: nothing is waited for in either case.
         """
         self._look()
         try:
@@ -129,6 +137,12 @@ class CheckpointSession:
             self._fault = f"could not produce: {error}"
         self._check()
         self._positions.publish(offsets, self._clock())
+
+    def settle(self) -> None:
+        """What failed is told by the next call that writes."""
+
+    def decide(self) -> None:
+        """What a checkpoint has begun may still move the committed offsets: never past what was published."""
 
     def tick(self) -> None:
         """Make a checkpoint if it is time. Raises Aborted where a record failed, Fatal where commits fail for too long."""
@@ -205,7 +219,8 @@ class CheckpointSession:
         began = self._clock()
         self._flush(seconds)
         self._commits.commit(offsets)
-        self.counters.committed(self._clock() - began)
+        spent = self._clock() - began
+        self.counters.committed(spent, spent)
 
     def _flush(self, seconds: float) -> None:
         """Return once every record is confirmed. Raises Aborted where one failed or took too long."""
@@ -219,7 +234,7 @@ class CheckpointSession:
             return
         self._positions.answered(committed=error is None)
         if error is None:
-            self.counters.committed(seconds)
+            self.counters.committed(seconds, seconds)
         else:
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
 

@@ -17,7 +17,8 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 
 @dataclass(slots=True)
 class Counters:
-    """What a session did so far; plain integers that the metrics read. Seconds are those that the loop waited."""
+    """What a session did so far; plain numbers that the metrics read. `commit_seconds` is what the owner thread waited,
+    `last_commit_seconds` what the last commit took, whoever waited for it."""
 
     commits: int = 0
     aborts: int = 0
@@ -26,11 +27,11 @@ class Counters:
     commit_seconds: float = 0.0
     last_commit_seconds: float = 0.0
 
-    def committed(self, seconds: float) -> None:
-        """The broker has confirmed a commit, for which the loop waited so long."""
+    def committed(self, waited: float, took: float) -> None:
+        """The broker has confirmed a commit that took so many seconds, for which the owner thread waited so many."""
         self.commits += 1
-        self.commit_seconds += seconds
-        self.last_commit_seconds = seconds
+        self.commit_seconds += waited
+        self.last_commit_seconds = took
 
 
 class Session(Protocol):
@@ -43,17 +44,26 @@ class Session(Protocol):
     def open(self) -> None:
         """Wait until the session can publish. Raises Fatal where the broker does not let it."""
 
-    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any) -> None:
+    def publish(
+        self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any, *, overlap: bool = False
+    ) -> None:
         """Write the records of a batch; `offsets` (next offset to read, with metadata) are the group's positions after it.
 
-        Raises Aborted, or Fenced, where nobody knows whether that succeeded: then the batch is done again.
+        Raises Aborted, or Fenced, where nobody knows whether that succeeded: then the batch is done again. With `overlap` it
+        may return before that is known; the next `settle` tells, which the next `publish` begins with.
         """
+
+    def settle(self) -> None:
+        """Wait for the outcome of a publish that has returned before it. Raises Aborted, or Fenced, as that one would have."""
 
     def tick(self) -> None:
         """Work that is due between two batches. Raises Aborted as `publish` does, Fatal where positions stay uncommitted."""
 
     def checkpoint(self) -> None:
         """Return once everything published is confirmed and its positions are committed. Raises Aborted."""
+
+    def decide(self) -> None:
+        """Wait until the broker's committed offsets hold still; `settle` tells of a failure. Never raises."""
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """These partitions go to another owner: commit their positions, unless they are `lost` already. Never raises."""

@@ -1,119 +1,43 @@
 """The transaction session: records and consumed offsets become visible together, or none of them does.
 
-A pool of transactional producers is used in turn, one transaction each. The pure part is `TRANSITIONS` (the states as a
-table) and `verdict` (what an error means at a step); `TransactionSession` is the thin part that calls librdkafka. Why there is
-a pool, and why a slow commit costs a producer its place, is told in README.md of this package.
+A pool of transactional producers is used in turn, one transaction each. The decisions are in `transaction_states.py`; this is
+the thin part that calls librdkafka. Why there is a pool, and why a slow commit costs a producer its place, is told in README.md
+of this package.
 """
 
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from enum import Enum
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from publisher.call_thread import CallThread
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.session import Counters, Record
+from publisher.transaction_states import MEMBERSHIP_CODES, State, Step, Verdict, advance, verdict
 
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
+HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
+LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # a coordinator that loads its log, or an old transaction that is still being decided
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
-
-
-class State(Enum):
-    """Where the session stands between two calls."""
-
-    IDLE = "idle"
-    OPEN = "open"
-    OFFSETS = "offsets sent"
-    COMMITTING = "committing"
-    BROKEN = "broken"
-
-
-class Step(Enum):
-    """What the session is asked to do next, or what befell it."""
-
-    BEGIN = "begin"
-    SEND_OFFSETS = "send offsets"
-    COMMIT = "commit"
-    COMMITTED = "committed"
-    FAIL = "fail"
-    RECOVER = "recover"
-
-
-TRANSITIONS: dict[tuple[State, Step], State] = {
-    (State.IDLE, Step.BEGIN): State.OPEN,
-    (State.OPEN, Step.SEND_OFFSETS): State.OFFSETS,
-    (State.OPEN, Step.COMMIT): State.COMMITTING,
-    (State.OFFSETS, Step.COMMIT): State.COMMITTING,
-    (State.COMMITTING, Step.COMMITTED): State.IDLE,
-    **{(state, Step.FAIL): State.BROKEN for state in State},
-    **{(state, Step.RECOVER): State.IDLE for state in (State.IDLE, State.BROKEN)},
-}
-
-
-def advance(state: State, step: Step) -> State:
-    """The state after `step`. Raises RuntimeError for a step that the table does not have: a bug of the caller."""
-    try:
-        return TRANSITIONS[state, step]
-    except KeyError:
-        raise RuntimeError(f"the transaction session cannot {step.value!r} while it is {state.value!r}") from None
-
-
-class Verdict(Enum):
-    """What an error at a step asks for."""
-
-    REPEAT = "the same call again"
-    RECOVER = "abort, and go on from the committed offsets"
-    FENCED = "as RECOVER; another producer has this transactional.id"
-    GIVE_UP = "no repetition will help"
-
-
-FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-INIT_REPEATED_CODES = frozenset(
-    {
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._STATE,
-    }
-)
-
-
-def verdict(step: Step, error: KafkaError) -> Verdict:
-    """What to do about `error` at `step`.
-
-    Only a commit is repeated: repeating send_offsets after a transport error led to wrong states and once to a call that
-    never returned (librdkafka #5456, #5511), so everything there recovers at once.
-    """
-    if step is Step.RECOVER:  # init_transactions
-        if error.retriable() or error.code() in INIT_REPEATED_CODES:
-            return Verdict.REPEAT
-        return Verdict.FENCED if error.code() in FENCED_CODES else Verdict.GIVE_UP
-    if error.code() in FENCED_CODES:
-        return Verdict.FENCED
-    if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
-        return Verdict.REPEAT
-    return Verdict.RECOVER
 
 
 class TransactionSession:
     """Publishes batches exactly once, one transaction each; see `publisher.session.Session`. One thread owns it.
 
     `make_producer(transactional_id)` gives a producer that is not initialised. `transaction_seconds` is the transaction
-    timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place.
-    `clock` is monotonic, in seconds.
+    timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place. One
+    whose call has not returned after `hang_seconds` is given up. `clock` is monotonic, in seconds.
     """
 
     transactional = True
@@ -125,6 +49,7 @@ class TransactionSession:
         *,
         transaction_seconds: float,
         slow_commit_seconds: float = SLOW_COMMIT_SECONDS,
+        hang_seconds: float = HANG_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = Counters()
@@ -133,11 +58,17 @@ class TransactionSession:
         self._make_producer = make_producer
         self._transaction_seconds = transaction_seconds
         self._slow_commit_seconds = slow_commit_seconds
+        self._hang_seconds = hang_seconds
         self._clock = clock
         self._makers = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="producer-init")
         self._closing = threading.Event()
         self._pool = deque((name, self._successor(name)) for name in self.ids)
         self._active: tuple[str, Future[Producer]] | None = None
+        self._sealer = CallThread("seal")
+        self._sealed: Future[float] | None = None
+        self._call_began = 0.0
+        self._hung = False
+        self._doubtful = False
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
@@ -146,51 +77,100 @@ class TransactionSession:
         for _, producer in self._pool:
             producer.result()
 
-    def publish(self, records: Iterable[Record], offsets: Sequence[TopicPartition] = (), group_metadata: Any = None) -> None:
+    def publish(
+        self,
+        records: Iterable[Record],
+        offsets: Sequence[TopicPartition] = (),
+        group_metadata: Any = None,
+        *,
+        overlap: bool = False,
+    ) -> None:
         """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
 
-        Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit. Raises
-        Aborted or Fenced where the transaction must not commit or nobody knows whether it did; then only `recover` is allowed.
+        Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit, or, with
+        `overlap`, while another thread waits for that. Raises Aborted or Fenced where the transaction must not commit or
+        nobody knows whether it did; then only `recover` is allowed.
         """
+        self.settle()
         self._active = self._take_ready()
         producer = self._active[1].result()
-        self._step(Step.BEGIN, producer.begin_transaction)
+        self._begin(producer)
         self._produce(producer, records)
+        steps: list[tuple[Step, Callable[[], None]]] = []
         if offsets:
-            self._step(Step.SEND_OFFSETS, producer.send_offsets_to_transaction, list(offsets), group_metadata, CALL_SECONDS)
+            sent = list(offsets)
+            steps.append((Step.SEND_OFFSETS, lambda: producer.send_offsets_to_transaction(sent, group_metadata, CALL_SECONDS)))
+        steps.append((Step.COMMIT, lambda: producer.commit_transaction(CALL_SECONDS)))
+        for step, _ in steps:
+            self.state = advance(self.state, step)
+        self._call_began = self._clock()
+        self._sealed = self._sealer.submit(lambda: self._seal(steps))
+        if not overlap:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for a commit that `publish` left to the other thread. Raises Aborted or Fenced as `publish` does."""
+        if self._sealed is None:
+            return
         began = self._clock()
-        self._step(Step.COMMIT, producer.commit_transaction, CALL_SECONDS)
-        self._finish(self._clock() - began)
+        self.decide()
+        sealed, self._sealed = self._sealed, None
+        if not sealed.done():
+            self._sealer = CallThread("seal")
+            self._hung = True
+            raise self._failed(Aborted(f"a call to the broker has not returned for {self._hang_seconds:g} s"))
+        try:
+            seconds = sealed.result()
+        except Aborted as error:
+            raise self._failed(error) from error
+        self._finish(self._clock() - began, seconds)
+
+    def decide(self) -> None:
+        """Wait until that commit is decided, or is given up: `settle` tells. Never raises."""
+        while self._sealed is not None and not wait([self._sealed], timeout=LOOK_SECONDS).done:
+            if self._clock() - self._call_began > self._hang_seconds:
+                log.error("a call to the broker has not returned for %g s: going on without it", self._hang_seconds)
+                return
 
     def tick(self) -> None:
         """Nothing is due between two transactions."""
 
     def checkpoint(self) -> None:
-        """Every publish has been one."""
+        """Every publish has been one. Raises Aborted as `settle` does."""
+        self.settle()
 
-    def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """A batch is never half-published, so there is nothing to commit or to give up."""
+    def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
+        """A batch is never half-published: what is being committed is decided before the partitions go. Never raises."""
+        self.decide()
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
         tell what is visible. Raises Fatal where no successor can be made."""
+        with contextlib.suppress(Aborted):
+            self.settle()
         if self._active is not None:
             name, old = self._active
             self.counters.aborts += 1
-            self._abort(old.result())
+            if not self._hung:
+                self._abort(old.result())
             replacement = self._successor(name)
+            if self._doubtful:  # what lived through a broker's death may hang in its next call
+                self._pool = deque((other, self._successor(other)) for other, _ in self._pool)
             replacement.result()
             self._pool.append((name, replacement))
-            self._active = None
+            self._active, self._hung = None, False
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:
         """Abort what is open, then let the producers go. Never raises."""
         self._closing.set()
-        if self._active is not None:
+        with contextlib.suppress(Aborted):
+            self.settle()
+        if self._active is not None and not self._hung:
             self._abort(self._active[1].result())
         self._active = None
         self._makers.shutdown(wait=False, cancel_futures=True)
+        self._sealer.close()
         self._pool.clear()
 
     def _take_ready(self) -> tuple[str, Future[Producer]]:
@@ -203,24 +183,42 @@ class TransactionSession:
         producer.result()
         return name, producer
 
-    def _step(self, step: Step, call: Callable[..., None], *arguments: Any) -> None:
-        """Make one call of a transaction, again where `verdict` says so and the transaction timeout is not over."""
-        self.state = advance(self.state, step)
+    def _begin(self, producer: Producer) -> None:
+        self.state = advance(self.state, Step.BEGIN)
+        try:
+            self._call(Step.BEGIN, producer.begin_transaction)
+        except Aborted as error:
+            raise self._failed(error) from error
+
+    def _seal(self, steps: Iterable[tuple[Step, Callable[[], None]]]) -> float:
+        """In the other thread: the calls that wait for the broker, the commit last; the seconds that this one took."""
+        for step, call in steps:
+            began = self._clock()
+            self._call(step, call)
+        return self._clock() - began
+
+    def _call(self, step: Step, call: Callable[[], None]) -> None:
+        """Make a call, again where `verdict` says so and the transaction timeout is not over. Raises Aborted or Fenced."""
         deadline = self._clock() + self._transaction_seconds
         while True:
+            self._call_began = self._clock()
             try:
-                return call(*arguments)
+                return call()
             except KafkaException as exception:
                 error = exception.args[0]
                 answer = verdict(step, error)
                 log.warning("%s failed: %s (%s)", step.value, error, answer.name.lower())
                 if answer is Verdict.REPEAT and self._clock() < deadline:
                     continue
-                self.state = advance(self.state, Step.FAIL)
-                if answer is Verdict.FENCED:
-                    self.counters.fenced += 1
-                    raise Fenced(str(error)) from exception
-                raise Aborted(str(error)) from exception
+                raise (Fenced if answer is Verdict.FENCED else Aborted)(str(error)) from exception
+
+    def _failed(self, error: Aborted) -> Aborted:
+        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused."""
+        refusal = error.__cause__
+        self._doubtful = not (isinstance(refusal, KafkaException) and refusal.args[0].code() in MEMBERSHIP_CODES)
+        self.state = advance(self.state, Step.FAIL)
+        self.counters.fenced += isinstance(error, Fenced)
+        return error
 
     def _produce(self, producer: Producer, records: Iterable[Record]) -> None:
         produce = producer.produce
@@ -233,16 +231,15 @@ class TransactionSession:
                     producer.poll(CALL_SECONDS)
                     produce(topic, value, key, partition, None, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            self.state = advance(self.state, Step.FAIL)
-            raise Aborted(f"could not produce: {error}") from error
+            raise self._failed(Aborted(f"could not produce: {error}")) from error
 
-    def _finish(self, seconds: float) -> None:
+    def _finish(self, waited: float, seconds: float) -> None:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""
         assert self._active is not None
         name, producer = self._active
         self._active = None
         self.state = advance(self.state, Step.COMMITTED)
-        self.counters.committed(seconds)
+        self.counters.committed(waited, seconds)
         if seconds >= self._slow_commit_seconds:
             self.counters.rotations += 1
             producer = self._successor(name)

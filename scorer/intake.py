@@ -36,6 +36,7 @@ class Intake:
 
     `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
     means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
+    `before_read` runs before committed offsets are read: what is being committed has to be decided by then.
     `start` is earliest or latest and holds only where the group has no offset.
 
     `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet.
@@ -49,6 +50,7 @@ class Intake:
         start: str,
         before_assign: Callable[[Sequence[TopicPartition]], set[str]],
         before_revoke: Callable[[Sequence[TopicPartition], bool], None],
+        before_read: Callable[[], None],
     ) -> None:
         self.epochs: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
@@ -62,6 +64,7 @@ class Intake:
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
         self._before_assign = before_assign
         self._before_revoke = before_revoke
+        self._before_read = before_read
         self._assignments = 0
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
@@ -102,6 +105,13 @@ class Intake:
     def stale(self, batch: Batch) -> bool:
         """Whether a partition of this batch has been assigned anew, or away, since it was taken."""
         return any(self.epochs.get(partition) != epoch for partition, epoch in batch.epochs.items())
+
+    def commit(self, batch: Batch, mark: Mark) -> None:
+        """The offsets after a batch are committed under this mark: known to us where the partition has been ours since."""
+        for partition, offset in batch.next_offsets().items():
+            if self.epochs.get(partition) == batch.epochs[partition]:
+                self.marks[partition] = mark
+                self.committed[partition] = offset
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all assigned partitions or of these. Raises Fatal where they cannot be had."""
@@ -271,6 +281,7 @@ class Intake:
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Where to read from: the committed offset, else the configured start. Takes the marks along."""
+        self._before_read()
         found = group_offsets.committed(self._consumer, partitions)
         fresh = [(p.topic, p.partition) for p in found if p.offset < 0 and (p.topic, p.partition) not in self.committed]
         starts = group_offsets.edges(self._consumer, fresh, self._start)

@@ -2,12 +2,14 @@
 
 A batch is published through a session (exactly once: its records, the swap records it causes and its offsets become visible
 together, or not at all; at least once: the offsets follow within a second).
+Where scoring takes about as long as a commit, the next batch is scored while the last one commits.
 Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
 """
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from confluent_kafka import TopicPartition
@@ -33,6 +35,19 @@ log = logging.getLogger(__name__)
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
 REVISION_WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
 HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
+
+
+@dataclass(slots=True)
+class Published:
+    """A batch whose commit has begun, and the seconds that it took to score it and to hand its records to the producer. What is
+    told of it is told when the commit is known to be good."""
+
+    batch: Batch
+    scored: Scored
+    servable: Servable
+    mark: Mark
+    scoring: float
+    producing: float
 
 
 class Loop:
@@ -63,6 +78,7 @@ class Loop:
         self._budget = RecoveryBudget()
         self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
         self._commit_told = 0.0
+        self._published: Published | None = None
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
 
@@ -81,8 +97,8 @@ class Loop:
                 next_second = now + 1.0
                 self._measure_lag()
                 each_second()
-        self._claims.leave()
         self._finish()
+        self._claims.leave()
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
@@ -90,22 +106,28 @@ class Loop:
             self._metrics.swaps.inc()
             self._show(self._versions.serving)
         servable = self._versions.serving
-        self._claims.claim()
+        if self._intake.arrivals:
+            self._settle()
+            self._claims.claim()
         self._mind_revisions(servable)
         if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
+            self._settle()
             return
+        suspicion = self._claims.suspicion(batch)
+        if suspicion:
+            self._settle()
         began = self._clock()
         self._pacing.begin(began)
-        suspicion = self._claims.suspicion(batch)
         scored = self._score(batch, servable, suspicion)
+        scoring = self._clock() - began
+        self._settle()
         if self._intake.stale(batch):
             self._intake.rewind(batch.epochs)
             return
-        producing = self._publish(batch, scored, servable, suspicion)
-        self._account(batch, scored, servable, self._clock() - began, producing)
+        self._publish(batch, scored, servable, suspicion, scoring)
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
@@ -122,26 +144,37 @@ class Loop:
             self._claims.announce(batch, suspicion)
         return self._scoring.score(batch, servable, self._now_ms)
 
-    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None) -> float:
-        """Publish the batch; the seconds that this took, without those of the commit. Raises Aborted."""
-        began, waited = self._clock(), self._session.counters.commit_seconds
+    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None, scoring: float) -> None:
+        """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         origin, revision = servable.encoder.provenance, servable.resolution.revision
         attempts = suspicion.after_progress if suspicion else 0
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"], attempts)
-        metadata, reached = mark.encode(), batch.next_offsets()
-        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in reached.items()]
+        metadata = mark.encode()
+        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.next_offsets().items()]
         swaps: list[Record] = [
             (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             for swap in self._swaps(batch, servable, mark)
         ]
-        self._session.publish([*scored.records, *swaps], offsets, self._intake.group)
-        self._intake.marks |= dict.fromkeys(batch.epochs, mark)
-        self._intake.committed |= reached
-        if swaps or suspicion:  # marks that others go by, should this process die, do not wait for the next checkpoint
+        alone = bool(swaps or suspicion)  # marks that others go by, should this process die, do not wait
+        overlap = not alone and self._pacing.overlap(scoring)
+        began, waited = self._clock(), self._session.counters.commit_seconds
+        self._session.publish([*scored.records, *swaps], offsets, self._intake.group, overlap=overlap)
+        producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
+        self._published = Published(batch, scored, servable, mark, scoring, producing)
+        if alone:
             self._session.checkpoint()
+        if not overlap:
+            self._settle()
         if suspicion:
             self._claims.answered(batch, suspicion)
-        return self._clock() - began - (self._session.counters.commit_seconds - waited)
+
+    def _settle(self) -> None:
+        """Return when the outcome of the last publish is known, and tell of it. Raises Aborted where it failed."""
+        self._session.settle()
+        published, self._published = self._published, None
+        if published is not None:
+            self._intake.commit(published.batch, published.mark)
+            self._account(published)
 
     def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
         """Swap records for the partitions of this batch that another version, or another revision, scored last."""
@@ -152,13 +185,14 @@ class Loop:
         firsts, now = batch.first_offsets(), self._now_ms()
         return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
 
-    def _account(self, batch: Batch, scored: Scored, servable: Servable, seconds: float, producing: float) -> None:
+    def _account(self, done: Published) -> None:
         """After a batch is published: costs, metrics, progress. The commits' time includes those since the last batch."""
-        counters = self._session.counters
-        self._pacing.committed(counters.last_commit_seconds)
+        counters, batch, scored = self._session.counters, done.batch, done.scored
+        took = counters.last_commit_seconds if self._session.transactional else 0.0
+        self._pacing.committed(took)
         commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
-        servable.cost.observe(len(batch), seconds)
         metrics, count = self._metrics, len(batch)
+        done.servable.cost.observe(count, done.scoring + done.producing + took)
         metrics.latency.observe((self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000)
         metrics.batches.inc()
         metrics.batch_events.observe(count)
@@ -166,7 +200,7 @@ class Loop:
             metrics.events.labels(outcome).inc(number)
         for reason, number in scored.reasons.items():
             metrics.dead.labels(reason).inc(number)
-        for stage, spent in {**scored.stages, "produce": producing, "commit": commit}.items():
+        for stage, spent in {**scored.stages, "produce": done.producing, "commit": commit}.items():
             metrics.stage.labels(stage).inc(max(spent, 0.0))
         self.progress.events += count
         self.progress.batches += 1
@@ -184,12 +218,14 @@ class Loop:
                     3,
                 ) from error
             raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log") from error
+        self._published = None
         self._session.recover()
         self._intake.rewind()
 
     def _finish(self) -> None:
         """At the end, in good order: nothing that was published is left for others to score again."""
         try:
+            self._settle()
             self._session.checkpoint()
         except Aborted as error:
             log.warning("what was scored last will be scored again: %s", error)

@@ -200,6 +200,7 @@ def _intake(settings: Settings, parts: Parts, admin: AdminClient, consumer: Cons
         settings.input.start,
         fence_the_dead,
         lambda partitions, lost: session.release(partitions, lost=lost),
+        session.decide,
     )
 
 

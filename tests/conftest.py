@@ -1,24 +1,31 @@
 """Tests that need a program which only Debian has: reported as NOT RUN where it is missing, a failure where CI is set.
 
 `@pytest.mark.debian("skopeo")` names the program, one of those in `debian.py`. What was not run is written to the file that
-the environment variable NOT_RUN_FILE names, for `python3 -m tests`.
+the environment variable NOT_RUN_FILE names, for `python3 -m tests`. Tests run in several processes (pytest-xdist): each tells
+the one that started it.
 """
 
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.debian import NOT_RUN_FILE, PACKAGES, package_of
 
-NOT_RUN = pytest.StashKey[list[tuple[str, str]]]()
+settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
+settings.load_profile("busy machine")
+pytest_plugins = ["tests.every_setting"]
+NOT_RUN = pytest.StashKey[dict[str, str]]()
+"""Test to package."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "debian(program): needs a program of Debian, one of those listed in tests/debian.py")
-    config.stash[NOT_RUN] = []
+    config.stash[NOT_RUN] = {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -26,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     missing = {item: program for item in items if (program := missing_program(item))}
     if os.environ.get("CI") == "true" or not missing:
         return
-    config.stash[NOT_RUN] += [(item.nodeid, package_of(program)) for item, program in missing.items()]
+    config.stash[NOT_RUN] |= {item.nodeid: package_of(program) for item, program in missing.items()}
     items[:] = [item for item in items if item not in missing]
     config.hook.pytest_deselected(items=list(missing))
 
@@ -41,15 +48,27 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     return (yield)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In one of several processes: tell the one that started it."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["not_run"] = session.config.stash[NOT_RUN]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that started the others: hear one out."""
+    node.config.stash[NOT_RUN] |= getattr(node, "workeroutput", {}).get("not_run", {})
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Name what was not run, for the reader and for the command that started pytest."""
     not_run = config.stash[NOT_RUN]
     if not_run:
         terminalreporter.section("NOT RUN")
-        for test, package in not_run:
+        for test, package in not_run.items():
             terminalreporter.write_line(f"NOT RUN {test}: needs the Debian package {package}")
     if NOT_RUN_FILE in os.environ:
-        Path(os.environ[NOT_RUN_FILE]).write_text("".join(f"{package}\t{test}\n" for test, package in not_run))
+        Path(os.environ[NOT_RUN_FILE]).write_text("".join(f"{package}\t{test}\n" for test, package in not_run.items()))
 
 
 def missing_program(item: pytest.Item) -> str | None:

@@ -16,7 +16,7 @@ from scorer.demo.broker import EmbeddedBroker
 from scorer.events.contract import Reason
 from scorer.settings import Settings
 from tests.e2e.rig import command, until
-from tests.e2e.test_zz_every_setting import keys
+from tests.every_setting import setting_names
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PORT = "127.0.0.1:9092"
@@ -129,7 +129,7 @@ def test_kcat_reads_what_the_readme_says(reader: Reader) -> None:
 
 def test_every_setting_and_every_reason_stands_in_the_readme() -> None:
     documented = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", README))
-    assert keys(Settings) - documented == set()
+    assert setting_names(Settings) - documented == set()
     defaults = {"kafka.session_timeout_ms": "10000", "batching.max_events": "4096", "input.max_event_bytes": "1000000"}
     for name, default in defaults.items():
         assert re.search(rf"`{name}` \| {default} ", README), name

@@ -4,10 +4,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
-from hypothesis import settings
-
-settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about the count
-settings.load_profile("busy machine")
 
 Write = Callable[..., None]
 Headers = list[tuple[str, str | bytes | None]]

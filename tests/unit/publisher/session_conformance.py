@@ -36,8 +36,8 @@ class Stage:
     def __init__(self, session: Session, log: Log, answer: Callable[[], None] = lambda: None) -> None:
         self.session, self.log, self.answer = session, log, answer
 
-    def publish(self, number: int, place: tuple[str, int] = PLACE) -> None:
-        self.session.publish([record(number)], [position(number, place)], "metadata")
+    def publish(self, number: int, place: tuple[str, int] = PLACE, *, overlap: bool = False) -> None:
+        self.session.publish([record(number)], [position(number, place)], "metadata", overlap=overlap)
 
     def committed(self, place: tuple[str, int] = PLACE) -> int:
         return self.log.positions.get(place, (0, ""))[0]
@@ -98,6 +98,42 @@ class SessionConformance(ABC):
         assert at.committed() == 99
         at.session.close()
 
+    def test_a_publish_that_overlaps_is_told_by_the_next_call(self) -> None:
+        at = self.stage()
+        for number in range(5):
+            at.publish(number, overlap=True)
+        at.session.settle()
+        at.session.settle()
+        at.publish(5, overlap=True)
+        at.session.checkpoint()
+        assert at.log.visible == [b"%d" % n for n in range(6)]
+        assert at.log.positions == {PLACE: (6, "mark 5")}
+        at.publish(6, overlap=True)
+        at.session.decide()
+        at.session.release([TopicPartition(*PLACE)], lost=False)
+        assert at.committed() == 7
+        at.session.settle()
+        at.session.close()
+
+    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+    def test_a_failure_of_a_publish_that_overlapped_is_not_lost(self, error: KafkaError, done: bool) -> None:
+        broken = [True]
+        at = self.stage(lambda here: (error, done) if here == "commit" and broken[0] else None)
+        at.publish(0, overlap=True)
+        at.session.decide()
+        with pytest.raises(Aborted):
+            at.session.checkpoint()
+        broken[0] = False
+        at.session.recover()
+        for number in range(at.committed(), 3):
+            at.publish(number, overlap=True)
+        at.session.checkpoint()
+        assert firsts(at.log.visible) == [b"0", b"1", b"2"]
+        if self.exactly_once:
+            assert at.log.visible == [b"0", b"1", b"2"]
+        at.session.close()
+
     @pytest.mark.parametrize("done", [False, True])
     @pytest.mark.parametrize("call", CALLS)
     @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
@@ -148,7 +184,7 @@ def every_batch_becomes_visible(kind: SessionConformance, seed: int, batches: in
         try:
             at.session.tick()
             if number < batches:
-                at.publish(number)
+                at.publish(number, overlap=chance.random() < 0.5)
                 number += 1
             elif chance.random() < 0.5:
                 at.session.checkpoint()

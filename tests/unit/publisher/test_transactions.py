@@ -4,6 +4,7 @@ What a real broker does with these calls is the end-to-end tests' business; here
 """
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,19 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, Fenced
-from publisher.transactions import (
-    FENCED_CODES,
-    POOL_SIZE,
-    SLOW_COMMIT_SECONDS,
-    TRANSITIONS,
-    State,
-    Step,
-    TransactionSession,
-    Verdict,
-    advance,
-    transactional_ids,
-    verdict,
-)
+from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
+from publisher.transactions import POOL_SIZE, SLOW_COMMIT_SECONDS, TransactionSession, transactional_ids
 from tests.unit.publisher.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
 
@@ -87,7 +77,9 @@ def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, 
     under_test.recover()
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert len(log.visible) == before + 1
-    assert len(log.made) == POOL_SIZE + 1  # a successor with the same id
+    doubtful = error.code() not in MEMBERSHIP_CODES  # then no producer of the pool is trusted any more
+    under_test.open()
+    assert len(log.made) == (2 * POOL_SIZE if doubtful else POOL_SIZE + 1)
     assert under_test.counters.aborts == 1
     under_test.close()
 
@@ -114,6 +106,29 @@ def test_send_offsets_is_never_repeated() -> None:
     with pytest.raises(Aborted):
         under_test.publish([RECORD], OFFSETS, "metadata")
     assert calls.count("offsets") == 1
+    under_test.close()
+
+
+@pytest.mark.parametrize("call", ["offsets", "commit"])
+def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
+    log, hanging, again = Log(), [True], threading.Event()
+
+    def fails(at: str) -> None:
+        if at == call and hanging:
+            hanging.clear()
+            again.wait()
+
+    def make(name: str) -> Any:
+        return ScriptedProducer(name, log, fails)
+
+    under_test = TransactionSession(make, "app.r", transaction_seconds=0.0, hang_seconds=0.0)
+    under_test.open()
+    with pytest.raises(Aborted, match="not returned"):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.recover()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
+    again.set()
     under_test.close()
 
 

@@ -1,0 +1,87 @@
+"""The transaction session's decisions: its states as a table, and what an error means at a step. Pure."""
+
+from enum import Enum
+
+from confluent_kafka import KafkaError
+
+
+class State(Enum):
+    """Where the session stands between two calls."""
+
+    IDLE = "idle"
+    OPEN = "open"
+    OFFSETS = "offsets sent"
+    COMMITTING = "committing"
+    BROKEN = "broken"
+
+
+class Step(Enum):
+    """What the session is asked to do next, or what befell it."""
+
+    BEGIN = "begin"
+    SEND_OFFSETS = "send offsets"
+    COMMIT = "commit"
+    COMMITTED = "committed"
+    FAIL = "fail"
+    RECOVER = "recover"
+
+
+TRANSITIONS: dict[tuple[State, Step], State] = {
+    (State.IDLE, Step.BEGIN): State.OPEN,
+    (State.OPEN, Step.SEND_OFFSETS): State.OFFSETS,
+    (State.OPEN, Step.COMMIT): State.COMMITTING,
+    (State.OFFSETS, Step.COMMIT): State.COMMITTING,
+    (State.COMMITTING, Step.COMMITTED): State.IDLE,
+    **{(state, Step.FAIL): State.BROKEN for state in State},
+    **{(state, Step.RECOVER): State.IDLE for state in (State.IDLE, State.BROKEN)},
+}
+
+
+def advance(state: State, step: Step) -> State:
+    """The state after `step`. Raises RuntimeError for a step that the table does not have: a bug of the caller."""
+    try:
+        return TRANSITIONS[state, step]
+    except KeyError:
+        raise RuntimeError(f"the transaction session cannot {step.value!r} while it is {state.value!r}") from None
+
+
+class Verdict(Enum):
+    """What an error at a step asks for."""
+
+    REPEAT = "the same call again"
+    RECOVER = "abort, and go on from the committed offsets"
+    FENCED = "as RECOVER; another producer has this transactional.id"
+    GIVE_UP = "no repetition will help"
+
+
+FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+MEMBERSHIP_CODES = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
+"""The group's refusals after a rebalance: nothing is wrong with any producer."""
+INIT_REPEATED_CODES = frozenset(
+    {
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._STATE,
+    }
+)
+
+
+def verdict(step: Step, error: KafkaError) -> Verdict:
+    """What to do about `error` at `step`.
+
+    Only a commit is repeated: repeating send_offsets after a transport error led to wrong states and once to a call that
+    never returned (librdkafka #5456, #5511), so everything there recovers at once.
+    """
+    if step is Step.RECOVER:  # init_transactions
+        if error.retriable() or error.code() in INIT_REPEATED_CODES:
+            return Verdict.REPEAT
+        return Verdict.FENCED if error.code() in FENCED_CODES else Verdict.GIVE_UP
+    if error.code() in FENCED_CODES:
+        return Verdict.FENCED
+    if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
+        return Verdict.REPEAT
+    return Verdict.RECOVER

@@ -1,0 +1,65 @@
+"""No setting without a test on the real broker: one that no test of tests/e2e has configured fails a run of that whole folder.
+
+Tests run in several processes (pytest-xdist): each tells the one that started it what its tests have configured.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from scorer.settings import Settings
+from tests.e2e.rig import Rig
+
+FOLDER = Path(__file__).parent / "e2e"
+WHOLE = pytest.StashKey[bool]()
+"""Whether all tests of this folder are run."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[WHOLE] = False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    narrowed = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
+    config.stash[WHOLE] = not narrowed and {item.path for item in items} >= set(FOLDER.glob("test_*.py"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In one of several processes: tell the one that started it. There: fail where a setting was left out."""
+    config = session.config
+    if (told := getattr(config, "workeroutput", None)) is not None:
+        told["tested_keys"], told["whole"] = sorted(Rig.tested_keys), config.stash[WHOLE]
+    elif config.stash[WHOLE] and exitstatus == pytest.ExitCode.OK and untested():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that started the others: hear one out."""
+    told = getattr(node, "workeroutput", {})
+    Rig.tested_keys |= set(told.get("tested_keys", ()))
+    node.config.stash[WHOLE] |= told.get("whole", False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[WHOLE] and untested():
+        terminalreporter.section("SETTINGS WITHOUT A TEST")
+        terminalreporter.write_line(f"no test of tests/e2e has configured: {', '.join(sorted(untested()))}")
+
+
+def untested() -> set[str]:
+    """Settings that no test has configured so far."""
+    return setting_names(Settings) - Rig.tested_keys
+
+
+def setting_names(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Dotted names of every setting."""
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        kind: Any = field.annotation
+        nested = isinstance(kind, type) and issubclass(kind, BaseModel)
+        found |= setting_names(kind, f"{prefix}{name}.") if nested else {prefix + name}
+    return found
