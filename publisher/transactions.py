@@ -92,9 +92,7 @@ class TransactionSession:
         nobody knows whether it did; then only `recover` is allowed.
         """
         self.settle()
-        self._active = self._take_ready()
-        producer = self._active[1].result()
-        self._begin(producer)
+        producer = self._begin()
         self._produce(producer, records)
         steps: list[tuple[Step, Callable[[], None]]] = []
         if offsets:
@@ -183,12 +181,15 @@ class TransactionSession:
         producer.result()
         return name, producer
 
-    def _begin(self, producer: Producer) -> None:
+    def _begin(self) -> Producer:
         self.state = advance(self.state, Step.BEGIN)
+        self._active = self._take_ready()
+        producer = self._active[1].result()
         try:
             self._call(Step.BEGIN, producer.begin_transaction)
         except Aborted as error:
             raise self._failed(error) from error
+        return producer
 
     def _seal(self, steps: Iterable[tuple[Step, Callable[[], None]]]) -> float:
         """In the other thread: the calls that wait for the broker, the commit last; the seconds that this one took."""
