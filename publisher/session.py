@@ -69,7 +69,8 @@ class Session(Protocol):
         """These partitions go to another owner: commit their positions, unless they are `lost` already. Never raises."""
 
     def recover(self) -> None:
-        """After Aborted: from here on the committed offsets tell where to go on. Raises Fatal where there is no going on."""
+        """After Aborted: from here on the committed offsets tell where to go on. Raises Fatal where there is no going on, and
+        Aborted where the owner does not want to wait for it any longer."""
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""

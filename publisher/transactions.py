@@ -28,7 +28,8 @@ POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
 HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
-INIT_SECONDS = 120.0  # a coordinator that loads its log, or an old transaction that is still being decided
+INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
+AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 
 
@@ -37,7 +38,8 @@ class TransactionSession:
 
     `make_producer(transactional_id)` gives a producer that is not initialised. `transaction_seconds` is the transaction
     timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place. One
-    whose call has not returned after `hang_seconds` is given up. `clock` is monotonic, in seconds.
+    whose call has not returned after `hang_seconds` is given up. `waiting` is called now and then while brokers are away; where
+    it raises Aborted, they are not waited for any longer. `clock` is monotonic, in seconds.
     """
 
     transactional = True
@@ -50,6 +52,7 @@ class TransactionSession:
         transaction_seconds: float,
         slow_commit_seconds: float = SLOW_COMMIT_SECONDS,
         hang_seconds: float = HANG_SECONDS,
+        waiting: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = Counters()
@@ -59,10 +62,11 @@ class TransactionSession:
         self._transaction_seconds = transaction_seconds
         self._slow_commit_seconds = slow_commit_seconds
         self._hang_seconds = hang_seconds
+        self._waiting = waiting
         self._clock = clock
         self._makers = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="producer-init")
         self._closing = threading.Event()
-        self._pool = deque((name, self._successor(name)) for name in self.ids)
+        self._pool = deque((name, self._successor(name, INIT_SECONDS)) for name in self.ids)
         self._active: tuple[str, Future[Producer]] | None = None
         self._sealer = CallThread("seal")
         self._sealed: Future[float] | None = None
@@ -143,7 +147,7 @@ class TransactionSession:
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
-        tell what is visible. Raises Fatal where no successor can be made."""
+        tell what is visible. Raises Fatal where no successor can be made, Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
         if self._active is not None:
@@ -154,7 +158,7 @@ class TransactionSession:
             replacement = self._successor(name)
             if self._doubtful:  # what lived through a broker's death may hang in its next call
                 self._pool = deque((other, self._successor(other)) for other, _ in self._pool)
-            replacement.result()
+            self._await(replacement)
             self._pool.append((name, replacement))
             self._active, self._hung = None, False
         self.state = advance(self.state, Step.RECOVER)
@@ -177,13 +181,19 @@ class TransactionSession:
             if self._pool[0][1].done():
                 break
             self._pool.rotate(-1)
-        name, producer = self._pool.popleft()
+        self._await(self._pool[0][1])
+        return self._pool.popleft()
+
+    def _await(self, producer: Future[Producer]) -> None:
+        """Return when it is initialised. Raises Fatal where it cannot be, Aborted where `waiting` does."""
+        while not wait([producer], timeout=LOOK_SECONDS).done:
+            self._waiting()
         producer.result()
-        return name, producer
 
     def _begin(self) -> Producer:
-        self.state = advance(self.state, Step.BEGIN)
+        begun = advance(self.state, Step.BEGIN)
         self._active = self._take_ready()
+        self.state = begun
         producer = self._active[1].result()
         try:
             self._call(Step.BEGIN, producer.begin_transaction)
@@ -252,12 +262,12 @@ class TransactionSession:
         except KafkaException as exception:  # the successor's init_transactions decides
             log.info("abort: %s", exception.args[0])
 
-    def _successor(self, name: str) -> Future[Producer]:
-        return self._makers.submit(self._make_ready, name)
+    def _successor(self, name: str, seconds: float = AWAY_SECONDS) -> Future[Producer]:
+        return self._makers.submit(self._make_ready, name, seconds)
 
-    def _make_ready(self, name: str) -> Producer:
+    def _make_ready(self, name: str, seconds: float) -> Producer:
         producer = self._make_producer(name)
-        initialise(producer, name, self._clock, self._closing)
+        initialise(producer, name, self._clock, self._closing, seconds)
         return producer
 
 
@@ -271,7 +281,7 @@ def initialise(
     name: str,
     clock: Callable[[], float],
     closing: threading.Event,
-    seconds: float = INIT_SECONDS,
+    seconds: float,
 ) -> None:
     """init_transactions until it succeeds: fences every other producer of this id and decides what it left open.
 

@@ -61,11 +61,12 @@ class Loop:
         versions: VersionManager,
         scoring: Scoring,
         metrics: Metrics,
+        progress: Progress,
         *,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self.progress = Progress(clock())
+        self.progress = progress
         self._settings = settings
         self._intake = intake
         self._session = session
@@ -92,7 +93,8 @@ class Loop:
                 self._session.tick()
                 self.step()
             except Aborted as error:
-                self._recover(error)
+                if not self._recover(error):
+                    return
             if now >= next_second:
                 next_second = now + 1.0
                 self._measure_lag()
@@ -206,8 +208,11 @@ class Loop:
         self.progress.batches += 1
         self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
 
-    def _recover(self, error: Aborted) -> None:
-        """Back to the committed offsets, with a successor for the producer whose records are in doubt."""
+    def _recover(self, error: Aborted) -> bool:
+        """Back to the committed offsets, with a successor for the producer whose records are in doubt.
+
+        Waits while brokers are away; False where a stop is asked for meanwhile: the next owner decides what is in doubt.
+        """
         log.warning("recovering: %s", error)
         self.progress.recoveries += 1
         if self._budget.spent(self._clock(), self._session.counters.commits):
@@ -219,8 +224,13 @@ class Loop:
                 ) from error
             raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log") from error
         self._published = None
-        self._session.recover()
+        try:
+            self._session.recover()
+        except Aborted as given_up:
+            log.warning("%s", given_up)
+            return False
         self._intake.rewind()
+        return True
 
     def _finish(self) -> None:
         """At the end, in good order: nothing that was published is left for others to score again."""

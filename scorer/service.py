@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
 from publisher.delivery import CheckpointSession
-from publisher.errors import Fatal
+from publisher.errors import Aborted, Fatal
 from publisher.group_commits import GroupCommits
 from publisher.kafka import KafkaSettings
 from publisher.session import Session
@@ -32,6 +32,7 @@ from scorer.loop import Loop
 from scorer.marks import Mark
 from scorer.observe.health import HealthServer
 from scorer.observe.metrics import Metrics
+from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
@@ -40,6 +41,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
+SECOND_LOOK_SECONDS = 1.0
 HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
 
 
@@ -64,14 +66,16 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
     backend = _backend(settings)
     commits = _member(settings, watch)
     largest = min(output.max_bytes, dead.max_bytes)
-    with contextlib.closing(_session(settings, parts, commits, largest)) as session:  # initialised while the model loads
+    progress = Progress(time.monotonic())
+    waiting = _patience(progress, stopping)
+    with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
             session.open()
-            intake = _intake(settings, parts, admin, commits.consumer, session)
-            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics)
+            intake = _intake(settings, parts, commits.consumer, session)
+            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
             try:
                 _serve(
                     settings,
@@ -125,6 +129,9 @@ def _stop(stopping: threading.Event, watch: kafka.ErrorWatch) -> bool:
 def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
     """Output and dead-letter topics as they are. Raises Fatal where a topic is missing or unfit: nothing is created here."""
     found = topics.describe(admin, topics.required(settings))
+    if topics.faults(settings, found):  # a broker that has just come up does not know everything yet: look again
+        time.sleep(SECOND_LOOK_SECONDS)
+        found = topics.describe(admin, topics.required(settings))
     if wrong := topics.faults(settings, found):
         raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
     output, dead = found[settings.output.topic], found[settings.dead_letter.topic]
@@ -157,7 +164,18 @@ def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
     return GroupCommits(lambda told: kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told))
 
 
-def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_bytes: int) -> Session:
+def _patience(progress: Progress, stopping: threading.Event) -> Callable[[], None]:
+    """What the owner thread does while brokers are away: it shows that it is alive, and gives up only where asked to stop."""
+
+    def waiting() -> None:
+        progress.heartbeat = time.monotonic()
+        if stopping.is_set():
+            raise Aborted("asked to stop while brokers are away; the next owner decides what is in doubt")
+
+    return waiting
+
+
+def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_bytes: int, waiting: Callable[[], None]) -> Session:
     seconds = settings.kafka.transaction_timeout_ms / 1_000
     if settings.delivery == "at-least-once":
         return CheckpointSession(
@@ -169,7 +187,7 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
     def producer(name: str) -> Producer:
         return parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
 
-    return parts.make_session(producer, settings.owner, transaction_seconds=seconds)
+    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -179,9 +197,13 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, parts: Parts, admin: AdminClient, consumer: Consumer, session: Session) -> Intake:
+def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session) -> Intake:
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
-        """The last owners of these partitions that are no members any more; our own name stands for an earlier life."""
+        """The last owners of these partitions that are no members any more; our own name stands for an earlier life.
+
+        By a client of its own: one that has seen a broker die may keep asking a coordinator that is no more.
+        """
+        admin = kafka.admin(settings.kafka, settings.owner)
         try:
             marks = fencing.last_metadata(admin, settings.name, partitions).values()
             owners = {Mark.decode(metadata).owner for metadata in marks} - {""}

@@ -11,6 +11,7 @@ from publisher.errors import Fatal
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
+LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made meanwhile
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -104,7 +105,7 @@ def create(admin: AdminClient, topics: list[NewTopic]) -> None:
         except KafkaException as error:
             raise Fatal(f"cannot create topic {name}: {error.args[0].str()}", "check the right to create topics", 3) from error
     partitions = [TopicPartition(topic.topic, p) for topic in topics for p in range(topic.num_partitions)]
-    deadline = time.monotonic() + BROKER_SECONDS
+    deadline = time.monotonic() + LEADER_SECONDS
     while not _led(admin, partitions):
         if time.monotonic() > deadline:
             raise Fatal("the new topics have no leaders yet", "see the broker's log; then try again")

@@ -132,6 +132,30 @@ def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
     under_test.close()
 
 
+def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None:
+    log, away, asked = Log(), [False], threading.Event()
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        return (retriable(KafkaError._TRANSPORT), False) if away[0] and at in {"init", "commit"} else None
+
+    def waiting() -> None:
+        if asked.is_set():
+            raise Aborted("asked to stop")
+        asked.set()
+
+    def make(name: str) -> Any:
+        return ScriptedProducer(name, log, fails)
+
+    under_test = TransactionSession(make, "app.r", transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
+    under_test.open()
+    away[0] = True
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    with pytest.raises(Aborted, match="asked to stop"):
+        under_test.recover()
+    under_test.close()
+
+
 def test_a_slow_commit_costs_the_producer_its_place() -> None:
     log = Log()
 
