@@ -144,6 +144,8 @@ class TransactionSession:
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
         """A batch is never half-published: what is being committed is decided before the partitions go. Never raises."""
         self.decide()
+        if lost:
+            self._renew()
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
@@ -156,8 +158,8 @@ class TransactionSession:
             if not self._hung:
                 self._abort(old.result())
             replacement = self._successor(name)
-            if self._doubtful:  # what lived through a broker's death may hang in its next call
-                self._pool = deque((other, self._successor(other)) for other, _ in self._pool)
+            if self._doubtful:
+                self._renew()
             self._await(replacement)
             self._pool.append((name, replacement))
             self._active, self._hung = None, False
@@ -174,6 +176,10 @@ class TransactionSession:
         self._makers.shutdown(wait=False, cancel_futures=True)
         self._sealer.close()
         self._pool.clear()
+
+    def _renew(self) -> None:
+        """Successors for the producers that wait: one that has lived through a broker's death may hang in its next call."""
+        self._pool = deque((name, self._successor(name) if made.done() else made) for name, made in self._pool)
 
     def _take_ready(self) -> tuple[str, Future[Producer]]:
         """The next producer in turn that is initialised; the first to be so where none is."""

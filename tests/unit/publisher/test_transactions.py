@@ -156,6 +156,19 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None
     under_test.close()
 
 
+def test_no_producer_is_trusted_after_partitions_were_lost() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    under_test.release([TopicPartition("events", 0)], lost=False)
+    assert len(log.made) == POOL_SIZE
+    under_test.release([TopicPartition("events", 0)], lost=True)
+    under_test.open()
+    assert len(log.made) == 2 * POOL_SIZE
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.close()
+
+
 def test_a_slow_commit_costs_the_producer_its_place() -> None:
     log = Log()
 
