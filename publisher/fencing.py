@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal
-from publisher.transactions import POOL_SIZE, initialise, transactional_ids
+from publisher.transactional_ids import POOL_SIZE, initialise, transactional_ids
 
 log = logging.getLogger(__name__)
 

@@ -17,15 +17,14 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
-from publisher.errors import Aborted, Fatal, Fenced
+from publisher.errors import Aborted, Fenced
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.session import Counters, Record
 from publisher.transaction_states import MEMBERSHIP_CODES, State, Step, Verdict, advance, verdict
+from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialise, transactional_ids
 
 log = logging.getLogger(__name__)
 
-POOL_SIZE = 3
-CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
 HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
@@ -275,33 +274,3 @@ class TransactionSession:
         producer = self._make_producer(name)
         initialise(producer, name, self._clock, self._closing, seconds)
         return producer
-
-
-def transactional_ids(prefix: str) -> list[str]:
-    """The ids of the pool of the process whose owner id is `prefix`."""
-    return [f"{prefix}.{k}" for k in range(POOL_SIZE)]
-
-
-def initialise(
-    producer: Producer,
-    name: str,
-    clock: Callable[[], float],
-    closing: threading.Event,
-    seconds: float,
-) -> None:
-    """init_transactions until it succeeds: fences every other producer of this id and decides what it left open.
-
-    Raises Fatal where repeating cannot help or `seconds` are over.
-    """
-    deadline = clock() + seconds
-    while True:
-        try:
-            return producer.init_transactions(CALL_SECONDS)
-        except KafkaException as exception:
-            error = exception.args[0]
-            if verdict(Step.RECOVER, error) is not Verdict.REPEAT or clock() > deadline or closing.is_set():
-                raise Fatal(
-                    f"the broker does not let transactional.id {name!r} begin: {error}",
-                    "check the broker and the right to write with this transactional.id",
-                ) from exception
-            closing.wait(0.02)

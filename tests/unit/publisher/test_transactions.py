@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
-from publisher.transactions import POOL_SIZE, SLOW_COMMIT_SECONDS, TransactionSession, transactional_ids
+from publisher.transactional_ids import POOL_SIZE, transactional_ids
+from publisher.transactions import SLOW_COMMIT_SECONDS, TransactionSession
 from tests.unit.publisher.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
 
@@ -181,6 +182,7 @@ def test_a_slow_commit_costs_the_producer_its_place() -> None:
     for _ in range(POOL_SIZE):
         under_test.publish([RECORD], OFFSETS, "metadata")
     assert under_test.counters.rotations == POOL_SIZE + 1
+    under_test.open()
     assert len(log.made) >= 2 * POOL_SIZE
     assert len(log.visible) == POOL_SIZE + 1
     under_test.close()
