@@ -1,10 +1,11 @@
-"""The second auditor: plain sets and dictionaries, a plain client, and not a line in common with the product.
+"""The second auditor: a byte for each offset, a plain client, and not a line in common with the product.
 
 What the product's own audit says is held against this one, so that a mistake in either shows.
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -12,42 +13,71 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 Place = tuple[str, int, int]
 
 
+class Column:
+    """One small number for each (topic, partition, offset), 0 where nothing was set; at most 255."""
+
+    def __init__(self) -> None:
+        self.rows: defaultdict[tuple[str, int], bytearray] = defaultdict(bytearray)
+
+    def set(self, place: Place, value: int) -> None:
+        topic, partition, offset = place
+        row = self.rows[topic, partition]
+        if offset >= len(row):
+            row.extend(bytes(offset + 1 - len(row)))
+        row[offset] = min(value, 255)
+
+    def get(self, place: Place) -> int:
+        topic, partition, offset = place
+        row = self.rows[topic, partition]
+        return row[offset] if offset < len(row) else 0
+
+    def beside(self, other: "Column") -> Iterator[tuple[int, int]]:
+        """Both columns' numbers, place by place."""
+        for key in self.rows.keys() | other.rows.keys():
+            one, two = self.rows[key], other.rows[key]
+            length = max(len(one), len(two))
+            yield from zip(one.ljust(length, b"\0"), two.ljust(length, b"\0"), strict=True)
+
+
 def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None) -> dict[str, int]:
     """Read everything that is committed, and count. Versions of a partition must follow in the order of first appearance."""
-    inputs = {(events, m.partition(), m.offset()) for m in read(bootstrap_servers, events)}
-    answers: Counter[Place] = Counter()
+    inputs, answers, versions = Column(), Column(), Column()
+    names: list[str] = []
     last: dict[tuple[int | None, str, int], int] = {}
-    versions: dict[Place, str] = {}
     out_of_order = 0
+    for message in read(bootstrap_servers, events):
+        inputs.set((events, message.partition() or 0, message.offset() or 0), 1)
     for message in read(bootstrap_servers, scores):
         record = json.loads(message.value() or b"")
-        topic, partition, offset = (record["source"][name] for name in ("topic", "partition", "offset"))
-        answers[topic, partition, offset] += 1
+        topic, partition, offset = place = tuple(record["source"][name] for name in ("topic", "partition", "offset"))
+        answers.set(place, answers.get(place) + 1)
         if record["status"] == "scored":
-            versions[topic, partition, offset] = record["version"]
+            if record["version"] not in names:
+                names.append(record["version"])
+            versions.set(place, names.index(record["version"]) + 1)
         lane = (message.partition(), topic, partition)
         out_of_order += offset < last.get(lane, -1)
         last[lane] = max(offset, last.get(lane, -1))
-    answers.update(source(m) for m in (read(bootstrap_servers, dead) if dead else []))
-    return {
-        "inputs": len(inputs),
-        "missing": len(inputs - set(answers)),
-        "duplicates": sum(count - 1 for count in answers.values()),
-        "phantoms": len(set(answers) - inputs),
-        "out_of_order": out_of_order,
-        "version_regressions": regressions(versions),
-    }
+    for message in read(bootstrap_servers, dead) if dead else ():
+        answers.set(source(message), answers.get(source(message)) + 1)
+    counts = {"inputs": 0, "missing": 0, "duplicates": 0, "phantoms": 0}
+    for written, answered in inputs.beside(answers):
+        counts["inputs"] += written
+        counts["missing"] += written > answered
+        counts["duplicates"] += max(0, answered - 1)
+        counts["phantoms"] += answered > 0 and not written
+    return {**counts, "out_of_order": out_of_order, "version_regressions": regressions(versions)}
 
 
-def regressions(versions: dict[Place, str]) -> int:
+def regressions(versions: Column) -> int:
     """Scores whose version had already been followed by another one, partition by partition."""
     count = 0
-    seen: dict[tuple[str, int], list[str]] = {}
-    for (topic, partition, _), version in sorted(versions.items()):
-        order = seen.setdefault((topic, partition), [])
-        if version not in order:
-            order.append(version)
-        count += version != order[-1]
+    for row in versions.rows.values():
+        order: list[int] = []
+        for version in row:
+            if version and version not in order:
+                order.append(version)
+            count += bool(version) and version != order[-1]
     return count
 
 
@@ -61,7 +91,7 @@ def source(message: Message) -> Place:
     return unquote(topic), int(partition), int(offset)
 
 
-def read(bootstrap_servers: str, topic: str) -> list[Message]:
+def read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
     """All committed records of a topic, from the start to the end that each partition has when it is reached."""
     consumer = Consumer(
         {
@@ -76,15 +106,13 @@ def read(bootstrap_servers: str, topic: str) -> list[Message]:
     try:
         partitions = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        records = []
         while partitions:
             message = consumer.poll(30)
             assert message is not None, f"nothing more of {topic} within 30 s"
             if (error := message.error()) is None:
-                records.append(message)
+                yield message
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error.str()
                 partitions.discard(message.partition() or 0)
-        return records
     finally:
         consumer.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.faults import matrix, report
+from tests.faults import matrix, report, soak
 from tests.faults.fleet import has_faketime
 from tests.faults.plan import FAULTS, plan, possible_faults
 from tests.faults.rounds import Result, drain_rate, play
@@ -42,15 +42,19 @@ def main(arguments: Sequence[str]) -> int:
             with options.append.open("a") as file:
                 file.write(json.dumps({"brokers": options.brokers, **result.to_dict()}) + "\n")
 
-    with contextlib.closing(Ground(options.brokers, disk_full="disk-full" not in missing)) as ground:
+    small_disk = "disk-full" not in missing and not options.soak
+    with contextlib.closing(Ground(options.brokers, disk_full=small_disk)) as ground:
         ground.start()
         rate = options.rate or drain_rate(ground) / 2
         talk.print(f"{options.brokers} broker(s) up, {rate:,.0f} events/s")
-        if options.matrix:
+        slopes = []
+        if options.soak:
+            slopes = soak.run(ground, options.seed, options.soak * 60, rate, told)
+        elif options.matrix:
             matrix.run(ground, options.seed, rate, told)
         else:
             _rounds(ground, options, list(missing), rate, told)
-    summary = report.summary(results, options.brokers, rate, list(missing))
+    summary = report.summary(results, options.brokers, rate, list(missing)) | ({"processes": slopes} if options.soak else {})
     if options.matrix and not options.json:
         Console().print(matrix.table(results, options.brokers))
     print(json.dumps(summary, indent=None if options.json else 2))
@@ -85,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--only", choices=FAULTS, help="this fault in every round")
     parser.add_argument("--matrix", action="store_true", help="a crash before and after every step of a transaction instead")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one long round instead, and what grows in the processes")
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a round, at least")
     parser.add_argument("--rate", type=float, help="events a second; default: half of what two scorers drain, measured")
     parser.add_argument("--broken", choices=("no-rotation", "late-metadata"), help="scorers that are wrong on purpose")

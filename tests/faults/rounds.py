@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 
 from publisher.audit import FAULTS as AUDITED
 from tests.e2e.rig import command
+from tests.faults.fleet import Fleet
 from tests.faults.load import Load
 from tests.faults.plan import Round
 from tests.faults.stage import Ground, Stage, wait_until
@@ -60,12 +61,20 @@ class Result:
         return {**asdict(self), "clean": self.clean}
 
 
-def play(ground: Ground, played: Round, rate: float, broken: str | None = None, keep_logs: bool = False) -> Result:
-    """Play one round on this ground at `rate` events a second."""
+def play(
+    ground: Ground,
+    played: Round,
+    rate: float,
+    broken: str | None = None,
+    keep_logs: bool = False,
+    watching: Callable[[Fleet], None] = lambda _: None,
+) -> Result:
+    """Play one round on this ground at `rate` events a second. `watching` is shown the scorers before they are started."""
     result = Result(played.number, played.seed, played.faults, played.protocol, played.scorers)
     began, strays = time.monotonic(), ground.proxies.stray.loosed
     stage = Stage(ground, played, rate, broken)
     try:
+        watching(stage.fleet)
         _act(stage, played)
         stage.heal()
         stage.load.finish()

@@ -24,7 +24,7 @@ from tests.faults.proxy import Proxies
 from tests.faults.watch import Watch
 
 PARTITIONS = 6
-VERSIONS = ("1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0")
+VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
 DISK_MB = 512
 
 
