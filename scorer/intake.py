@@ -94,7 +94,8 @@ class Intake:
         messages = self._read(0.0 if self._alone.waiting else wait, limit)
         self._group = self._consumer.consumer_group_metadata()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
-        messages = [m for m in messages if self._usable(m)]
+        if any(map(Message.error, messages)):
+            messages = [m for m in messages if self._usable(m)]
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
@@ -108,7 +109,7 @@ class Intake:
 
     def commit(self, batch: Batch, mark: Mark) -> None:
         """The offsets after a batch are committed under this mark: known to us where the partition has been ours since."""
-        for partition, offset in batch.next_offsets().items():
+        for partition, offset in batch.reached.items():
             if self.epochs.get(partition) == batch.epochs[partition]:
                 self.marks[partition] = mark
                 self.committed[partition] = offset
@@ -193,16 +194,16 @@ class Intake:
 
     def _batch(self, messages: list[Message]) -> Batch:
         batch = Batch(
-            topics=[m.topic() for m in messages],  # type: ignore[misc]
-            partitions=[m.partition() for m in messages],  # type: ignore[misc]
-            offsets=[m.offset() for m in messages],  # type: ignore[misc]
-            keys=[m.key() for m in messages],
-            values=[m.value() for m in messages],
-            timestamps=[max(m.timestamp()[1], 0) for m in messages],
-            headers=[m.headers() for m in messages],  # type: ignore[misc]
+            topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
+            partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
+            offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
+            keys=list(map(Message.key, messages)),
+            values=list(map(Message.value, messages)),
+            timestamps=[stamp if stamp > 0 else 0 for _, stamp in map(Message.timestamp, messages)],
+            headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
         )
-        batch.epochs = {p: self.epochs[p] for p in set(zip(batch.topics, batch.partitions, strict=True))}
-        self._next |= batch.next_offsets()
+        batch.epochs = {p: self.epochs[p] for p in batch.reached}
+        self._next |= batch.reached
         return batch
 
     def _usable(self, message: Message) -> bool:

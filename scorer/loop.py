@@ -152,7 +152,7 @@ class Loop:
         attempts = suspicion.after_progress if suspicion else 0
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"], attempts)
         metadata = mark.encode()
-        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.next_offsets().items()]
+        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.reached.items()]
         swaps: list[Record] = [
             (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             for swap in self._swaps(batch, servable, mark)

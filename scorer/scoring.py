@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from scorer.scores.dead_letter import dead_headers
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
+T = TypeVar("T")
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
 
 
@@ -63,7 +66,7 @@ class Scoring:
             work.add_scores(at, scores)
         work.add_expired()
         work.add_dead()
-        work.scored.records = [record for record in work.slots if record is not None]
+        work.scored.records = [record for record in work.slots if record]
         work.scored.stages = {
             "decode": decoded_at - began,
             "infer": inferred_at - decoded_at,
@@ -93,30 +96,32 @@ class _Work:
         self.rejected: dict[int, Poison] = {}
         self.expired: list[int] = []
         self.scored = Scored([])
-        self.facts = [Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
-        self.field_ids: dict[int, str | int | None] = {}
+        self.facts: list[Facts] | None = None  # None: no event has a header
+        if any(batch.headers):
+            self.facts = [Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
+        self.field_ids: list[str | int | None] = [None] * len(batch)
 
     def decode(self) -> Decoded:
         """Decode what is to be scored; set the rest aside."""
         rows = list(range(len(self.batch)))
-        if any(facts.deadline is not None or facts.bad_deadline for facts in self.facts):
-            rows = self._without_deadline_passed(rows)
+        if self.facts and any(facts.deadline is not None or facts.bad_deadline for facts in self.facts):
+            rows = self._without_deadline_passed(rows, self.facts)
         if self.scoring.settings.input.tombstones == "skip":
             rows = [row for row in rows if self.batch.values[row] is not None]
         return self._decode(rows, self.rejected)
 
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
-        decoded = self.servable.decoder.decode([self.batch.values[row] for row in rows])
+        decoded = self.servable.decoder.decode(_pick(self.batch.values, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
-        decoded.rows = [rows[at] for at in decoded.rows]
-        self.field_ids |= zip(decoded.rows, decoded.ids, strict=True)
+        decoded.rows = _pick(rows, decoded.rows)
+        _place(self.field_ids, decoded.rows, decoded.ids)
         return decoded
 
-    def _without_deadline_passed(self, rows: list[int]) -> list[int]:
+    def _without_deadline_passed(self, rows: list[int], all_facts: Sequence[Facts]) -> list[int]:
         now = self.now_ms()
         kept = []
         for row in rows:
-            facts = self.facts[row]
+            facts = all_facts[row]
             if facts.bad_deadline is not None:
                 error = f"header deadline is {facts.bad_deadline!r}, not a time in Unix ms"
                 self.rejected[row] = Poison(Reason.BAD_DEADLINE, error)
@@ -168,26 +173,45 @@ class _Work:
 
     def add_scores(self, rows: list[int], answer: "Answer") -> None:
         """Score records into their slots; what is too large for the output topic is rejected."""
-        batch, encoder = self.batch, self.servable.encoder
-        sources = [(batch.topics[row], batch.partitions[row], batch.offsets[row]) for row in rows]
-        facts, fields, region = self.facts, self.field_ids.get, self.scoring.settings.region
-        ids = [event_id(facts[row], fields(row), region, source) for row, source in zip(rows, sources, strict=True)]
-        times = [batch.timestamps[row] for row in rows]
+        batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
+        partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
+        sources = list(zip(_pick(batch.topics, rows), partitions, _pick(batch.offsets, rows), strict=True))
+        ids = self._ids(rows, sources)
         values = encoder.encode(ids, answer.scores, answer.decisions, answer.status, sources, times, self.now_ms())
         names = self.scoring.settings.output.headers
         headers: Sequence[Headers] = [None] * len(rows)
         if names:
             headers = encoder.headers(names, ids, answer.decisions, answer.status)
-        target, keys, slots = self.scoring.output, batch.keys, self.slots
-        topic, partitions, limit = target.topic, target.partitions, target.max_bytes - RECORD_OVERHEAD
-        for row, value, source, timestamp, header in zip(rows, values, sources, times, headers, strict=True):
-            key = keys[row]
-            if len(value) > limit or (key is not None and len(value) + len(key) > limit):
-                error = f"the score record has {len(value)} bytes beside its key; {topic} takes {target.max_bytes}"
+        width = target.partitions
+        out = [partition % width for partition in partitions]
+        records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
+        room = target.max_bytes - RECORD_OVERHEAD
+        if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
+            rows, records = self._without_oversize(rows, records, room)
+        _place(self.slots, rows, records)
+        self.scored.outcomes[answer.status] += len(records)
+
+    def _ids(self, rows: list[int], sources: Sequence[tuple[str, int, int]]) -> list[str]:
+        fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
+        if self.facts is None and None not in fields:
+            return list(map(str, fields))
+        facts = _pick(self.facts, rows) if self.facts else repeat(NO_FACTS, len(rows))
+        return [event_id(fact, named, region, source) for fact, named, source in zip(facts, fields, sources, strict=True)]
+
+    def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
+        """Rows and records without those that the output topic would refuse, which are rejected."""
+        kept = []
+        for row, record in zip(rows, records, strict=True):
+            _, value, key, *_ = record
+            if len(value or b"") + len(key or b"") > room:
+                target = self.scoring.output
+                error = (
+                    f"the score record has {len(value or b'')} bytes beside its key; {target.topic} takes {target.max_bytes}"
+                )
                 self.rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
             else:
-                slots[row] = (topic, value, key, source[1] % partitions, timestamp, header)
-        self.scored.outcomes[answer.status] += sum(slots[row] is not None for row in rows)
+                kept.append((row, record))
+        return [row for row, _ in kept], [record for _, record in kept]
 
     def add_dead(self) -> None:
         """Dead letters into the slots of the rejected."""
@@ -216,3 +240,17 @@ class Answer:
     scores: Sequence[bytes]
     decisions: Sequence[str | None]
     status: str
+
+
+def _pick(column: list[T], rows: list[int]) -> list[T]:
+    """The entries of these rows, which ascend: the column itself where they are all."""
+    return column if len(rows) == len(column) else [column[row] for row in rows]
+
+
+def _place(column: list[T], rows: Sequence[int], values: Sequence[T]) -> None:
+    """Put values into a column at these rows, which ascend."""
+    if len(rows) == len(column):
+        column[:] = values
+    else:
+        for row, value in zip(rows, values, strict=True):
+            column[row] = value

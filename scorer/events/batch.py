@@ -10,7 +10,8 @@ class Batch:
     """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
-    of the take; the batch may only be published while they are unchanged.
+    of the take; the batch may only be published while they are unchanged. `reached` is for each partition the offset that
+    follows its last event here.
     """
 
     topics: list[str]
@@ -21,14 +22,14 @@ class Batch:
     timestamps: list[int]
     headers: list[Headers]
     epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    reached: dict[tuple[str, int], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        last = dict(zip(zip(self.topics, self.partitions, strict=True), self.offsets, strict=True))
+        self.reached = {partition: offset + 1 for partition, offset in last.items()}
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def next_offsets(self) -> dict[tuple[str, int], int]:
-        """For each partition the offset that follows its last event here."""
-        last = dict(zip(zip(self.topics, self.partitions, strict=True), self.offsets, strict=True))
-        return {partition: offset + 1 for partition, offset in last.items()}
 
     def first_offsets(self) -> dict[tuple[str, int], int]:
         """For each partition the offset of its first event here."""

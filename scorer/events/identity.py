@@ -1,6 +1,7 @@
 """What an event's headers say of it, and how it is named: the one naming rule, for scores and for replayed dead letters."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from publisher.positions import Position
 from scorer.events.batch import Headers
@@ -37,7 +38,13 @@ def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[s
         return facts.ce_id
     if field is not None:
         return str(field)
-    return facts.origin or str(Position(region, *source))
+    return facts.origin or f"{_lane(region, source[0], source[1])}{source[2]}"
+
+
+@lru_cache(maxsize=4_096)
+def _lane(region: str, topic: str, partition: int) -> str:
+    """The position of an event up to its offset."""
+    return str(Position(region, topic, partition, 0)).removesuffix("0")
 
 
 def _text(value: str | bytes | None) -> str:
