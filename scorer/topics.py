@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from publisher.errors import Fatal
@@ -106,16 +106,18 @@ def create(admin: AdminClient, topics: list[NewTopic]) -> None:
             raise Fatal(f"cannot create topic {name}: {error.args[0].str()}", "check the right to create topics", 3) from error
     partitions = [TopicPartition(topic.topic, p) for topic in topics for p in range(topic.num_partitions)]
     deadline = time.monotonic() + LEADER_SECONDS
-    while not _led(admin, partitions):
+    while fault := _not_led(admin, partitions):
         if time.monotonic() > deadline:
-            raise Fatal("the new topics have no leaders yet", "see the broker's log; then try again")
+            raise Fatal(f"the new topics have no leaders yet: {fault}", "see the broker's log; then try again", 4)
         time.sleep(0.05)
 
 
-def _led(admin: AdminClient, partitions: list[TopicPartition]) -> bool:
+def _not_led(admin: AdminClient, partitions: list[TopicPartition]) -> KafkaError | None:
+    """What the first partition that has no leader answers; None where all have one."""
     try:
         for answer in admin.list_offsets(dict.fromkeys(partitions, LATEST), request_timeout=BROKER_SECONDS).values():
             answer.result()
-    except KafkaException:
-        return False
-    return True
+    except KafkaException as error:
+        refusal: KafkaError = error.args[0]
+        return refusal
+    return None
