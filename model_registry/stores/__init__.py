@@ -6,6 +6,9 @@ from typing import BinaryIO, Protocol
 from model_registry.errors import Refused
 from model_registry.manifest import Descriptor
 from model_registry.reference import Reference
+from model_registry.stores.options import DEFAULTS, Progress, StoreOptions
+
+__all__ = ["Progress", "Store", "StoreOptions", "open_store"]
 
 
 class Store(Protocol):
@@ -21,8 +24,11 @@ class Store(Protocol):
         """The repository as a reference names it, for messages."""
         ...
 
-    def validator(self) -> str:
-        """An opaque value that changes whenever a tag may have changed. Cheap enough to ask every second."""
+    def validator(self, tag: str) -> str:
+        """An opaque value that is another one whenever the tag names another manifest than when it was asked last.
+
+        Cheap enough to ask every second: nothing is downloaded. May raise NotFound where there is no such tag.
+        """
         ...
 
     def tags(self) -> list[str]:
@@ -62,7 +68,7 @@ class Store(Protocol):
         ...
 
 
-def open_store(reference: Reference) -> Store:
+def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:  # noqa: ARG001
     """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Refused."""
     from model_registry.stores.layout import LayoutStore
 

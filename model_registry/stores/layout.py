@@ -38,7 +38,7 @@ class LayoutStore:
         """See `Store`."""
         return f"oci:{self._path}"
 
-    def validator(self) -> str:
+    def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
         """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
         with self._io():
             found = (self._path / "index.json").stat()

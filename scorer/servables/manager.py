@@ -146,7 +146,7 @@ class VersionManager:
 
     def _look(self) -> None:
         """Resolve the tag, if anything may have changed."""
-        validator = self._store.validator()
+        validator = self._store.validator(self._settings.model.tag)
         if validator == self._validator:
             return
         aspired = channel.resolve(self._store, self._settings.model.tag)

@@ -97,7 +97,12 @@ def test_a_clock_that_stands_still_or_goes_back_hides_no_move(store: LayoutStore
 
 
 def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_path: Path) -> None:
-    for ask in (store.tags, store.validator, lambda: store.resolve("prod"), lambda: store.manifest("sha256:" + "0" * 64)):
+    for ask in (
+        store.tags,
+        lambda: store.validator("prod"),
+        lambda: store.resolve("prod"),
+        lambda: store.manifest("sha256:" + "0" * 64),
+    ):
         with pytest.raises(Unreachable, match="no OCI layout at"):
             ask()
     assert list(tmp_path.iterdir()) == []

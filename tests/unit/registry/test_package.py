@@ -39,8 +39,8 @@ class Failing:
     def repository(self) -> str:
         return self._store.repository
 
-    def validator(self) -> str:
-        return self._store.validator()
+    def validator(self, tag: str) -> str:
+        return self._store.validator(tag)
 
     def tags(self) -> list[str]:
         return self._store.tags()
