@@ -22,6 +22,12 @@ class BadReference(RegistryError):
     exit_code = 2
 
 
+class BadFile(RegistryError):
+    """A key or policy file that cannot be used."""
+
+    exit_code = 2
+
+
 class NotFound(RegistryError):
     """The registry answers, and has no such tag, manifest or blob."""
 

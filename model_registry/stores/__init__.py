@@ -56,7 +56,7 @@ class Store(Protocol):
         ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
         ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -64,6 +64,13 @@ class Store(Protocol):
 
         Raises Conflict, and moves nothing, where one has not. A store without such a step (HTTP registries) moves them one by
         one in the order of `to`, the last one last: what readers start from.
+        """
+        ...
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:
+        """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
+
+        What it lists was not looked at. `model_registry.trust.referrers` asks on behalf of everybody else.
         """
         ...
 

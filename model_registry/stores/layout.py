@@ -91,8 +91,7 @@ class LayoutStore:
 
     def push_manifest(self, data: bytes) -> Descriptor:
         """See `Store`."""
-        parsed = manifest.parse(data)
-        for content in (parsed.config, *parsed.layers):
+        for content in manifest.named(data):
             if not self.has_blob(content.digest):
                 raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
         described = manifest.describe(data)
@@ -115,6 +114,10 @@ class LayoutStore:
                     raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
             path = self._path / "index.json"
             files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
+        """See `Store`: a folder answers no questions, so that its referrers are under a tag, which copies like any other."""
+        return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
         """Whether the content is stored undamaged; damaged content is replaced by the same push."""
