@@ -28,6 +28,12 @@ class BadFile(RegistryError):
     exit_code = 2
 
 
+class Misconfigured(RegistryError):
+    """An option, or a file that configures access to a registry, that cannot be used."""
+
+    exit_code = 2
+
+
 class NotFound(RegistryError):
     """The registry answers, and has no such tag, manifest or blob."""
 

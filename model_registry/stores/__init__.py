@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Protocol
 
-from model_registry.errors import Refused
 from model_registry.manifest import Descriptor
 from model_registry.reference import Reference
 from model_registry.stores.options import DEFAULTS, Progress, StoreOptions
@@ -75,10 +74,12 @@ class Store(Protocol):
         ...
 
 
-def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:  # noqa: ARG001
-    """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Refused."""
-    from model_registry.stores.layout import LayoutStore
-
+def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:
+    """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Misconfigured."""
     if reference.kind == "oci":
+        from model_registry.stores.layout import LayoutStore
+
         return LayoutStore(reference.path)
-    raise Refused(f"{reference}: remote registries are not supported yet", "use oci:FOLDER")
+    from model_registry.stores.remote import RemoteStore
+
+    return RemoteStore(reference, options)
