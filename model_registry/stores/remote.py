@@ -137,10 +137,10 @@ class RemoteStore:
 
     def push_manifest(self, data: bytes) -> Descriptor:
         """See `Store`."""
-        parsed, described = manifest.parse(data), manifest.describe(data)
-        for content in {content.digest: content for content in (parsed.config, *parsed.layers)}.values():
-            if self._size(f"{self._target.path}/{content.digest}", content.digest) is None:
-                raise NotFound(f"{self._repository} has no blob {content.digest}, which the manifest names")
+        described = manifest.describe(data)
+        for digest in {content.digest for content in manifest.named(data)}:
+            if not self.has_blob(digest):
+                raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
         self._put(described.digest, described.media_type, data)
         return described
 
