@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from model_registry import digest as digests
@@ -73,7 +72,7 @@ def push(store: Store, folder: Path, name: str, version: str, *, created: dateti
     store.push_blob(manifest.parse(data).config, io.BytesIO(config))  # small, and makes the repository if there is none
     _is_there(store, version, target)  # refused before anything large is sent
     with files.reported(f"the package {folder}"):
-        transfer.upload(store, [(file.content, partial((folder / file.path).open, "rb")) for file in contents])
+        transfer.upload(store, [(file.content, folder / file.path) for file in contents])
     store.push_manifest(data)
     while not _is_there(store, version, target):
         try:

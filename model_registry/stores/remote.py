@@ -5,7 +5,7 @@ never silently overwrites a third writer's move. Tags of one repository should h
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import httpx
@@ -13,7 +13,7 @@ import msgspec
 
 from model_registry import digest as digests
 from model_registry import manifest
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.manifest import Descriptor
 from model_registry.reference import Reference, is_tag
 from model_registry.stores import download
@@ -163,6 +163,21 @@ class RemoteStore:
             self._read_back(tag, target)
         for tag, target in list(to.items())[:-1]:
             self._read_back(tag, target)
+
+    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
+        """See `Store`: the registry's garbage collection frees the content, in its own time."""
+        found = {tag: self._digest(tag) for tag in self.tags()}
+        if found != expect:
+            moved = sorted(found.items() ^ expect.items())[0][0]
+            raise Conflict(f"the tag {moved!r} was moved, made or deleted meanwhile", "look again and repeat")
+        for digest in manifests:
+            digests.hex_of(digest)
+            answer = self._client.ask(Call("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
+            if answer.status == 405:
+                raise Refused(f"{self._client.host} deletes nothing{answer.said}", "its administrator can allow deletion")
+            if answer.status not in (200, 202, 204, 404):
+                raise answer.error(f"DELETE of {digest}")
+        return None
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """See `Store`."""

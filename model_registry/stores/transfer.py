@@ -1,5 +1,6 @@
 """Many blobs at once: a few threads, a chunk of memory each. The first error stops them all, and so does Ctrl-C."""
 
+import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -27,14 +28,14 @@ def download(store: Store, wanted: Sequence[tuple[Descriptor, Path]]) -> None:
     _all([partial(fetch, content, path) for content, path in wanted])
 
 
-def upload(store: Store, contents: Sequence[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:
-    """Push blobs, each out of a stream that is opened when its turn comes, and closed. Raises what store and streams raise."""
+def upload(store: Store, contents: Sequence[tuple[Descriptor, Path | bytes]]) -> None:
+    """Push blobs, out of files or of memory. Raises what the store and the files raise."""
 
-    def push(content: Descriptor, opened: Callable[[], BinaryIO], stop: threading.Event) -> None:
-        with opened() as stream:
+    def push(content: Descriptor, source: Path | bytes, stop: threading.Event) -> None:
+        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
             store.push_blob(content, cast("BinaryIO", _Stoppable(stream, stop)))
 
-    _all([partial(push, content, opened) for content, opened in contents])
+    _all([partial(push, content, source) for content, source in contents])
 
 
 class _Stoppable:
