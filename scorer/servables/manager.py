@@ -197,7 +197,9 @@ class VersionManager:
 
     def _reason(self, resolution: Resolution) -> str:
         """Why the channel was moved to this version, from its history."""
-        moves = channel.history(self._store, self._settings.model.tag) if resolution.revision else []
+        if not resolution.revision:
+            return ""
+        moves = channel.history(self._store, self._settings.model.tag, after=resolution.revision - 1)
         return next((move.reason for move in moves if move.revision == resolution.revision), "")
 
     def _snapshot(self) -> policy.Snapshot:

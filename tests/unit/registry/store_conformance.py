@@ -31,6 +31,14 @@ def put_manifest(store: Store, note: str) -> Descriptor:
     return store.push_manifest(manifest.build("application/x.test", empty, (empty,), {"note": note}))
 
 
+def an_index(*manifests: Descriptor) -> bytes:
+    return manifest.encode(
+        manifest.Index(
+            schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type="application/x.test", manifests=manifests
+        )
+    )
+
+
 class StoreConformance(ABC):
     """`fresh` gives an empty repository; `damage` changes stored content behind the store's back.
 
@@ -124,6 +132,17 @@ class StoreConformance(ABC):
         put(fresh, b"makes the repository")
         with pytest.raises(NotFound):
             fresh.push_manifest(manifest.build("application/x.test", described(b"absent"), (), {}))
+
+    def test_an_index_comes_back_and_is_not_taken_without_its_manifests(self, fresh: Store) -> None:
+        one, two = put_manifest(fresh, "one"), put_manifest(fresh, "two")
+        data = an_index(one, two)
+        pushed = fresh.push_manifest(data)
+        assert (pushed.media_type, pushed.digest, pushed.size) == (manifest.INDEX_TYPE, digest.of_bytes(data), len(data))
+        fresh.move_tags({"both": pushed}, expect={"both": None})
+        assert fresh.resolve("both").digest == pushed.digest
+        assert fresh.manifest(pushed.digest) == data
+        with pytest.raises(NotFound):
+            fresh.push_manifest(an_index(one, described(b"absent")))
 
     @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"{}", b'{"schemaVersion":2}', b"\xff"])
     def test_what_is_no_manifest_is_not_taken(self, fresh: Store, data: bytes) -> None:
