@@ -242,9 +242,9 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
     """Whether the move stands. A newer one, which knows of this, is no lost race. Raises Conflict."""
-    newest = max(tags.revisions(store.tags(), move.channel), default=0)
-    ours = _names(store, tags.history_tag(move.channel, move.revision), entry.digest)
-    if ours and (newest > move.revision or _names(store, move.channel, move.to_digest)):
+    if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
+        _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
+    ):
         return
     hint = f"model-registry history {store.repository} --channel {move.channel} shows who; one writer a channel is the rule"
     raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)

@@ -46,6 +46,11 @@ def channels(tags: Iterable[str]) -> list[str]:
     return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
 
 
+def is_referrers(tag: str) -> bool:
+    """Whether a tag lists what belongs to a manifest."""
+    return _REFERRERS.fullmatch(tag) is not None
+
+
 def versions(tags: Iterable[str]) -> list[str]:
     """All tags that are neither channels, nor history, nor lists of referrers, sorted."""
     every = list(tags)

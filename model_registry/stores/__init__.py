@@ -1,6 +1,6 @@
 """Where model versions are kept: one protocol, one module a kind of store."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 from model_registry.manifest import Descriptor
@@ -63,6 +63,15 @@ class Store(Protocol):
 
         Raises Conflict, and moves nothing, where one has not. A store without such a step (HTTP registries) moves them one by
         one in the order of `to`, the last one last: what readers start from.
+        """
+        ...
+
+    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+        """Delete manifests in this order, and every tag that names one, if the tags and their digests are those in `expect`.
+
+        Content that no manifest needs any more goes with them, but for what was written in the last `grace_seconds`: it may
+        belong to a push that is under way. Returns the bytes freed; None where the store frees them by itself, later. Raises
+        Conflict, and deletes nothing, where a tag has moved; Refused where the store does not delete.
         """
         ...
 
