@@ -32,6 +32,7 @@ from scorer.loop import Loop
 from scorer.marks import Mark
 from scorer.observe.health import HealthServer
 from scorer.observe.metrics import Metrics
+from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
 from scorer.scoring import Scoring, Target
@@ -76,6 +77,7 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
             session.open()
             intake = _intake(settings, parts, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
+            notices = Notices(settings, versions.hurry)
             try:
                 _serve(
                     settings,
@@ -86,6 +88,7 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
                     watch,
                 )
             finally:
+                notices.close()
                 intake.close()
     log.info("stopped; everything scored is committed")
 

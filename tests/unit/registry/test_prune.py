@@ -110,7 +110,7 @@ def test_young_content_stays_for_a_push_that_is_under_way(store: LayoutStore) ->
 def test_content_of_a_young_manifest_without_a_tag_stays(
     store: LayoutStore, versions: dict[str, str], make_package: MakePackage
 ) -> None:
-    """The last moment before a push moves its tag: everything is stored, some of it long ago, as part of a version that goes."""
+    """The last moment before a push moves its tag: all is stored, some of it long ago, as part of a version that goes."""
     data = store.manifest(versions["1.0.0"])
     for path in blobs(store):
         os.utime(path, (1, 1))
