@@ -4,7 +4,6 @@ Scorers tell in the topic `<name>.status` (key: the scorer; compacted). Records 
 `_channel/` are notices to the scorers, not from them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -142,8 +141,3 @@ def _standing(move: Move, record: ScorerRecord) -> Standing:
     if record.aspired_revision >= move.revision and reason is not None:
         return Standing(record.scorer, REFUSED, version, revision, count, reason)
     return Standing(record.scorer, WAITING, version, revision, count)
-
-
-def counts(standings: tuple[Standing, ...]) -> Mapping[str, int]:
-    """How many scorers there are of each outcome."""
-    return {name: sum(s.outcome == name for s in standings) for name in (FLIPPED, REFUSED, WAITING)}

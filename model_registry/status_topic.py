@@ -17,7 +17,6 @@ from model_registry.errors import BadFile, BadReference, Unreachable
 from model_registry.moves import Move
 from model_registry.rollout import Fleet, Verdict
 
-ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1
 PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 library_log = logging.getLogger("librdkafka")
@@ -47,12 +46,16 @@ def properties(servers: str | None, file: Path | None) -> dict[str, Any]:
 
 
 class StatusTopic:
-    """One status topic. Raises Unreachable where the broker does not answer, BadReference where the topic is not there."""
+    """One status topic. Raises Unreachable where the broker is silent for `timeout` seconds, BadReference where the topic is
+    not there. `clock` gives Unix seconds."""
 
-    def __init__(self, client: Mapping[str, Any], topic: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, client: Mapping[str, Any], topic: str, timeout: float, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self.fleet = Fleet()
         self._at_end = False
         self._topic = topic
+        self._timeout = timeout
         self._clock = clock
         self._client = dict(client)
         reading = {
@@ -71,7 +74,7 @@ class StatusTopic:
         """Take in what every scorer told last."""
         places = [TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in self._partitions()]
         self._consumer.assign(places)
-        behind, deadline = len(places), self._clock() + ANSWER_SECONDS
+        behind, deadline = len(places), self._clock() + self._timeout
         while behind > 0:
             ended = self._poll()
             behind -= ended
@@ -97,7 +100,7 @@ class StatusTopic:
         """Tell the scorers of the channel to look at the registry now. Raises Unreachable where that cannot be delivered."""
         failed: list[KafkaError] = []
         producer = Producer(
-            self._client | {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}, logger=library_log
+            self._client | {"message.timeout.ms": int(self._timeout * 1_000), "linger.ms": 0}, logger=library_log
         )
         producer.produce(
             self._topic,
@@ -105,7 +108,7 @@ class StatusTopic:
             rollout.notice_key(move.channel),
             on_delivery=lambda error, _: failed.append(error) if error else None,
         )
-        left = producer.flush(ANSWER_SECONDS + 1)
+        left = producer.flush(self._timeout + 1)
         if left or failed:
             why = failed[0].str() if failed else "no answer"
             raise Unreachable(f"the notice could not be written to {self._topic!r}: {why}", "check the broker and the rights")
@@ -117,7 +120,7 @@ class StatusTopic:
     def _partitions(self) -> list[int]:
         servers = self._client["bootstrap.servers"]
         try:
-            found = self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
+            found = self._consumer.list_topics(self._topic, timeout=self._timeout).topics[self._topic]
         except KafkaException as error:
             raise Unreachable(f"no Kafka broker answers at {servers}: {error.args[0].str()}", "check --kafka") from None
         if found.error is not None:

@@ -18,12 +18,16 @@ NOT_IN_TIME, REFUSED = 1, 3  # exit codes
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Where the scorers of a channel tell of themselves, and for how many seconds they are waited for (None: not at all)."""
+    """Where the scorers of a channel tell of themselves, and for how many seconds they are waited for (None: not at all).
+
+    `timeout` is how long the broker may be silent, in seconds.
+    """
 
     kafka: str | None
     kafka_config: Path | None
     topic: str
     wait_seconds: float | None
+    timeout: float
 
     def connect(self) -> "StatusTopic | None":
         """Their status topic, read to its end; None where no broker was named. Raises RegistryError."""
@@ -35,7 +39,7 @@ class Audience:
                 raise BadReference("--wait without a broker", "--kafka HOST:PORT names the scorers' broker")
             return None
         client = status_topic.properties(self.kafka, self.kafka_config)
-        topic = status_topic.StatusTopic(client, self.topic)
+        topic = status_topic.StatusTopic(client, self.topic, self.timeout)
         try:
             topic.read()
         except BaseException:

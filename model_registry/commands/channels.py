@@ -67,7 +67,9 @@ def promote(
     store, target = options.open_repository(repo, plain_http, ca_file, timeout)
     shares = _shares(canary or [])
     expected = channels.Expected(expect_digest, expect_revision)
-    audience = announce.Audience(kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None)
+    audience = announce.Audience(
+        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
+    )
     announce.carry_out(
         json,
         audience,
@@ -102,7 +104,9 @@ def rollback(
     from model_registry.commands import announce, options
 
     store, target = options.open_repository(repo, plain_http, ca_file, timeout)
-    audience = announce.Audience(kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None)
+    audience = announce.Audience(
+        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
+    )
     announce.carry_out(
         json,
         audience,

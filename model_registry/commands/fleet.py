@@ -40,7 +40,7 @@ def status(
     columns = ["channel", "revision", "serves", "digest", "moved", "by", "reason"]
     keys = ["channel", "revision", "serves", "digest", "at", "by", "reason"]
     text = output.table(columns, [[output.short(c[key]) if key == "digest" else c[key] for key in keys] for c in channels])
-    topic = Audience(kafka, kafka_config, status_topic or f"{target.name}.status", None).connect()
+    topic = Audience(kafka, kafka_config, status_topic or f"{target.name}.status", None, timeout).connect()
     if topic is not None:
         topic.close()
         live = {record.scorer for record in topic.fleet.live(time.time())}

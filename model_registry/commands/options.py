@@ -20,7 +20,7 @@ Reason = Annotated[str, typer.Option(help="Stands in the history.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 PlainHttp = Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")]
 CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
-Timeout = Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)]
+Timeout = Annotated[float, typer.Option(help="Seconds that the registry, or the broker, may be silent.", min=0.1)]
 Kafka = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="The scorers' broker, where they tell of themselves.", show_default=False),
