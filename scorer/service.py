@@ -77,19 +77,9 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
             session.open()
             intake = _intake(settings, parts, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
-            notices = Notices(settings, versions.hurry)
-            try:
-                _serve(
-                    settings,
-                    loop,
-                    Reporter(settings, loop.progress, session.counters, versions),
-                    metrics,
-                    stopping,
-                    watch,
-                )
-            finally:
-                notices.close()
-                intake.close()
+            with contextlib.closing(intake), contextlib.closing(Notices(settings, versions.hurry)):
+                reporter = Reporter(settings, loop.progress, session.counters, versions)
+                _serve(settings, loop, reporter, metrics, stopping, watch)
     log.info("stopped; everything scored is committed")
 
 
