@@ -140,9 +140,11 @@ def rollback(
     Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
     """
 
-    def target(_: _Standing) -> _Target:
+    def target(standing: _Standing) -> _Target:
         past = history(store, channel)
-        at = moves.before(past) if to_revision is None else next((m for m in past if m.revision == to_revision), None)
+        at = next((move for move in past if move.revision == to_revision), None)
+        if to_revision is None:
+            at = moves.before(past, standing.digest)
         if at is None:
             known = ", ".join(str(move.revision) for move in past) or "none"
             raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")

@@ -86,26 +86,27 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     return move
 
 
-def before(moves: Sequence[Move]) -> Move:
-    """The move that a rollback restores: what the channel served before what it serves now. Pure.
+def before(moves: Sequence[Move], current: str | None) -> Move:
+    """The move that a rollback restores: what the channel served before `current`, the digest that it names now. Pure.
 
     A version that was gone back from is not come back to: after promotions of A, B and C a rollback restores B, a second one
-    A. Raises Refused where nothing is left, NotFound where there is no history. `moves` is oldest first.
+    A. Moves that were broken off before the tag was moved play no part. Raises Refused where nothing is left, NotFound where
+    there is no history. `moves` is oldest first.
     """
     if not moves:
         raise NotFound("the channel has no history", "model-registry promote REPO --to VERSION makes it")
     by_revision = {move.revision: move for move in moves}
+    ends = [*(move.from_digest for move in moves[1:]), current]
     path: list[Move] = []
-    for move in moves:
+    for move in (move for move, end in zip(moves, ends, strict=True) if move.to_digest == end):
         if move.restores is None:
             path.append(move)
         else:
             origin = by_revision.get(move.restores, move)
             path = [step for step in path if step.revision < origin.revision] + [origin]
-    now = moves[-1].to_digest
-    while path and path[-1].to_digest == now:
+    while path and path[-1].to_digest == current:
         path.pop()
     if not path:
         hint = "model-registry history shows every move; --to-revision goes to any of them"
-        raise Refused(f"the channel {moves[-1].channel!r} has served nothing before {moves[-1].to_version}", hint)
+        raise Refused(f"the channel {moves[-1].channel!r} has served nothing before what it serves now", hint)
     return path[-1]

@@ -129,7 +129,20 @@ def test_rollback_restores_roles_and_steps_over_promotions_of_the_same(store: La
     promote(store, "2.0.0")
     back = rollback(store)
     assert (back.to_digest, back.roles, back.restores) == (shared.to_digest, shared.roles, 1)
-    assert before(channel.history(store, "prod")[:2]) == shared
+    past = channel.history(store, "prod")
+    assert before(past[:2], past[1].to_digest) == shared
+
+
+@pytest.mark.usefixtures("digests")
+def test_rollback_steps_over_a_move_that_was_broken_off(store: LayoutStore) -> None:
+    """Its entry was written, its tag was not."""
+    promote(store, "1.0.0")
+    second = promote(store, "2.0.0")
+    promote(store, "3.0.0")
+    store.move_tags({"prod": store.resolve("2.0.0")}, expect={})
+    assert channel.resolve(store, "prod") == Resolution(second.to_digest, "2.0.0", 2)
+    back = rollback(store)
+    assert (back.to_version, back.from_version, back.revision) == ("1.0.0", "2.0.0", 4)
 
 
 def test_a_move_that_is_not_as_expected_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
