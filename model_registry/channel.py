@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from model_registry import digest as digests
-from model_registry import manifest, moves, roles, tags
+from model_registry import manifest, moves, roles, tags, versions
 from model_registry.errors import BadReference, Conflict, NotFound, Refused
 from model_registry.manifest import Descriptor
 from model_registry.moves import Move
@@ -75,11 +75,12 @@ def resolve(store: Store, tag: str) -> Resolution:
     digest = store.resolve(tag).digest
     parts = roles.parse(store.manifest(digest))
     champion = parts[0].digest if parts else digest
-    version = _version(store, champion)
     revisions = tags.revisions(store.tags(), tag)
     for revision in revisions:
-        if _read(store, tag, revision).to_digest == digest:
-            return Resolution(champion, version, revision, parts)
+        move = _read(store, tag, revision)
+        if move.to_digest == digest:
+            return Resolution(champion, move.to_version, revision, parts)
+    version = versions.describe(store, champion, version=tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
@@ -117,7 +118,7 @@ def promote(
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
         named = {role.version: at.digest for role, at in zip(wanted, found, strict=True)}
         if len(found) == 1:
-            return _Target(found[0], _version(store, found[0].digest), (), named)
+            return _Target(found[0], version, (), named)
         parts = [Role(role.role, role.version, named[role.version], role.weight) for role in wanted]
         document = roles.build(list(zip(parts, found, strict=True)))
         return _Target(store.push_manifest(document), version, tuple(parts), named)
@@ -212,7 +213,9 @@ def _standing(store: Store, channel: str) -> _Standing:
         return _Standing(there, revision, None, None)
     digest = store.resolve(channel).digest
     parts = roles.parse(store.manifest(digest))
-    return _Standing(there, revision, digest, _version(store, parts[0].digest if parts else digest))
+    moved = (_read(store, channel, number) for number in revisions)
+    version = next((move.to_version for move in moved if move.to_digest == digest), None)
+    return _Standing(there, revision, digest, version or versions.describe(store, parts[0].digest if parts else digest).version)
 
 
 def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
@@ -226,13 +229,9 @@ def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
 
 
 def _check_complete(store: Store, digest: str) -> None:
-    found = manifest.parse_version(store.manifest(digest))
+    found = versions.describe(store, digest)
     if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
         raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
-
-
-def _version(store: Store, digest: str) -> str:
-    return manifest.parse_version(store.manifest(digest)).version
 
 
 def _names(store: Store, tag: str, digest: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from model_registry import channel, manifest, roles, tags
+from model_registry import channel, roles, tags, versions
 from model_registry.errors import NotFound
 from model_registry.moves import Move
 from model_registry.stores import Store
@@ -119,8 +119,6 @@ def _named(move: Move) -> set[str]:
     return {move.to_digest, *(role.digest for role in move.roles)}
 
 
-def sizes(store: Store, versions: Mapping[str, str]) -> dict[str, int]:
-    """The bytes of each version, what it shares with others included."""
-    return {
-        tag: sum(blob.size for blob in manifest.parse_version(store.manifest(digest)).blobs) for tag, digest in versions.items()
-    }
+def sizes(store: Store, going: Plan) -> dict[str, int]:
+    """The bytes of each version that goes, what it shares with others included."""
+    return {tag: sum(blob.size for blob in versions.describe(store, at).blobs) for tag, at in going.versions.items()}

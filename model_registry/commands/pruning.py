@@ -35,7 +35,7 @@ def prune(
     store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
     found = pruning.survey(store)
     plan = pruning.plan(found, pruning.Rules(keep_revisions, keep or [], unpromoted))
-    sizes = pruning.sizes(store, plan.versions)
+    sizes = pruning.sizes(store, plan)
     manifests = pruning.manifests(store, plan)
     freed: int | None = 0
     if not dry_run:

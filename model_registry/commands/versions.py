@@ -45,7 +45,7 @@ def list_versions(
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show the versions, and which of them the channels name."""
-    from model_registry import manifest, roles, tags
+    from model_registry import roles, tags, versions
     from model_registry.commands import options, output
 
     store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
@@ -59,7 +59,7 @@ def list_versions(
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(there):
         digest = store.resolve(tag).digest
-        size = sum(blob.size for blob in manifest.parse_version(store.manifest(digest)).blobs)
+        size = sum(blob.size for blob in versions.describe(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
     shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
     table = output.table(["version", "digest", "bytes", "channels"], shown)
@@ -75,7 +75,7 @@ def inspect(
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show what a version consists of, its signature included, or what differs from another one. Reads no model."""
-    from model_registry import channel, manifest
+    from model_registry import channel, versions
     from model_registry.commands import options, output
 
     store, target = options.open_repository(ref, plain_http, ca_file, timeout)
@@ -86,7 +86,7 @@ def inspect(
         return
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
-    version = manifest.parse_version(store.manifest(digest))
+    version = versions.describe(store, digest, version=target.tag or "")
     signature = _signature(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
@@ -102,11 +102,11 @@ def inspect(
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from dataclasses import asdict
 
-    from model_registry import manifest
+    from model_registry import versions
     from model_registry.commands import output
     from model_registry.compare import difference
 
-    (before, after) = (manifest.parse_version(store.manifest(digest)) for store, digest in (old, new))
+    (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": not found.breaks}
