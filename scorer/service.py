@@ -77,7 +77,7 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
             session.open()
             intake = _intake(settings, parts, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
-            with contextlib.closing(intake), contextlib.closing(Notices(settings, versions.hurry)):
+            with contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
                 _serve(settings, loop, reporter, metrics, stopping, watch)
     log.info("stopped; everything scored is committed")

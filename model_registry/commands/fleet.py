@@ -37,9 +37,9 @@ def status(
     store, target = options.open_repository(repo, plain_http, ca_file, timeout)
     channels = _channels(store)
     value: dict[str, Any] = {"repository": store.repository, "channels": channels}
-    columns = ["channel", "revision", "serves", "digest", "moved", "by", "reason"]
-    keys = ["channel", "revision", "serves", "digest", "at", "by", "reason"]
-    text = output.table(columns, [[output.short(c[key]) if key == "digest" else c[key] for key in keys] for c in channels])
+    columns = ["channel", "revision", "serves", "moved", "by", "reason"]
+    keys = ["channel", "revision", "serves", "at", "by", "reason"]
+    text = output.table(columns, [[c[key] for key in keys] for c in channels])
     topic = Audience(kafka, kafka_config, status_topic or f"{target.name}.status", None, timeout).connect()
     if topic is not None:
         topic.close()

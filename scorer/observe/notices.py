@@ -15,7 +15,8 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.25  # how late it may close
+PAUSE_SECONDS = 1.0  # after an error
 ANSWER_SECONDS = 10.0
 
 
@@ -58,7 +59,7 @@ class Notices:
             if not error.retriable() and error.fatal():
                 raise KafkaException(error)
             log.info("notices: %s", error.str())
-            self._closing.wait(POLL_SECONDS)
+            self._closing.wait(PAUSE_SECONDS)
         elif message.key() == self._key:
             log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
             self._moved()
