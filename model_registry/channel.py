@@ -105,6 +105,8 @@ def promote(
     is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
     somebody else moved the channel at the same time and the move was lost.
     """
+    if expected.digest is not None and not digests.is_digest(expected.digest):
+        raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
     canaries = canaries or {}
     rest = roles.check_shares(version, canaries, shadows)
 

@@ -18,7 +18,7 @@ from model_registry.commands.options import (
     Timeout,
 )
 
-To = Annotated[str, typer.Option("--to", metavar="VERSION", show_default=False)]
+To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[
     list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="A version that answers a share; repeatable.")
 ]

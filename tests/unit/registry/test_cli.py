@@ -1,6 +1,7 @@
 """The model-registry command: what it prints where, and what it ends with."""
 
 import json
+import signal
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -191,6 +192,7 @@ def test_prune() -> None:
         (["promote", REPO, "--to", "1.0.0", "--kafka-config", "absent"], 2, "cannot read absent"),
         (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/model.onnx"], 2, "v1/model.onnx:1 has no '='"),
         (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/README.md"], 2, "no Kafka broker is named"),
+        (["promote", REPO, "--to", "1.0.0", "--expect-digest", "1.0.0"], 2, "'1.0.0' is no digest"),
         (["promote", REPO, "--to", "1.0.0", "--expect-revision", "3"], 3, "is at revision 0, not 3 as expected"),
         (["rollback", REPO], 3, "has no history"),
     ],
@@ -207,6 +209,17 @@ def test_an_error_is_one_line_and_a_hint(arguments: list[str], code: int, error:
 def test_usage_errors_end_with_2() -> None:
     run("promote", REPO, code=2)
     run("polish", code=2)
+
+
+@pytest.mark.usefixtures("pushed")
+def test_watch_ends_quietly_with_ctrl_c(folder: Path) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "model-registry")
+    with subprocess.Popen([command, "watch", REPO], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"watching 'prod' of ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b""
 
 
 def test_the_installed_command(folder: Path) -> None:
