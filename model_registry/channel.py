@@ -2,147 +2,259 @@
 
 The *revision* of a channel is the number of its newest history entry. It rises with every move, a move back included, so that
 "newer" always means a higher revision, never a higher version.
+
+Registries know no compare-and-swap: two people who move one channel at the same time may overwrite each other. The history
+entry is written before the tag and both are read back, so that a lost race is found and said; one writer a channel (one
+pipeline, one person at a time) is the rule that keeps it from happening.
 """
 
 import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from model_registry import digest as digests
-from model_registry import manifest, tags
-from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
+from model_registry import manifest, moves, roles, tags, versions
+from model_registry.errors import BadReference, Conflict, NotFound, Refused
 from model_registry.manifest import Descriptor
+from model_registry.moves import Move
+from model_registry.roles import CANARY, CHAMPION, SHADOW, Role
 from model_registry.stores import Store
 
-HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
-NOTE = "io.scorestream.promotion."
+__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback"]
+
 MAX_TEXT = 4096  # characters of an actor or a reason
+MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
 _EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a tag names: a manifest's digest, the version in it, and the channel's revision (0 where the tag is no channel)."""
+    """What a tag names: a version's manifest digest, the version in it, and the channel's revision (0 where it is no channel).
+
+    Where a channel names several versions by role, it is the champion; `roles` has them all, the champion first.
+    """
 
     digest: str
     version: str
     revision: int
+    roles: tuple[Role, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """One move of a channel. `from_*` is None for the first one; `at` is in UTC."""
+class Expected:
+    """What must hold for a move: the digest of the version, and the revision that the channel is at. None: anything."""
 
-    channel: str
+    digest: str | None = None
+    revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A channel as it is before a move."""
+
+    there: Sequence[str]
     revision: int
-    actor: str
-    reason: str
-    at: datetime
-    from_digest: str | None
-    from_version: str | None
-    to_digest: str
-    to_version: str
+    digest: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a channel is to name. `tags` are the version tags that it was taken from, which must not change meanwhile."""
+
+    descriptor: Descriptor
+    version: str
+    roles: tuple[Role, ...]
+    tags: Mapping[str, str]
+    restores: int | None = None
 
 
 def resolve(store: Store, tag: str) -> Resolution:
     """Look at a tag once. Raises NotFound, Corrupt, Unreachable; Refused where a channel was moved without its history."""
     digest = store.resolve(tag).digest
-    version = manifest.parse_version(store.manifest(digest)).version
+    parts = roles.parse(store.manifest(digest))
+    champion = parts[0].digest if parts else digest
     revisions = tags.revisions(store.tags(), tag)
     for revision in revisions:
-        if _read(store, tag, revision).to_digest == digest:
-            return Resolution(digest, version, revision)
+        move = _read(store, tag, revision)
+        if move.to_digest == digest:
+            return Resolution(champion, move.to_version, revision, parts)
+    version = versions.describe(store, champion, version=tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
-    return Resolution(digest, version, 0)
+    return Resolution(champion, version, 0, parts)
 
 
-def promote(store: Store, channel: str, version: str, *, actor: str, reason: str, now: datetime) -> Move:
-    """Move a channel to a version, and write the history entry in the same step. Several at once take turns.
+def promote(
+    store: Store,
+    channel: str,
+    version: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    canaries: Mapping[str, int] | None = None,
+    shadows: Sequence[str] = (),
+    expected: Expected = Expected(),
+) -> Move:
+    """Move a channel to a version, and write the history entry before it. Several at once take turns.
 
-    Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `version` is no
-    version, or `channel` is one.
+    `canaries` maps versions to their shares in percent. Raises BadReference; NotFound where a version, or some of its content,
+    is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
+    somebody else moved the channel at the same time and the move was lost.
     """
+    if expected.digest is not None and not digests.is_digest(expected.digest):
+        raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+    canaries = canaries or {}
+    rest = roles.check_shares(version, canaries, shadows)
+
+    def target(standing: _Standing) -> _Target:
+        wanted = [Role(CHAMPION, version, "", rest)]
+        wanted += [Role(CANARY, canary, "", weight) for canary, weight in canaries.items()]
+        wanted += [Role(SHADOW, shadow, "", 0) for shadow in shadows]
+        found = [_found(store, standing, role.version) for role in wanted]
+        if expected.digest not in (None, found[0].digest):
+            message = f"version {version} of {store.repository} is {found[0].digest}, not {expected.digest} as expected"
+            raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
+        named = {role.version: at.digest for role, at in zip(wanted, found, strict=True)}
+        if len(found) == 1:
+            return _Target(found[0], version, (), named)
+        parts = [Role(role.role, role.version, named[role.version], role.weight) for role in wanted]
+        document = roles.build(list(zip(parts, found, strict=True)))
+        return _Target(store.push_manifest(document), version, tuple(parts), named)
+
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def rollback(
+    store: Store,
+    channel: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    to_revision: int | None = None,
+    expected: Expected = Expected(),
+) -> Move:
+    """Move a channel back to what it named at a revision, by default before the current one: a new, higher revision.
+
+    Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
+    """
+
+    def target(standing: _Standing) -> _Target:
+        past = history(store, channel)
+        at = next((move for move in past if move.revision == to_revision), None)
+        if to_revision is None:
+            at = moves.before(past, standing.digest)
+        if at is None:
+            known = ", ".join(str(move.revision) for move in past) or "none"
+            raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
+        data = store.manifest(at.to_digest)
+        for digest in [role.digest for role in at.roles] or [at.to_digest]:
+            _check_complete(store, digest)
+        return _Target(manifest.describe(data), at.to_version, at.roles, {}, at.revision)
+
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def history(store: Store, channel: str, after: int = 0) -> list[Move]:
+    """The moves of a channel behind revision `after`, oldest first; empty where the tag is no channel."""
+    revisions = tags.revisions(store.tags(), channel)
+    return [_read(store, channel, revision) for revision in reversed(revisions) if revision > after]
+
+
+def _move(
+    store: Store,
+    channel: str,
+    choose: Callable[[_Standing], _Target],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    expected: Expected,
+) -> Move:
+    """Plan and write, until nobody else has moved the channel in between."""
     tags.check_channel(channel)
     for what, text in (("actor", actor), ("reason", reason)):
         if len(text) > MAX_TEXT:
             raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
     empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
-    while True:
-        target, move, current = _plan(store, channel, version, actor, reason, now)
+    for _ in range(MAX_TRIES):
+        standing = _standing(store, channel)
+        if expected.revision not in (None, standing.revision):
+            message = f"the channel {channel!r} is at revision {standing.revision}, not {expected.revision} as expected"
+            raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
+        to = choose(standing)
+        move = Move(
+            channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
+            to.descriptor.digest, to.version, to.roles, to.restores,
+        )  # fmt: skip
         store.push_blob(empty, io.BytesIO(_EMPTY))
-        entry = store.push_manifest(manifest.build(HISTORY_TYPE, empty, (empty,), _annotations(move), subject=target))
+        entry = store.push_manifest(moves.encode(move, empty, to.descriptor))
         at = tags.history_tag(channel, move.revision)
         try:
-            store.move_tags({at: entry, channel: target}, expect={at: None, channel: current, version: target.digest})
+            expect = {at: None, channel: standing.digest, **to.tags}
+            store.move_tags({at: entry, channel: to.descriptor}, expect=expect)
         except Conflict:
-            continue  # somebody else moved the channel: plan again from where it is now
+            if not _names(store, at, entry.digest):
+                continue  # nothing of ours was written: plan again from where the channel is now
+        _read_back(store, move, entry)
         return move
+    raise Conflict(f"the channel {channel!r} is moved by others all the time", "one writer a channel; then repeat")
 
 
-def history(store: Store, channel: str) -> list[Move]:
-    """All moves of a channel, oldest first; empty where the tag is no channel."""
-    return [_read(store, channel, revision) for revision in reversed(tags.revisions(store.tags(), channel))]
-
-
-def _plan(
-    store: Store, channel: str, version: str, actor: str, reason: str, now: datetime
-) -> tuple[Descriptor, Move, str | None]:
-    """(the version, the move, the digest that the channel has now)."""
+def _standing(store: Store, channel: str) -> _Standing:
     there = store.tags()
-    if version not in tags.versions(there):
-        known = ", ".join(tags.versions(there)) or "none"
-        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-    revisions = tags.revisions(there, channel)
     if channel in tags.versions(there):
         raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
+    revisions = tags.revisions(there, channel)
+    revision = revisions[0] if revisions else 0
+    if channel not in there:
+        return _Standing(there, revision, None, None)
+    digest = store.resolve(channel).digest
+    parts = roles.parse(store.manifest(digest))
+    moved = (_read(store, channel, number) for number in revisions)
+    version = next((move.to_version for move in moved if move.to_digest == digest), None)
+    return _Standing(there, revision, digest, version or versions.describe(store, parts[0].digest if parts else digest).version)
+
+
+def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
+    """A version that is there as a whole."""
+    if version not in tags.versions(standing.there):
+        known = ", ".join(tags.versions(standing.there)) or "none"
+        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
     target = store.resolve(version)
-    found = manifest.parse_version(store.manifest(target.digest))
+    _check_complete(store, target.digest)
+    return target
+
+
+def _check_complete(store: Store, digest: str) -> None:
+    found = versions.describe(store, digest)
     if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
-        raise NotFound(f"version {version} lacks {missing[0]}", "push the version again")
-    current = store.resolve(channel).digest if channel in there else None
-    before = manifest.parse_version(store.manifest(current)).version if current else None
-    revision = (revisions[0] if revisions else 0) + 1
-    move = Move(channel, revision, actor, reason, now.astimezone(UTC), current, before, target.digest, found.version)
-    return target, move, current
+        raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
 
 
-def _annotations(move: Move) -> dict[str, str]:
-    notes: dict[str, Any] = {
-        "channel": move.channel,
-        "revision": move.revision,
-        "actor": move.actor,
-        "reason": move.reason,
-        "at": move.at.isoformat(timespec="milliseconds"),
-        "from": move.from_digest,
-        "from-version": move.from_version,
-        "to": move.to_digest,
-        "to-version": move.to_version,
-    }
-    return {NOTE + key: str(value) for key, value in notes.items() if value is not None}
+def _names(store: Store, tag: str, digest: str) -> bool:
+    try:
+        return store.resolve(tag).digest == digest
+    except NotFound:
+        return False
+
+
+def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
+    """Whether the move stands. A newer one, which knows of this, is no lost race. Raises Conflict."""
+    if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
+        _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
+    ):
+        return
+    hint = f"model-registry history {store.repository} --channel {move.channel} shows who; one writer a channel is the rule"
+    raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)
 
 
 def _read(store: Store, channel: str, revision: int) -> Move:
     """One history entry. Raises Corrupt where the tag names something else."""
     tag = tags.history_tag(channel, revision)
-    parsed = manifest.parse(store.manifest(store.resolve(tag).digest))
-    note = {key.removeprefix(NOTE): value for key, value in parsed.annotations.items() if key.startswith(NOTE)}
-    try:
-        move = Move(
-            note["channel"],
-            int(note["revision"]),
-            note["actor"],
-            note["reason"],
-            datetime.fromisoformat(note["at"]).astimezone(UTC),
-            note.get("from"),
-            note.get("from-version"),
-            note["to"],
-            note["to-version"],
-        )
-    except (KeyError, ValueError) as error:
-        raise Corrupt(f"the history tag {tag} of {store.repository} does not read: {error!r}") from None
-    if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):
-        raise Corrupt(f"the history tag {tag} of {store.repository} names another entry")
-    return move
+    data = store.manifest(store.resolve(tag).digest)
+    return moves.decode(data, channel, revision, f"the history tag {tag} of {store.repository}")

@@ -22,6 +22,18 @@ class BadReference(RegistryError):
     exit_code = 2
 
 
+class BadFile(RegistryError):
+    """A key or policy file that cannot be used."""
+
+    exit_code = 2
+
+
+class Misconfigured(RegistryError):
+    """An option, or a file that configures access to a registry, that cannot be used."""
+
+    exit_code = 2
+
+
 class NotFound(RegistryError):
     """The registry answers, and has no such tag, manifest or blob."""
 

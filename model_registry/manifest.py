@@ -59,6 +59,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     annotations: dict[str, str] = {}
 
 
+class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An OCI image index: a list of manifests."""
+
+    schema_version: int
+    media_type: str = ""
+    artifact_type: str | None = None
+    manifests: tuple[Descriptor, ...]
+    annotations: dict[str, str] = {}
+
+
+class _Kind(msgspec.Struct, frozen=True, rename="camel"):
+    media_type: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """One file of a version: where it goes in the folder, and its content."""
@@ -100,11 +114,34 @@ def encode(document: object) -> bytes:
 
 
 def describe(data: bytes) -> Descriptor:
-    """The descriptor of a manifest's bytes. Raises Corrupt."""
-    manifest = parse(data)
-    return Descriptor(
-        media_type=MANIFEST_TYPE, digest=digest.of_bytes(data), size=len(data), artifact_type=manifest.artifact_type
-    )
+    """The descriptor of a manifest's or an index's bytes. Raises Corrupt."""
+    found, media_type = (parse_index(data), INDEX_TYPE) if is_index(data) else (parse(data), MANIFEST_TYPE)
+    return Descriptor(media_type=media_type, digest=digest.of_bytes(data), size=len(data), artifact_type=found.artifact_type)
+
+
+def is_index(data: bytes) -> bool:
+    """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
+    return decode(data, _Kind, "the manifest").media_type == INDEX_TYPE
+
+
+def named(data: bytes) -> tuple[Descriptor, ...]:
+    """What a manifest (config, layers) or an index (manifests) consists of. Raises Corrupt."""
+    if is_index(data):
+        return parse_index(data).manifests
+    found = parse(data)
+    return (found.config, *found.layers)
+
+
+def parse_index(data: bytes) -> Index:
+    """Any OCI image index, its digests and sizes checked. Raises Corrupt."""
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"an index of {len(data)} bytes; at most {MAX_BYTES} are read")
+    index = decode(data, Index, "the index")
+    if index.schema_version != 2 or index.media_type != INDEX_TYPE:
+        raise Corrupt(f"schema {index.schema_version}, media type {index.media_type!r} is no OCI image index")
+    for descriptor in index.manifests:
+        check(descriptor)
+    return index
 
 
 def parse(data: bytes) -> Manifest:

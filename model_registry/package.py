@@ -14,7 +14,7 @@ from model_registry.errors import Conflict, Corrupt, Refused
 from model_registry.golden import Golden
 from model_registry.manifest import Descriptor, File, Version
 from model_registry.signature import Signature
-from model_registry.stores import Store
+from model_registry.stores import Store, transfer
 
 __all__ = ["Golden", "Package", "pull", "push", "read", "verify"]
 
@@ -71,9 +71,8 @@ def push(store: Store, folder: Path, name: str, version: str, *, created: dateti
     target = manifest.describe(data)
     store.push_blob(manifest.parse(data).config, io.BytesIO(config))  # small, and makes the repository if there is none
     _is_there(store, version, target)  # refused before anything large is sent
-    for file in contents:
-        with files.reported(f"the package {folder}"), (folder / file.path).open("rb") as stream:
-            store.push_blob(file.content, stream)
+    with files.reported(f"the package {folder}"):
+        transfer.upload(store, [(file.content, folder / file.path) for file in contents])
     store.push_manifest(data)
     while not _is_there(store, version, target):
         try:
@@ -94,9 +93,8 @@ def pull(store: Store, digest: str, folder: Path) -> Package:
         if any(folder.iterdir()):
             raise Refused(f"{folder} is not empty", "choose a new folder")
         for file in version.files:
-            target = folder / file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            files.replace(target, store.blob(file.content))
+            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+        transfer.download(store, [(file.content, folder / file.path) for file in version.files])
     return read(folder, name=version.name, version=version.version, digest=digest)
 
 

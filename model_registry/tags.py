@@ -1,4 +1,5 @@
-"""What a tag's name says: a version (never moves), a channel (moves by promotion only), or one entry of a channel's history.
+"""What a tag's name says: a version (never moves), a channel (moves by promotion only), one entry of a channel's history, or
+the list of what belongs to a manifest (`sha256-<hex>`, distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix).
 
 The entry of revision n of the channel `prod` is `_h.prod.000001` for n = 1. A channel is a tag that has a history.
 """
@@ -12,6 +13,7 @@ DEFAULT_CHANNEL = "prod"
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _HISTORY = re.compile(r"_h\.(?P<channel>.+)\.(?P<revision>\d{6,})")
+_REFERRERS = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")
 
 
 def check_channel(name: str) -> str:
@@ -23,7 +25,7 @@ def check_channel(name: str) -> str:
 
 def check_version(tag: str) -> str:
     """The tag, if a version may have it. Raises BadReference."""
-    if not _VERSION.fullmatch(tag):
+    if not _VERSION.fullmatch(tag) or _REFERRERS.fullmatch(tag):
         raise BadReference(f"{tag!r} is no version", "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0")
     return tag
 
@@ -44,8 +46,13 @@ def channels(tags: Iterable[str]) -> list[str]:
     return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
 
 
+def is_referrers(tag: str) -> bool:
+    """Whether a tag lists what belongs to a manifest."""
+    return _REFERRERS.fullmatch(tag) is not None
+
+
 def versions(tags: Iterable[str]) -> list[str]:
-    """All tags that are neither channels nor history, sorted."""
+    """All tags that are neither channels, nor history, nor lists of referrers, sorted."""
     every = list(tags)
     moving = set(channels(every))
-    return sorted(tag for tag in every if tag not in moving and not _HISTORY.fullmatch(tag))
+    return sorted(t for t in every if t not in moving and not _HISTORY.fullmatch(t) and not _REFERRERS.fullmatch(t))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from model_registry import channel, reference
+from model_registry import channel
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
-from model_registry.stores import open_store
 from publisher import kafka
 from publisher.errors import Fatal
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
+from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 SAMPLE = 100  # newest events of each input partition that are decoded
@@ -88,7 +88,7 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 
 
 def _servable(settings: Settings) -> Servable:
-    store = open_store(reference.parse(settings.model.source))
+    store = open_source(settings)
     resolution = channel.resolve(store, settings.model.tag)
     package = Cache(settings.model.cache).fetch(store, resolution.digest)
     return make(package, resolution, backends.find(settings.model.backend, settings.model.device), settings)

@@ -216,18 +216,20 @@ def demo(
     rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer at three quarters.")] = True,
     bootstrap_servers: Annotated[str | None, typer.Option(help="A broker of yours instead of the embedded one.")] = None,
+    registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
     json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
-    from scorer.demo.run import Options
+    from scorer.demo.options import Options
     from scorer.demo.run import demo as play
     from scorer.demo.summary import table
     from scorer.demo.view import View
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
-        summary = play(Options(events, rate, kill, keep, bootstrap_servers), view)
+        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http), view)
     _print(json, summary.to_dict(), lambda: table(summary))
     if not summary.clean:
         raise typer.Exit(1)

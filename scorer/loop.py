@@ -82,9 +82,10 @@ class Loop:
         self._published: Published | None = None
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
+        self._flipped = False
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
-        """Score until `stopping()`. Raises Fatal. `each_second` is called between batches."""
+        """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
         self._show(self._versions.serving)
         next_second = 0.0
         while not stopping():
@@ -95,7 +96,8 @@ class Loop:
             except Aborted as error:
                 if not self._recover(error):
                     return
-            if now >= next_second:
+            if now >= next_second or self._flipped:
+                self._flipped = False
                 next_second = now + 1.0
                 self._measure_lag()
                 each_second()
@@ -106,6 +108,7 @@ class Loop:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
         if self._versions.flip() is not None:
             self._metrics.swaps.inc()
+            self._flipped = True
             self._show(self._versions.serving)
         servable = self._versions.serving
         if self._intake.arrivals:

@@ -32,6 +32,7 @@ from scorer.loop import Loop
 from scorer.marks import Mark
 from scorer.observe.health import HealthServer
 from scorer.observe.metrics import Metrics
+from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
 from scorer.scoring import Scoring, Target
@@ -76,17 +77,9 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
             session.open()
             intake = _intake(settings, parts, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
-            try:
-                _serve(
-                    settings,
-                    loop,
-                    Reporter(settings, loop.progress, session.counters, versions),
-                    metrics,
-                    stopping,
-                    watch,
-                )
-            finally:
-                intake.close()
+            with contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
+                reporter = Reporter(settings, loop.progress, session.counters, versions)
+                _serve(settings, loop, reporter, metrics, stopping, watch)
     log.info("stopped; everything scored is committed")
 
 

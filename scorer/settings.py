@@ -60,6 +60,8 @@ class DeadLetterSettings(Section):
 class ModelSettings(Section):
     source: str
     tag: str = "prod"
+    plain_http: bool = False
+    ca_file: Path | None = None
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
     backend: Literal["onnx-runtime"] = "onnx-runtime"
     device: Literal["cpu", "cuda"] = "cpu"
@@ -237,8 +239,9 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     model = values.get("model")
     if not isinstance(model, dict):
         return
-    if isinstance(model.get("cache"), str):
-        model["cache"] = (base / model["cache"]).resolve()
+    for key in ("cache", "ca_file"):
+        if isinstance(model.get(key), str):
+            model[key] = (base / model[key]).resolve()
     if isinstance(model.get("source"), str):
         try:
             model["source"] = str(reference.parse(model["source"], base_dir=base.resolve()))

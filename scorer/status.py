@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 from rich.table import Table
 
+from model_registry import rollout
 from scorer.observe.status import STALE_SECONDS, ScorerStatus
 from scorer.settings import Settings
 from scorer.tail import read_to_end
@@ -14,8 +15,9 @@ def fleet(settings: Settings) -> list[ScorerStatus]:
     """The last word of every scorer, by name. Raises Fatal where the topic cannot be read."""
     latest: dict[bytes, bytes] = {}
     for message in read_to_end(settings, settings.status_topic):
-        if message.key() is not None and message.value() is not None:
-            latest[message.key()] = message.value()  # type: ignore[index,assignment]
+        key, value = message.key(), message.value()
+        if key is not None and value is not None and not key.startswith(rollout.NOTICE.encode()):
+            latest[key] = value
     return [msgspec.json.decode(record, type=ScorerStatus) for _, record in sorted(latest.items())]
 
 

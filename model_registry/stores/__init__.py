@@ -1,11 +1,13 @@
 """Where model versions are kept: one protocol, one module a kind of store."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
-from model_registry.errors import Refused
 from model_registry.manifest import Descriptor
 from model_registry.reference import Reference
+from model_registry.stores.options import DEFAULTS, Progress, StoreOptions
+
+__all__ = ["Progress", "Store", "StoreOptions", "open_store"]
 
 
 class Store(Protocol):
@@ -21,8 +23,11 @@ class Store(Protocol):
         """The repository as a reference names it, for messages."""
         ...
 
-    def validator(self) -> str:
-        """An opaque value that changes whenever a tag may have changed. Cheap enough to ask every second."""
+    def validator(self, tag: str) -> str:
+        """An opaque value that is another one whenever the tag names another manifest than when it was asked last.
+
+        Cheap enough to ask every second: nothing is downloaded. May raise NotFound where there is no such tag.
+        """
         ...
 
     def tags(self) -> list[str]:
@@ -50,7 +55,7 @@ class Store(Protocol):
         ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
         ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -61,11 +66,29 @@ class Store(Protocol):
         """
         ...
 
+    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+        """Delete manifests in this order, and every tag that names one, if the tags and their digests are those in `expect`.
 
-def open_store(reference: Reference) -> Store:
-    """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Refused."""
-    from model_registry.stores.layout import LayoutStore
+        Content that no manifest needs any more goes with them, but for what was written in the last `grace_seconds`: it may
+        belong to a push that is under way. Returns the bytes freed; None where the store frees them by itself, later. Raises
+        Conflict, and deletes nothing, where a tag has moved; Refused where the store does not delete.
+        """
+        ...
 
+    def referrers(self, digest: str) -> list[Descriptor] | None:
+        """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
+
+        What it lists was not looked at. `model_registry.trust.referrers` asks on behalf of everybody else.
+        """
+        ...
+
+
+def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:
+    """The store of a repository; its tag or digest plays no part. Touches nothing yet. Raises Misconfigured."""
     if reference.kind == "oci":
+        from model_registry.stores.layout import LayoutStore
+
         return LayoutStore(reference.path)
-    raise Refused(f"{reference}: remote registries are not supported yet", "use oci:FOLDER")
+    from model_registry.stores.remote import RemoteStore
+
+    return RemoteStore(reference, options)

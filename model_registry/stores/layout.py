@@ -7,7 +7,8 @@ rename; readers need no lock. What other tools wrote into index.json is kept.
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,7 @@ from model_registry import files, manifest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.manifest import Descriptor
 from model_registry.reference import is_tag
+from model_registry.stores import sweep
 
 REF_NAME = "org.opencontainers.image.ref.name"
 VERSION_FILE = b'{"imageLayoutVersion":"1.0.0"}'
@@ -38,7 +40,7 @@ class LayoutStore:
         """See `Store`."""
         return f"oci:{self._path}"
 
-    def validator(self) -> str:
+    def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
         """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
         with self._io():
             found = (self._path / "index.json").stat()
@@ -86,13 +88,13 @@ class LayoutStore:
             self._create()
             if self._holds(path, content):
                 digests.check_stream(stream, content.digest, content.size, what)
+                os.utime(path)  # part of a push again: `delete` leaves it alone for a while
             else:
                 files.replace(path, digests.verified(digests.chunks(stream), content.digest, content.size, what))
 
     def push_manifest(self, data: bytes) -> Descriptor:
         """See `Store`."""
-        parsed = manifest.parse(data)
-        for content in (parsed.config, *parsed.layers):
+        for content in manifest.named(data):
             if not self.has_blob(content.digest):
                 raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
         described = manifest.describe(data)
@@ -115,6 +117,29 @@ class LayoutStore:
                     raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
             path = self._path / "index.json"
             files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
+
+    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+        """See `Store`."""
+        going, freed = set(manifests), 0
+        with self._io(), files.locked(self._path / LOCK):
+            index = self._index()
+            found = {tag: target.digest for tag, target in self._tagged(index).items()}
+            if found != expect:
+                moved = sorted(found.items() ^ expect.items())[0][0]
+                raise Conflict(f"the tag {moved!r} was moved, made or deleted meanwhile", "look again and repeat")
+            kept = [entry for entry in index["manifests"] if entry.get("digest") not in going]
+            path = self._path / "index.json"
+            document = manifest.encode(index | {"manifests": kept})
+            files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
+            roots = [entry["digest"] for entry in kept]
+            for blob in sweep.unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
+                freed += blob.stat().st_size
+                blob.unlink()
+        return freed
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
+        """See `Store`: a folder answers no questions, so that its referrers are under a tag, which copies like any other."""
+        return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
         """Whether the content is stored undamaged; damaged content is replaced by the same push."""

@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,47 +18,19 @@ from scorer import audit, topics
 from scorer.demo import flights
 from scorer.demo.arrivals import LiveReader
 from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.options import SESSION_TIMEOUT_MS, Options, configure, move_flags, now_ms
 from scorer.demo.processes import Feed, Shell
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
-from scorer.settings import Settings, load
+from scorer.settings import Settings
 from scorer.status import fleet, state
 from scorer.tail import read_to_end, tail
 
 PARTITIONS = 6
-SESSION_TIMEOUT_MS = 6_000
 STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
 FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
 QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
-REPOSITORY = "oci:./registry/flight-delay"
 OLD, NEW = "1.0.0", "2.0.0"
-
-CONFIGURATION = """\
-name: {name}
-kafka: {{bootstrap_servers: "{bootstrap_servers}", session_timeout_ms: {session}}}
-input: {{topics: [{prefix}flights], id: flight_id}}
-output: {{topic: {prefix}flights.scores}}
-dead_letter: {{topic: {prefix}flights.dead}}
-model: {{source: "oci:./registry/flight-delay", tag: prod, poll_seconds: 1, cache: ./cache}}
-http: {{listen: "127.0.0.1:0"}}
-region: eu-west
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a person may choose."""
-
-    events: int = 50_000
-    rate: float = 2_000.0
-    kill: bool = True
-    keep: bool = False
-    bootstrap_servers: str | None = None
-
-
-def now_ms() -> int:
-    """The wall clock, Unix ms."""
-    return time.time_ns() // 1_000_000
 
 
 def demo(options: Options, view: View) -> Summary:
@@ -71,7 +42,7 @@ def demo(options: Options, view: View) -> Summary:
             cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         broker = None if options.bootstrap_servers else _broker(options, folder, view, cleanup)
         servers = broker.bootstrap_servers if broker else str(options.bootstrap_servers)
-        settings = _configure(options, folder, servers)
+        settings = configure(options, folder, servers)
         if not options.keep:
             if broker is None:
                 cleanup.callback(_clean_up, settings)
@@ -82,7 +53,8 @@ def demo(options: Options, view: View) -> Summary:
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                _how_to_go_on(view, folder, [*shell.running(), *([broker.pid] if broker else [])])
+                pids = [*shell.running(), *([broker.pid] if broker else [])]
+                _how_to_go_on(view, folder, pids, options.repository, move_flags(options, settings))
 
 
 def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> EmbeddedBroker:
@@ -106,31 +78,20 @@ def _clean_up(settings: Settings) -> None:
             answer.result()
 
 
-def _configure(options: Options, folder: Path, servers: str) -> Settings:
-    """Write scorer.yaml. On somebody else's broker every name gets a prefix of its own."""
-    prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
-    path = folder / "scorer.yaml"
-    text = CONFIGURATION.format(
-        name=f"{prefix}flight-delay", bootstrap_servers=servers, session=SESSION_TIMEOUT_MS, prefix=prefix
-    )
-    path.write_text(text, encoding="utf-8")
-    return load(path).settings
-
-
 def _last_words(folder: Path) -> str:
     """The ends of the scorers' logs."""
     ends = [f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log"))]
     return "\n".join(ends)
 
 
-def _how_to_go_on(view: View, folder: Path, pids: list[int]) -> None:
+def _how_to_go_on(view: View, folder: Path, pids: list[int], repository: str, flags: list[str]) -> None:
     view.step(f"Everything goes on in {folder}. To go on playing:")
     for line in (
         f"cd {folder}",
         "scorer status scorer.yaml",
         "scorer tail scorer.yaml --from-beginning --events 3",
-        f"model-registry promote {REPOSITORY} --to {OLD} --reason 'going back'",
-        f"model-registry history {REPOSITORY}",
+        f"model-registry rollback {repository} --reason 'going back' --wait {' '.join(flags)}",
+        f"model-registry status {repository} {' '.join(flags)}",
         f"kill {' '.join(map(str, pids))}; sleep 5; rm -r {folder}   # the end",
     ):
         view.command(line)
@@ -171,12 +132,15 @@ class _Demo:
             return self.count(Marks(began, promoted, self.killed_at, ended))
 
     def make_registry(self) -> None:
-        self.view.step("2. Two versions of flight-delay into a model registry (a folder), prod points at 1.0.0")
+        where = self.options.registry or "a folder"
+        self.view.step(f"2. Two versions of flight-delay into a model registry ({where}), prod points at 1.0.0")
+        plain = ["--plain-http"] if self.options.plain_http else []
+        repository = self.options.repository
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
-            pushed = self.shell.run("model-registry", "push", str(package), f"{REPOSITORY}:{version}")
+            pushed = self.shell.run("model-registry", "push", str(package), f"{repository}:{version}", *plain)
             self.view.say(f"{version} is {pushed['digest']}")
-        self.shell.run("model-registry", "promote", REPOSITORY, "--to", OLD, "--reason", "first version")
+        self.shell.run("model-registry", "promote", repository, "--to", OLD, "--reason", "first version", *plain)
 
     def start_scorers(self) -> dict[str, subprocess.Popen[bytes]]:
         self.view.step("3. Topics, then two scorers in one consumer group")
@@ -221,14 +185,16 @@ class _Demo:
         self.wait_for("half of the events", lambda: len(self.arrivals.received) >= self.options.events // 2)
         self.view.step(f"5. Half-way: promoting {NEW} while events flow")
         promoted = now_ms()
-        self.shell.run("model-registry", "promote", REPOSITORY, "--to", NEW, "--reason", "better AUC")
+        move = ("promote", self.options.repository, "--to", NEW, "--reason", "better AUC", "--wait")
+        rollout = self.shell.run("model-registry", *move, *move_flags(self.options, self.settings))["rollout"]
+        self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the tag moved")
 
         def swapped() -> bool:
             newest = dict(self.arrivals.newest)
             return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
 
         self.wait_for(f"every partition to show {NEW}", swapped)
-        self.view.say(f"every partition shows {NEW} after {now_ms() - promoted:,} ms, polling each second included")
+        self.view.say(f"every partition shows {NEW} in its scores after {now_ms() - promoted:,} ms")
         return promoted
 
     def kill_one(self, scorers: dict[str, subprocess.Popen[bytes]]) -> None:

@@ -43,6 +43,7 @@ class Reporter:
         """The status record of now."""
         serving, progress = self._versions.serving, self._progress
         origin = serving.encoder.provenance
+        aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
         version = VersionStatus(origin["model"], origin["version"], origin["digest"], serving.resolution.revision)
         return ScorerStatus(
             scorer=self._settings.owner,
@@ -62,4 +63,6 @@ class Reporter:
                 "aborts": self._counters.aborts,
                 "rotations": self._counters.rotations,
             },
+            tag=self._settings.model.tag,
+            aspired_revision=aspired,
         )

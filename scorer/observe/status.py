@@ -1,7 +1,7 @@
 """Status records: what each scorer is doing, told on the bus itself, so that no other database is needed.
 
-Topic `<name>.status`, compacted; the key is the scorer's owner id. A record whose heartbeat is old belongs to a scorer that is
-gone; a scorer that stops in an orderly way says so in its last record.
+Topic `<name>.status`, compacted; the key is the scorer's owner id (or that of a notice, see notices.py). A record whose
+heartbeat is old belongs to a scorer that is gone; a scorer that stops in an orderly way says so in its last record.
 """
 
 import logging
@@ -34,7 +34,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):
-    """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b)."""
+    """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the channel that it follows,
+    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way."""
 
     scorer: str
     region: str
@@ -47,6 +48,8 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     refused: dict[str, str]
     cost: tuple[float, float]
     counters: dict[str, int]
+    tag: str = ""
+    aspired_revision: int = 0
 
 
 class StatusReporter:
@@ -62,7 +65,8 @@ class StatusReporter:
     def tick(self, now: float) -> None:
         """Tell, if it is time or something changed. `now` is in monotonic seconds."""
         status = self._current("running")
-        about = status.versions, [(p.topic, p.partition) for p in status.partitions], status.refused
+        partitions = [(p.topic, p.partition) for p in status.partitions]
+        about = status.versions, partitions, status.refused, status.aspired_revision
         if now < self._next and about == self._told:
             return
         self._told, self._next = about, now + HEARTBEAT_SECONDS

@@ -11,15 +11,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from model_registry import channel, reference
+from model_registry import channel
 from model_registry.cache import Cache
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
-from model_registry.stores import Store, open_store
+from model_registry.stores import Store
 from publisher.errors import Fatal
 from scorer.backends import Backend, ModelRefused
 from scorer.servables import policy
 from scorer.servables.servable import Servable, make
+from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class VersionManager:
         self._settings = settings
         self._backend = backend
         self._on_refused = on_refused
-        self._store: Store = open_store(reference.parse(settings.model.source))
+        self._store: Store = open_source(settings)
         self._cache = Cache(settings.model.cache)
         self._shared = _Shared()
         self._lock = threading.Lock()
@@ -93,6 +94,12 @@ class VersionManager:
         assert self._shared.serving is not None
         return self._shared.serving
 
+    @property
+    def aspired_revision(self) -> int:
+        """The channel's revision that was seen last."""
+        aspired = self._shared.aspired
+        return aspired.revision if aspired else 0
+
     def refusals(self) -> list[Refusal]:
         """The versions refused so far that the tag still asked for when they were."""
         with self._lock:
@@ -114,7 +121,7 @@ class VersionManager:
             return before
 
     def hurry(self) -> None:
-        """Look at the registry now: a partition came from a scorer that had seen a newer revision."""
+        """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
         self._validator = None
         self._wake.set()
 
@@ -146,7 +153,7 @@ class VersionManager:
 
     def _look(self) -> None:
         """Resolve the tag, if anything may have changed."""
-        validator = self._store.validator()
+        validator = self._store.validator(self._settings.model.tag)
         if validator == self._validator:
             return
         aspired = channel.resolve(self._store, self._settings.model.tag)
@@ -197,7 +204,9 @@ class VersionManager:
 
     def _reason(self, resolution: Resolution) -> str:
         """Why the channel was moved to this version, from its history."""
-        moves = channel.history(self._store, self._settings.model.tag) if resolution.revision else []
+        if not resolution.revision:
+            return ""
+        moves = channel.history(self._store, self._settings.model.tag, after=resolution.revision - 1)
         return next((move.reason for move in moves if move.revision == resolution.revision), "")
 
     def _snapshot(self) -> policy.Snapshot:

@@ -1,6 +1,7 @@
 """The model-registry command: what it prints where, and what it ends with."""
 
 import json
+import signal
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -112,6 +113,63 @@ def test_history() -> None:
     assert "\x1b" not in text
 
 
+def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
+    signature = '{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "c"]}], "output": {"tensor": "p"}}'
+    make_package("v3", model=b"one", signature=signature, golden="")
+    run("push", "v3", f"{REPO}:3.0.0")
+    found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
+    assert (found["from"]["digest"], found["to"]["digest"]) == (pushed[0], pushed[1])
+    assert (found["changed"], found["added"], found["removed"], found["compatible"]) == (["model.onnx"], [], [], True)
+    found = answer("inspect", "--diff", f"{REPO}:1.0.0", f"{REPO}:3.0.0")
+    assert found["breaks"] == ["field c is required and was not read"]
+    text = run("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0").stdout
+    assert "not compatible: field c" in text
+    assert "~ signature.json" in text
+
+
+@pytest.mark.usefixtures("pushed")
+def test_roles_rollback_and_status() -> None:
+    run("promote", REPO, "--to", "1.0.0", "--reason", "first")
+    moved = answer("promote", REPO, "--to", "1.0.0", "--canary", "2.0.0=10")
+    assert [(r["role"], r["version"], r["weight"]) for r in moved["roles"]] == [
+        ("champion", "1.0.0", 90),
+        ("canary", "2.0.0", 10),
+    ]
+    assert answer("list", REPO)["versions"][1]["channels"] == ["prod (canary)"]
+    assert answer("inspect", f"{REPO}:prod")["version"] == "1.0.0"
+    status = answer("status", REPO)["channels"]
+    assert [(c["channel"], c["revision"], c["serves"]) for c in status] == [
+        ("prod", 2, "champion 1.0.0 90 %, canary 2.0.0 10 %")
+    ]
+    assert status[0]["by"].startswith("zoe@")
+    assert "canary 2.0.0" in run("history", REPO).stdout
+    assert run("rollback", REPO).stdout == "prod: 1.0.0 -> 1.0.0 (revision 3, back to revision 1)\n"
+    assert answer("rollback", REPO, "--to-revision", "2")["roles"] == moved["roles"]
+    assert "prod" in run("status", REPO).stdout
+
+
+@pytest.mark.usefixtures("pushed")
+def test_watch_prints_moves_until_enough_have_come() -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    run("promote", REPO, "--to", "2.0.0", "--reason", "better")
+    result = run("watch", REPO, "--json", "--since", "0", "--count", "2")
+    assert [json.loads(line)["to_version"] for line in result.stdout.splitlines()] == ["1.0.0", "2.0.0"]
+    assert "prod: 1.0.0 -> 2.0.0 (revision 2) by zoe@" in run("watch", REPO, "--since", "1", "--count", "1").stdout
+
+
+@pytest.mark.usefixtures("pushed")
+def test_prune() -> None:
+    for version in ("1.0.0", "2.0.0"):
+        run("promote", REPO, "--to", version)
+    planned = answer("prune", REPO, "--keep-revisions", "1", "--dry-run")
+    assert ([v["version"] for v in planned["versions"]], planned["freed"]) == (["1.0.0"], 0)
+    assert "would be deleted: 1 versions, 1 history entries" in run("prune", REPO, "--keep-revisions", "1", "--dry-run").stdout
+    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0")
+    assert done["freed"] > 0
+    assert [v["version"] for v in answer("list", REPO)["versions"]] == ["2.0.0"]
+    assert run("prune", REPO).stdout == "deleted: 0 versions, 0 history entries; 0 bytes freed\n"
+
+
 @pytest.mark.usefixtures("pushed")
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
@@ -121,7 +179,6 @@ def test_history() -> None:
         (["push", "absent", f"{REPO}:3.0.0"], 3, "absent has no model.onnx"),
         (["push", "v1", REPO], 2, "which version?"),
         (["push", "v1", "flight-delay:1.0.0"], 2, "neither oci:FOLDER nor HOST/PATH"),
-        (["push", "v1", "registry.example.com/x:1"], 3, "remote registries are not supported yet"),
         (["inspect", REPO], 2, "which version?"),
         (["inspect", f"{REPO}:9"], 3, "has no tag '9'"),
         (["pull", f"{REPO}:1.0.0", "v2"], 3, "v2 is not empty"),
@@ -130,6 +187,14 @@ def test_history() -> None:
         (["promote", REPO, "--to", "9"], 3, "has no version '9'"),
         (["promote", REPO, "--to", "1.0.0", "--channel", "2.0.0"], 3, "'2.0.0' is a version"),
         (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is no channel"),
+        (["promote", REPO, "--to", "1.0.0", "--canary", "2.0.0"], 2, "--canary 2.0.0"),
+        (["promote", REPO, "--to", "1.0.0", "--wait"], 2, "--wait without a broker"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "absent"], 2, "cannot read absent"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/model.onnx"], 2, "v1/model.onnx:1 has no '='"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/README.md"], 2, "no Kafka broker is named"),
+        (["promote", REPO, "--to", "1.0.0", "--expect-digest", "1.0.0"], 2, "'1.0.0' is no digest"),
+        (["promote", REPO, "--to", "1.0.0", "--expect-revision", "3"], 3, "is at revision 0, not 3 as expected"),
+        (["rollback", REPO], 3, "has no history"),
     ],
 )
 def test_an_error_is_one_line_and_a_hint(arguments: list[str], code: int, error: str) -> None:
@@ -144,6 +209,17 @@ def test_an_error_is_one_line_and_a_hint(arguments: list[str], code: int, error:
 def test_usage_errors_end_with_2() -> None:
     run("promote", REPO, code=2)
     run("polish", code=2)
+
+
+@pytest.mark.usefixtures("pushed")
+def test_watch_ends_quietly_with_ctrl_c(folder: Path) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "model-registry")
+    with subprocess.Popen([command, "watch", REPO], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"watching 'prod' of ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b""
 
 
 def test_the_installed_command(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -39,8 +39,8 @@ class Failing:
     def repository(self) -> str:
         return self._store.repository
 
-    def validator(self) -> str:
-        return self._store.validator()
+    def validator(self, tag: str) -> str:
+        return self._store.validator(tag)
 
     def tags(self) -> list[str]:
         return self._store.tags()
@@ -68,6 +68,12 @@ class Failing:
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         self._count()
         self._store.move_tags(to, expect=expect)
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:
+        return self._store.referrers(digest)
+
+    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+        return self._store.delete(manifests, expect=expect, grace_seconds=grace_seconds)
 
 
 class Overtaken(Failing):

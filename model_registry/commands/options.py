@@ -1,0 +1,79 @@
+"""What several verbs have in common: their options, and how they open a repository."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from model_registry.reference import Reference
+    from model_registry.stores import Progress, Store
+
+TIMEOUT_SECONDS = 30.0
+
+Ref = Annotated[
+    str, typer.Argument(metavar="REF", help="HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False)
+]
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLDER, one a model.", show_default=False)]
+Channel = Annotated[str, typer.Option(help="The tag that moves, for instance prod, or prod.eu-west for one region.")]
+Reason = Annotated[str, typer.Option(help="Stands in the history.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+PlainHttp = Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")]
+CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
+Timeout = Annotated[float, typer.Option(help="Seconds that the registry, or the broker, may be silent.", min=0.1)]
+Kafka = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The scorers' broker, where they tell of themselves.", show_default=False),
+]
+KafkaConfig = Annotated[
+    Path | None, typer.Option(help="Properties of the Kafka client, key=value lines (TLS, SASL).", show_default=False)
+]
+StatusTopic = Annotated[
+    str | None, typer.Option(help="The scorers' status topic; default: NAME.status, after the repository.", show_default=False)
+]
+
+
+def open_repository(
+    text: str,
+    plain_http: bool,
+    ca_file: Path | None,
+    timeout: float,
+    *,
+    tag: bool = False,
+    progress: "Progress | None" = None,
+) -> "tuple[Store, Reference]":
+    """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Refused."""
+    from model_registry import reference
+    from model_registry.errors import BadReference
+    from model_registry.stores import StoreOptions, open_store
+
+    parsed = reference.parse(text)
+    if tag and not parsed.tag:
+        raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
+    options = StoreOptions(plain_http=plain_http, ca_file=ca_file, timeout_seconds=timeout, progress=progress)
+    return open_store(parsed, options=options), parsed
+
+
+def champion_of(store: "Store", target: "Reference") -> str:
+    """The version that a reference names; of a channel with several roles it is the champion. Raises BadReference, NotFound."""
+    from model_registry import roles
+    from model_registry.errors import BadReference
+
+    if not target.tag and not target.digest:
+        raise BadReference(f"{target}: which version?", f"write {target}:TAG; model-registry list {target} shows them")
+    digest = store.resolve(target.tag).digest if target.tag else str(target.digest)
+    parts = roles.parse(store.manifest(digest))
+    return parts[0].digest if parts else digest
+
+
+def actor() -> str:
+    """Who moves a channel: user@host."""
+    import getpass
+    import os
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # containers run as users that have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

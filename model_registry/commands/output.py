@@ -1,0 +1,111 @@
+"""How every verb prints: data on stdout, as JSON or for people; talk and progress on stderr."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from model_registry.manifest import Descriptor
+    from model_registry.moves import Move
+    from model_registry.stores import Progress
+
+BAR_BYTES = 1 << 20  # smaller content is there before anybody could read its bar
+
+
+def show(as_json: bool, value: object, text: str) -> None:
+    """Data as JSON, or the text."""
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    else:
+        typer.echo(text)
+
+
+def show_text(line: str) -> None:
+    """A line of data for people, at once."""
+    typer.echo(plain(line))
+    sys.stdout.flush()
+
+
+def show_line(value: object) -> None:
+    """One JSON document on one line, at once."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value))
+    sys.stdout.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+    """Rows for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(*columns, box=None, pad_edge=False, title=title or None, title_justify="left")
+    for row in rows:
+        shown.add_row(*[Text(plain(cell), overflow="fold") for cell in row])
+    console = Console()
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get().rstrip("\n")
+
+
+def plain(text: object) -> str:
+    """Text out of a registry or a topic without what a terminal would act on."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
+def short(digest: str) -> str:
+    """A digest that fits a column."""
+    return digest[: len("sha256:") + 12]
+
+
+def talk(line: str) -> None:
+    """A line for people, on stderr."""
+    typer.echo(plain(line), err=True)
+
+
+def move(made: "Move") -> dict[str, Any]:
+    """A move as JSON shows it."""
+    from dataclasses import asdict
+
+    keys = {"from_digest": "from", "to_digest": "to"}
+    return {keys.get(key, key): value for key, value in asdict(made).items()}
+
+
+def move_line(made: "Move") -> str:
+    """A move in one line."""
+    from model_registry import roles
+
+    parts = f": {roles.shown(made.roles)}" if made.roles else ""
+    back = f", back to revision {made.restores}" if made.restores else ""
+    return plain(
+        f"{made.channel}: {made.from_version or 'nothing'} -> {made.to_version} (revision {made.revision}{back}){parts}"
+    )
+
+
+@contextmanager
+def bars() -> "Iterator[Progress | None]":
+    """Progress of each piece of content on stderr; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def moved(content: "Descriptor", done: int) -> None:
+            if content.size < BAR_BYTES:
+                return
+            if content.digest not in tasks:
+                tasks[content.digest] = progress.add_task(short(content.digest), total=content.size)
+            progress.update(tasks[content.digest], completed=done)
+
+        yield moved

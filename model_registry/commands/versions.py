@@ -1,0 +1,133 @@
+"""The verbs that read versions: `pull`, `list`, `inspect`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Repo, Timeout
+
+if TYPE_CHECKING:
+    from model_registry.manifest import Version
+    from model_registry.signature import Signature
+    from model_registry.stores import Store
+
+Diff = Annotated[
+    str | None, typer.Option(metavar="OTHER", help="Show what differs from OTHER to REF: a reference, or a tag beside REF.")
+]
+
+
+def pull(
+    ref: Ref,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
+    from model_registry import package
+    from model_registry.commands import options, output
+
+    with output.bars() as progress:
+        store, target = options.open_repository(ref, plain_http, ca_file, timeout, progress=progress)
+        digest = options.champion_of(store, target)
+        pulled = package.pull(store, digest, folder)
+    value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
+    output.show(json, value, f"{pulled.name}:{pulled.version}@{digest} is in {folder}")
+
+
+def list_versions(
+    repo: Repo,
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Show the versions, and which of them the channels name."""
+    from model_registry import roles, tags, versions
+    from model_registry.commands import options, output
+
+    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    there = store.tags()
+    named: dict[str, list[str]] = {}
+    for channel in (name for name in tags.channels(there) if name in there):
+        digest = store.resolve(channel).digest
+        parts = roles.parse(store.manifest(digest))
+        for at, label in [(p.digest, f"{channel} ({p.role})") for p in parts] or [(digest, channel)]:
+            named.setdefault(at, []).append(label)
+    rows: list[dict[str, Any]] = []
+    for tag in tags.versions(there):
+        digest = store.resolve(tag).digest
+        size = sum(blob.size for blob in versions.describe(store, digest, version=tag).blobs)
+        rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
+    shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
+    table = output.table(["version", "digest", "bytes", "channels"], shown)
+    output.show(json, {"repository": store.repository, "versions": rows}, table)
+
+
+def inspect(
+    ref: Ref,
+    diff: Diff = None,
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Show what a version consists of, its signature included, or what differs from another one. Reads no model."""
+    from model_registry import channel, versions
+    from model_registry.commands import options, output
+
+    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    if diff is not None:
+        beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
+        other, old = options.open_repository(beside, plain_http, ca_file, timeout)
+        _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
+        return
+    found = channel.resolve(store, target.tag) if target.tag else None
+    digest = found.digest if found else options.champion_of(store, target)
+    version = versions.describe(store, digest, version=target.tag or "")
+    signature = _signature(store, version)
+    files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
+    value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
+    value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
+    value["signature"] = _decoded(signature.to_json()) if signature else None
+    lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
+    lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
+    lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
+    lines += [("input", f"{field.name}: {field.dtype}") for field in (signature.fields if signature else ())]
+    output.show(json, value, "\n".join(f"{key:<9} {output.plain(shown)}" for key, shown in lines))
+
+
+def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
+    from dataclasses import asdict
+
+    from model_registry import versions
+    from model_registry.commands import output
+    from model_registry.compare import difference
+
+    (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
+    found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
+    names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
+    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": not found.breaks}
+    lines = [f"{before.version} -> {after.version}"]
+    for mark, paths in (("+", found.added), ("-", found.removed), ("~", found.changed)):
+        lines += [f"{mark} {path}" for path in paths]
+    lines += [*found.signature, *(f"not compatible: {reason}" for reason in found.breaks)]
+    if not found.breaks:
+        lines.append(f"events that are good for {before.version} are good for {after.version}")
+    output.show(json, value, "\n".join(output.plain(line) for line in lines))
+
+
+def _signature(store: "Store", version: "Version") -> "Signature | None":
+    from model_registry import package
+    from model_registry.signature import Signature
+
+    stated = next((file.content for file in version.files if file.path == package.SIGNATURE), None)
+    return Signature.parse(b"".join(store.blob(stated))) if stated else None
+
+
+def _decoded(text: str) -> Any:
+    import msgspec
+
+    return msgspec.json.decode(text)

@@ -1,0 +1,76 @@
+"""What differs between two versions, and whether events that were good for one are good for the other. Pure."""
+
+from dataclasses import dataclass
+
+from model_registry.manifest import Version
+from model_registry.signature import InputField, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer; empty: none.
+
+    `signature` tells of inputs, outputs, labels and decision, a line each; file paths are sorted.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    signature: tuple[str, ...]
+    breaks: tuple[str, ...]
+
+
+def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
+    """Compare two versions by their manifests and signatures."""
+    before = {file.path: file.content.digest for file in old.files}
+    after = {file.path: file.content.digest for file in new.files}
+    shared = before.keys() & after.keys()
+    lines, breaks = (
+        _signatures(old_signature, new_signature)
+        if old_signature and new_signature
+        else _one_signature(old_signature, new_signature)
+    )
+    return Difference(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before.keys() - after.keys())),
+        tuple(sorted(path for path in shared if before[path] != after[path])),
+        lines,
+        breaks,
+    )
+
+
+def _one_signature(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if old is None and new is None:
+        return (), ()
+    line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"
+    return (line,), (line,)
+
+
+def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    before, after = {f.name: f for f in old.fields}, {f.name: f for f in new.fields}
+    lines = [f"field {name} is not read any more" for name in before if name not in after]
+    lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
+    both = [(before[name], field) for name, field in after.items() if name in before]
+    lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
+    for what in ("outputs", "labels", "decision"):
+        if getattr(old, what) != getattr(new, what):
+            lines.append(f"{what}: {getattr(old, what)} -> {getattr(new, what)}")
+    breaks = [f"field {name} is required and was not read" for name, f in after.items() if name not in before and f.required]
+    breaks += [fault for was, now in both if (fault := _fault(was, now))]
+    return tuple(lines), tuple(breaks)
+
+
+def _fault(was: InputField, now: InputField) -> str:
+    if now.required and not was.required:
+        return f"field {now.name} is required and was optional"
+    if (was.dtype, was.array) != (now.dtype, now.array):
+        return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
+    return ""
+
+
+def _kind(field: InputField) -> str:
+    return f"{field.dtype}[{field.array}]" if field.array else field.dtype
+
+
+def _shown(field: InputField) -> str:
+    return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}"

@@ -1,0 +1,119 @@
+"""Proving to a registry who asks: Basic, or Bearer tokens for scopes from the realm that the registry names.
+
+Credentials go to the registry itself and to a realm that is its own, never elsewhere, and only over TLS or to a loopback host.
+Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+
+from model_registry.errors import Corrupt, Refused, Unreachable
+from model_registry.stores import challenge, docker_config
+from model_registry.stores.challenge import Challenge
+from model_registry.stores.docker_config import Credentials
+
+WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
+LEAST_SECONDS = 60.0  # how long a token is good that does not say so (Token Authentication Specification, expires_in)
+EARLY_SECONDS = 10.0  # a token is not used for its last seconds
+MAX_TOKEN = 32 << 10  # characters; servers take no longer headers anyway
+
+Fetch = Callable[[httpx.Request], tuple[int, bytes]]
+"""Sends a request without redirects, for its status and its body, of which more than a token may be cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    value: str
+    until: float
+
+
+class _Answer(msgspec.Struct):
+    token: str = ""
+    access_token: str = ""
+    expires_in: float = LEAST_SECONDS
+
+
+class Authenticator:
+    """What to send to one registry as Authorization. `name` is how references and Docker's configuration call it."""
+
+    def __init__(
+        self, name: str, origin: httpx.URL, realm_hosts: tuple[str, ...], fetch: Fetch, clock: Callable[[], float]
+    ) -> None:
+        self._name, self._origin, self._fetch, self._clock = name, origin, fetch, clock
+        own = origin.netloc.decode()
+        self._realm_hosts = {own, WELL_KNOWN_REALMS.get(own, own), *realm_hosts}
+        self._basic: str | None = None
+        self._tokens: dict[tuple[str, ...], _Token] = {}
+        self._lock = threading.Lock()
+
+    def header(self, scopes: tuple[str, ...]) -> str | None:
+        """The header for a request with these scopes, as far as the registry has asked for one yet."""
+        if self._basic is not None:
+            return self._basic
+        token = self._tokens.get(scopes)
+        return f"Bearer {token.value}" if token and self._clock() < token.until else None
+
+    def answer(self, asked: str, scopes: tuple[str, ...], sent: str | None) -> bool:
+        """Get ready for what a 401 asked for after `sent`. False where nothing else can be sent than was.
+
+        Raises Refused for a realm that must not be asked, Unreachable where it gives no token, Misconfigured where Docker's
+        configuration does not read.
+        """
+        with self._lock:
+            if self.header(scopes) not in (None, sent):
+                return True  # another thread has just done it
+            offered = {found.scheme: found for found in reversed(challenge.parse(asked))}
+            if "bearer" in offered:
+                self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes)
+                return True
+            if "basic" in offered and self._basic is None and (found := docker_config.find(self._name)) and found.username:
+                self._basic = found.basic
+                return True
+            return False
+
+    def _fetch_token(self, asked: Challenge, scopes: tuple[str, ...]) -> _Token:
+        realm = self._realm(asked.parameters.get("realm", ""))
+        found = docker_config.find(self._name)
+        status, body = self._fetch(_request(realm, asked.parameters.get("service", ""), scopes, found))
+        if status != 200:
+            hint = f"docker login {self._name}" if status in (400, 401, 403) else "try again later"
+            raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)
+        try:
+            answer = msgspec.json.decode(body, type=_Answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise Corrupt(f"{realm.host} answered something else than a token") from None
+        value = answer.token or answer.access_token
+        if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
+            raise Corrupt(f"{realm.host} gave a token that is none")
+        return _Token(value, self._clock() + max(answer.expires_in, LEAST_SECONDS) - EARLY_SECONDS)
+
+    def _realm(self, text: str) -> httpx.URL:
+        """The realm, if it may see credentials and may be asked at all."""
+        try:
+            realm = httpx.URL(text)
+        except httpx.InvalidURL:
+            raise Refused(f"{self._name} names {text!r:.200} as its realm") from None
+        host = realm.netloc.decode()
+        if host not in self._realm_hosts or realm.userinfo:
+            hint = f"if it is to be trusted with the credentials of {self._name}, allow the realm host {host}"
+            raise Refused(
+                f"{self._name} sends its users to {host or text!r:.200} for a token, which is not its own realm", hint
+            )
+        if realm.scheme not in ("https", self._origin.scheme):
+            raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}")
+        return realm
+
+
+def _request(realm: httpx.URL, service: str, scopes: tuple[str, ...], credentials: Credentials | None) -> httpx.Request:
+    """How to ask a realm for a token."""
+    if credentials and credentials.identity_token:
+        form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "scorestream"}
+        return httpx.Request("POST", realm, data=form | {"service": service, "scope": " ".join(scopes)})
+    params = [("service", service)] if service else []
+    url = realm.copy_merge_params([*realm.params.multi_items(), *params, *(("scope", scope) for scope in scopes)])
+    headers = {"Authorization": credentials.basic} if credentials else {}
+    return httpx.Request("GET", url, headers=headers)

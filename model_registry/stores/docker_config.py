@@ -1,0 +1,127 @@
+"""Credentials where Docker keeps them: config.json (in DOCKER_CONFIG, else ~/.docker) and the credential helpers it names."""
+
+import base64
+import binascii
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from model_registry.errors import Misconfigured
+
+HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
+HELPER_SECONDS = 30.0
+_HELPER = re.compile(r"[A-Za-z0-9._-]+")
+_NOT_THERE = "credentials not found"  # what helpers print for a registry that they do not know
+_IDENTITY = "<token>"  # the user name that stands for an identity token
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user name and a password, or an identity token that buys access tokens. Never printed."""
+
+    username: str
+    password: str
+    identity_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials(username={self.username!r}, ...)"
+
+    @property
+    def basic(self) -> str:
+        """The value of an Authorization header of the scheme Basic."""
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+class _Entry(msgspec.Struct):
+    auth: str = ""
+    username: str = ""
+    password: str = ""
+    identitytoken: str = ""
+
+
+class _Config(msgspec.Struct, rename="camel"):
+    auths: dict[str, _Entry] = {}
+    cred_helpers: dict[str, str] = {}
+    creds_store: str = ""
+
+
+class _Helped(msgspec.Struct, rename="pascal"):
+    username: str
+    secret: str
+
+
+def find(registry: str) -> Credentials | None:
+    """The credentials for a registry (`host` or `host:port`), None where there are none.
+
+    Raises Misconfigured: a file that does not read, a helper that is missing or fails.
+    """
+    path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    config = _read(path)
+    key = HUB_KEY if registry == "docker.io" else registry
+    helper = config.cred_helpers.get(registry) or config.creds_store
+    if helper and (found := _ask(helper, key, path)):
+        return found
+    for name, entry in config.auths.items():
+        if name == key or _host(name) == registry:
+            return _credentials(entry, name, path)
+    return None
+
+
+def _read(path: Path) -> _Config:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return _Config()
+    except OSError as error:
+        raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
+    try:
+        return msgspec.json.decode(data, type=_Config)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path} does not read: {error}", "mend it, or write it anew with docker login") from None
+
+
+def _host(name: str) -> str:
+    """The registry of an `auths` entry, which old clients wrote as a URL."""
+    return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
+
+
+def _credentials(entry: _Entry, name: str, path: Path) -> Credentials | None:
+    """What an entry holds; an empty one says that a helper keeps it."""
+    username, password = entry.username, entry.password
+    if entry.auth:
+        try:
+            username, _, password = base64.b64decode(entry.auth, validate=True).decode().rstrip("\0").partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Misconfigured(f"{path}: auth of {name!r} is no base64 of user:password", "docker login again") from None
+    if not username and not entry.identitytoken:
+        return None
+    return Credentials(username, password, entry.identitytoken)
+
+
+def _ask(helper: str, key: str, path: Path) -> Credentials | None:
+    """What `docker-credential-HELPER get` answers for a registry."""
+    program = f"docker-credential-{helper}"
+    if not _HELPER.fullmatch(helper):
+        raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")
+    try:
+        done = subprocess.run([program, "get"], input=key, capture_output=True, text=True, timeout=HELPER_SECONDS, check=False)
+    except FileNotFoundError:
+        raise Misconfigured(f"{path} names {program}, which is not installed", "install it, or take it out") from None
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{program} get for {key} failed: {error}", "try it in a shell") from None
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip()
+        if _NOT_THERE in said:
+            return None
+        raise Misconfigured(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
+    try:
+        found = msgspec.json.decode(done.stdout, type=_Helped)
+    except msgspec.MsgspecError:
+        raise Misconfigured(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
+    if found.username == _IDENTITY:
+        return Credentials("", "", found.secret)
+    return Credentials(found.username, found.secret)

@@ -1,0 +1,76 @@
+"""A blob out of a registry: streamed, hashed on the way, gone on with where a connection broke."""
+
+import dataclasses
+import re
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+import httpx
+
+from model_registry import digest as digests
+from model_registry.errors import Corrupt, NotFound
+from model_registry.manifest import Descriptor
+from model_registry.stores import answers
+from model_registry.stores.http import Broken, Call, Client
+from model_registry.stores.options import Progress
+from model_registry.stores.retry import PROGRESS_BYTES
+
+_RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
+
+
+def blob(client: Client, call: Call, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
+    """The blob in chunks, known to be good only after the last one.
+
+    Raises NotFound, Corrupt (as soon as it is longer than declared, at its end where it is shorter or another one) and
+    Unreachable.
+    """
+    done = 0
+    with closing(_received(client, call, content)) as received:
+        for chunk in digests.verified(received, content.digest, content.size, f"the blob {content.digest}"):
+            done += len(chunk)
+            if progress:
+                progress(content, done)
+            yield chunk
+
+
+def _received(client: Client, call: Call, content: Descriptor) -> Generator[bytes, None, None]:
+    """What the registry sends, in as many requests as it takes."""
+    attempts = client.attempts()
+    done = before = 0
+    while True:
+        headers = call.headers | ({"Range": f"bytes={done}-"} if done else {})
+        try:
+            with client.stream(dataclasses.replace(call, headers=headers)) as response:
+                for chunk in _body(client, response, content, done):
+                    done += len(chunk)
+                    yield chunk
+                return
+        except (Broken, httpx.TransportError) as error:
+            if done == content.size:
+                return
+            if done - before >= PROGRESS_BYTES:
+                attempts.progressed(client.timing.clock())
+            before = done
+            client.wait(attempts, error if isinstance(error, Broken) else Broken(f"the connection broke ({error})"))
+
+
+def _body(client: Client, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
+    """The bytes after the first `done`, whether the registry knows ranges or not."""
+    if response.status_code == 404:
+        raise NotFound(f"{client.host} has no blob {content.digest}")
+    if response.status_code not in (200, 206):
+        raise answers.read(response, answers.MAX_ERROR).error(f"GET of {content.digest}")
+    begins = 0
+    if response.status_code == 206:
+        found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        begins = int(found[1]) if found else -1
+        if begins != done:
+            raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
+    declared = response.headers.get("Content-Length")
+    if declared is not None and declared != str(content.size - begins):
+        raise Corrupt(f"the blob {content.digest} is stored with {declared} bytes, not {content.size - begins} as declared")
+    skip = done - begins
+    for chunk in response.iter_raw():
+        if skip < len(chunk):
+            yield chunk[skip:] if skip else chunk
+        skip = max(0, skip - len(chunk))

@@ -1,0 +1,218 @@
+"""Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import httpx
+
+from model_registry.errors import Misconfigured, Refused, Unreachable
+from model_registry.stores import answers, retry, transport
+from model_registry.stores.answers import MAX_ERROR, Answer
+from model_registry.stores.auth import Authenticator
+from model_registry.stores.options import StoreOptions
+from model_registry.stores.retry import Attempts, Timing
+
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_API = "registry-1.docker.io"
+MOST_REDIRECTS = 5
+MAX_TOKEN_ANSWER = 64 << 10
+USER_AGENT = "scorestream-model-registry"
+
+Body = Callable[[], Iterable[bytes]]
+"""Gives the bytes to send, from the start each time it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `url` is a path of the registry or a whole URL; `size` is that of the body in bytes."""
+
+    method: str
+    url: str | httpx.URL
+    scopes: tuple[str, ...]
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Body | None = None
+    size: int = 0
+
+
+class Broken(Exception):
+    """An attempt came to nothing, and another one may not. `retry_after` is in seconds."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Client:
+    """One registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
+
+    def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
+        """Touches nothing yet. Raises Misconfigured."""
+        if options.plain_http and not is_loopback(httpx.URL(f"http://{host}").host):
+            raise Misconfigured(
+                f"plain HTTP to {host}", "plain HTTP is for registries on this machine (localhost) only; use TLS"
+            )
+        self.host, self.timing, self._limit = host, timing, options.timeout_seconds
+        self._origin = httpx.URL(
+            f"{'http' if options.plain_http else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}"
+        )
+        self._client = httpx.Client(
+            transport=transport.Transport(transport.trust(options.ca_file), self._limit),
+            timeout=self._limit,
+            trust_env=False,
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        )
+        self._auth = Authenticator(host, self._origin, options.realm_hosts, self._fetch, timing.clock)
+
+    def ask(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+        """The answer to a request that may be sent several times, at most `limit` bytes of its body and one.
+
+        Raises Unreachable where there is no answer, or only answers that say to come again, until it is time to give up.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return self.ask_once(call, limit)
+            except Broken as failure:
+                self.wait(attempts, failure)
+
+    def ask_once(self, call: Call, limit: int = MAX_ERROR) -> Answer:
+        """The answer to one attempt. Raises Broken where another one makes sense."""
+        with self.stream(call) as response:
+            return _read(response, limit)
+
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[httpx.Response]:
+        """The answer to one attempt, its body not read yet: that raises httpx.TransportError. Raises Broken."""
+        with _closed(self._attempt(call)) as response:
+            yield response
+
+    def attempts(self) -> Attempts:
+        """A fresh count of attempts at something."""
+        return Attempts(self._limit, self.timing.clock())
+
+    def wait(self, attempts: Attempts, failure: Broken) -> None:
+        """Wait before the next attempt. Raises Unreachable where there is none left."""
+        delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
+        if delay is None:
+            hint = "check the address, the network and the registry"
+            if failure.retry_after is not None:
+                hint = f"the registry asks to come again in {failure.retry_after:g} s"
+            raise Unreachable(f"{self.host}: {failure}", hint) from failure
+        self.timing.sleep(delay)
+
+    def allowed(self, url: httpx.URL) -> httpx.URL:
+        """A URL that the registry named, if it may be asked for. Raises Refused."""
+        plain = url.scheme == "http" and self._origin.scheme == "http" and is_loopback(url.host)
+        if not (plain or url.scheme == "https") or not url.host or url.userinfo:
+            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
+        return url
+
+    def is_own(self, url: httpx.URL) -> bool:
+        """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
+        return (url.scheme, url.host, _port(url)) == (self._origin.scheme, self._origin.host, _port(self._origin))
+
+    def _attempt(self, call: Call) -> httpx.Response:
+        """One answer, after redirects and a 401. Raises Broken."""
+        url = self._origin.join(call.url)
+        for _ in range(MOST_REDIRECTS):
+            response = self._authenticated(call, self.allowed(url))
+            if not response.has_redirect_location:
+                break
+            with _closed(response):
+                if call.method not in ("GET", "HEAD"):
+                    raise Refused(f"{self.host} redirects {call.method} {url.path}", "only what is read is redirected")
+                url = _read(response, MAX_ERROR).location()
+        else:
+            raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
+        if response.status_code in retry.STATUSES:
+            raise _come_again(response, "it")
+        return response
+
+    def _authenticated(self, call: Call, url: httpx.URL) -> httpx.Response:
+        if not self.is_own(url):
+            return self._send(call, url, None)
+        sent = self._auth.header(call.scopes)
+        response = self._send(call, url, sent)
+        if response.status_code != 401:
+            return response
+        try:
+            ready = self._auth.answer(response.headers.get("WWW-Authenticate", ""), call.scopes, sent)
+        except BaseException:
+            response.close()
+            raise
+        if not ready:
+            return response
+        with _closed(response):
+            pass
+        return self._send(call, url, self._auth.header(call.scopes))
+
+    def _send(self, call: Call, url: httpx.URL, authorization: str | None) -> httpx.Response:
+        headers = dict(call.headers)
+        if authorization:
+            headers["Authorization"] = authorization
+        if call.method not in ("GET", "HEAD"):
+            headers["Content-Length"] = str(call.size)
+        return self._open(self._client.build_request(call.method, url, headers=headers, content=call.body and call.body()))
+
+    def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
+        """For tokens; see `auth.Fetch`."""
+        request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+        response = self._open(request)
+        if response.status_code in retry.STATUSES:
+            raise _come_again(response, request.url.host)
+        with _closed(response):
+            answer = _read(response, MAX_TOKEN_ANSWER)
+        return answer.status, answer.body
+
+    def _open(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return self._client.send(request, stream=True, follow_redirects=False)
+        except httpx.TransportError as error:
+            raise _broken(error) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
+    """Close an answer; what little of it was not read is read, so that its connection can be used again."""
+    try:
+        yield response
+        if not response.is_stream_consumed:
+            with suppress(httpx.TransportError):
+                answers.read(response, MAX_ERROR)
+    finally:
+        response.close()
+
+
+def _read(response: httpx.Response, limit: int) -> Answer:
+    try:
+        return answers.read(response, limit)
+    except httpx.TransportError as error:
+        raise _broken(error) from error
+
+
+def _come_again(response: httpx.Response, who: str) -> Broken:
+    """What an answer of `retry.STATUSES` means; closes it."""
+    with _closed(response):
+        after = retry.retry_after(response.headers.get("Retry-After"), time.time())
+        return Broken(f"{who} answered {response.status_code}{_read(response, MAX_ERROR).said}", after)
+
+
+def _broken(error: httpx.TransportError) -> Broken:
+    if isinstance(error, httpx.TimeoutException):
+        return Broken(f"no answer in time ({error})")
+    return Broken(str(error))
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)

@@ -1,0 +1,31 @@
+"""How to talk to a store: what the command line and the settings say beside the reference."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_registry.manifest import Descriptor
+
+Progress = Callable[[Descriptor, int], None]
+"""Called with some content and how many of its bytes have been sent or received so far, from any thread, often."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of remote registries; a folder needs none of them.
+
+    `plain_http` talks HTTP without TLS, to loopback hosts only. `ca_file` holds PEM certificates that are trusted beside those
+    of the system (or of SSL_CERT_FILE). `timeout_seconds` is how long the registry may be silent, or send next to nothing.
+    `realm_hosts` are the hosts beside the registry's own that may ask for its credentials, `host` or `host:port`. `mount_from`
+    are repositories of the same registry (`team/base`) that may already hold what is pushed.
+    """
+
+    plain_http: bool = False
+    ca_file: Path | None = None
+    timeout_seconds: float = 30.0
+    progress: Progress | None = None
+    realm_hosts: tuple[str, ...] = ()
+    mount_from: tuple[str, ...] = ()
+
+
+DEFAULTS = StoreOptions()

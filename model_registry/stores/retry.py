@@ -1,0 +1,59 @@
+"""When to try again, and for how long: decisions only, with the time handed in.
+
+Backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), and no sooner than a Retry-After asks for.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the first backoff at most, and all later ones
+MOST_ATTEMPTS = 6
+STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})  # what another attempt may change
+PROGRESS_BYTES = 64 << 10  # a connection that brought less before it broke has got nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The clock (seconds, monotonic), the sleep and the dice (0 to 1), so that tests need to wait for nothing."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    dice: Callable[[], float] = random.random
+
+
+class Attempts:
+    """The attempts at one thing. No attempt begins later than `limit_seconds` after the first one, or after progress."""
+
+    def __init__(self, limit_seconds: float, now: float) -> None:
+        self._limit = limit_seconds
+        self._began = now
+        self._failed = 0
+
+    def progressed(self, now: float) -> None:
+        """The last attempt got somewhere: count from here."""
+        self._began, self._failed = now, 0
+
+    def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:
+        """Seconds to wait after a failure before the next attempt; None to give up."""
+        self._failed += 1
+        backoff = dice * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
+        wait = max(backoff, retry_after or 0.0)
+        if self._failed >= MOST_ATTEMPTS or now + wait - self._began > self._limit:
+            return None
+        return wait
+
+
+def retry_after(text: str | None, unix_now: float) -> float | None:
+    """The seconds that a Retry-After header asks for, whether as a number or as a date (RFC 9110, 10.2.3); None if neither."""
+    if text is None:
+        return None
+    if text.strip().isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        asked = parsedate_to_datetime(text).timestamp() - unix_now
+    except (ValueError, OverflowError):
+        return None
+    return asked if asked > 0 else 0.0

@@ -1,0 +1,179 @@
+"""The network rim of remote registries: httpx over connections that must keep bringing something.
+
+A timeout for each read does not end a peer that sends a byte now and then; here the waiting adds up until an answer is over
+or PROGRESS_BYTES of it have come. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY), never for loopback.
+"""
+
+import contextlib
+import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpcore
+import httpx
+
+from model_registry.errors import Misconfigured
+from model_registry.stores.retry import PROGRESS_BYTES
+
+KEEPALIVE_SECONDS = 60.0  # longer than the time between two polls, so that one costs no TLS handshake
+MOST_CONNECTIONS = 16
+
+
+class Pace:
+    """How long an answer has been waited for since it last got on. Pure."""
+
+    def __init__(self, limit_seconds: float) -> None:
+        self._limit = limit_seconds
+        self.asked()
+
+    def asked(self) -> None:
+        """Something was sent: what comes now belongs to another answer."""
+        self._waited, self._received = 0.0, 0
+
+    def left(self) -> float:
+        """The seconds that the answer may still take to get on."""
+        return self._limit - self._waited
+
+    def came(self, size: int, seconds: float) -> None:
+        """`size` bytes came after a wait."""
+        self._waited += seconds
+        self._received += size
+        if self._received >= PROGRESS_BYTES:
+            self.asked()
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
+        self._inner, self._limit, self._clock = inner, limit_seconds, clock
+        self._pace = Pace(limit_seconds)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        left = self._pace.left()
+        if left <= 0:
+            raise httpcore.ReadTimeout(f"less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
+        began = self._clock()
+        data = self._inner.read(max_bytes, left if timeout is None else min(left, timeout))
+        self._pace.came(len(data), self._clock() - began)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._pace.asked()
+        self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view: what could not be sent is not copied
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Stream(self._inner.start_tls(ssl_context, server_hostname, timeout), self._limit, self._clock)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, limit_seconds: float, clock: Callable[[], float]) -> None:
+        self._inner, self._limit, self._clock = httpcore.SyncBackend(), limit_seconds, clock
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        return _Stream(self._inner.connect_tcp(host, port, timeout, local_address, socket_options), self._limit, self._clock)
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _errors():
+            yield from self._inner
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Transport(httpx.BaseTransport):
+    """Connections to any number of hosts, shared by all threads. Raises httpx.TransportError only."""
+
+    def __init__(self, context: ssl.SSLContext, limit_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
+        self._backend = _Backend(limit_seconds, clock)
+        self._pools: dict[str, httpcore.ConnectionPool] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """See httpx."""
+        url = request.url
+        raw = httpcore.Request(
+            request.method,
+            httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _errors():
+            answer = self._pool(url).handle_request(raw)
+        return httpx.Response(
+            answer.status, headers=answer.headers, stream=_Body(answer.stream), extensions=dict(answer.extensions)
+        )
+
+    def close(self) -> None:
+        """See httpx."""
+        for pool in self._pools.values():
+            pool.close()
+
+    def _pool(self, url: httpx.URL) -> httpcore.ConnectionPool:
+        proxy = proxy_of(url)
+        if proxy not in self._pools:
+            self._pools[proxy] = httpcore.ConnectionPool(
+                ssl_context=self._context,
+                proxy=_proxy(proxy) if proxy else None,
+                max_connections=MOST_CONNECTIONS,
+                keepalive_expiry=KEEPALIVE_SECONDS,
+                network_backend=self._backend,
+            )
+        return self._pools[proxy]
+
+
+def proxy_of(url: httpx.URL) -> str:
+    """The proxy that the environment names for a URL, or an empty string."""
+    if url.scheme != "https" or urllib.request.proxy_bypass(url.host):
+        return ""
+    return urllib.request.getproxies().get("https", "")
+
+
+def _proxy(text: str) -> httpcore.Proxy:
+    url = httpx.URL(text if "://" in text else f"http://{text}")
+    auth = (url.username, url.password) if url.username else None
+    return httpcore.Proxy(str(url.copy_with(username=None, password=None)), auth=auth)
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """TLS that trusts the system's authorities (or SSL_CERT_FILE's) and those of a PEM file. Raises Misconfigured."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise Misconfigured(f"the CA file {ca_file}: {error}", "name a file of PEM certificates") from None
+    return context
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """httpcore's errors as httpx's."""
+    try:
+        yield
+    except httpcore.TimeoutException as error:
+        raise httpx.TimeoutException(str(error) or "no answer in time") from error
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.UnsupportedProtocol) as error:
+        raise httpx.TransportError(str(error) or type(error).__name__) from error

@@ -1,0 +1,95 @@
+"""Sigstore bundles (bundle format v0.3, JSON): one signed document with its signature, as cosign 3 stores and reads them.
+
+The document is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1): what is signed is the *pre-authentication
+encoding* of its type and bytes, so that nothing has to be parsed before the signature was checked.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from model_registry import manifest
+from model_registry.errors import Corrupt
+from model_registry.trust.keys import PrivateKey
+
+MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+MEDIA_TYPES = (MEDIA_TYPE, "application/vnd.dev.sigstore.bundle+json;version=0.3")
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+MAX_BYTES = 1 << 20
+
+
+class _Signature(msgspec.Struct, frozen=True):
+    sig: str
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    payload: str
+    payload_type: str
+    signatures: list[_Signature]
+
+
+class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
+    media_type: str
+    dsse_envelope: _Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The payload must not be looked into before `signature` was found to be a trusted key's over `signed`."""
+
+    payload: bytes
+    signature: bytes
+
+    @property
+    def signed(self) -> bytes:
+        """What the signature is over."""
+        return encoded(PAYLOAD_TYPE, self.payload)
+
+
+def encoded(payload_type: str, payload: bytes) -> bytes:
+    """DSSE's pre-authentication encoding."""
+    return b"DSSEv1 %d %s %d %s" % (len(payload_type.encode()), payload_type.encode(), len(payload), payload)
+
+
+def build(payload: bytes, key: PrivateKey) -> bytes:
+    """Sign a statement. The hint names the key (base64 of its fingerprint) to tools; nothing is trusted because of it."""
+    signature = key.sign(encoded(PAYLOAD_TYPE, payload))
+    document: dict[str, Any] = {
+        "mediaType": MEDIA_TYPE,
+        "verificationMaterial": {"publicKey": {"hint": _text(bytes.fromhex(key.public().fingerprint))}},
+        "dsseEnvelope": {
+            "payload": _text(payload),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": _text(signature)}],
+        },
+    }
+    return manifest.encode(document)
+
+
+def parse(data: bytes) -> Bundle:
+    """Raises Corrupt for what is no bundle with one signed statement. Checks no signature."""
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
+    found = manifest.decode(data, _Bundle, "the signature bundle")
+    if found.media_type not in MEDIA_TYPES:
+        raise Corrupt(f"a signature bundle of type {found.media_type!r:.100}; only version 0.3 is read")
+    envelope = found.dsse_envelope
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, no in-toto statement")
+    if len(envelope.signatures) != 1:
+        raise Corrupt(f"the signature bundle has {len(envelope.signatures)} signatures, not one")
+    return Bundle(_bytes(envelope.payload), _bytes(envelope.signatures[0].sig))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Corrupt("the signature bundle holds what is no base64") from None

@@ -1,0 +1,134 @@
+"""Signing keys: ECDSA on the curve P-256 over SHA-256, what cosign makes and reads by default.
+
+A private key is a PKCS#8 PEM file, encrypted where a password was given; a public key is a SubjectPublicKeyInfo PEM file.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from model_registry import files
+from model_registry.errors import BadFile, Refused
+
+MAX_BYTES = 64 << 10  # of a key file
+_HASH = ec.ECDSA(hashes.SHA256())
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """What signatures are checked against. `fingerprint` is the SHA-256 of its DER form, 64 hexadecimal digits."""
+
+    key: ec.EllipticCurvePublicKey
+    fingerprint: str
+
+    def verifies(self, signature: bytes, data: bytes) -> bool:
+        """Whether `signature` (ASN.1 DER) is this key's over `data`. Never raises, whatever the bytes are."""
+        try:
+            self.key.verify(signature, data, _HASH)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def pem(self) -> bytes:
+        """The public key file."""
+        encoding, kind = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        return self.key.public_bytes(encoding, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKey:
+    """What signs."""
+
+    key: ec.EllipticCurvePrivateKey
+
+    def public(self) -> PublicKey:
+        """The key that others check with."""
+        return _public(self.key.public_key())
+
+    def sign(self, data: bytes) -> bytes:
+        """An ASN.1 DER signature."""
+        return self.key.sign(data, _HASH)
+
+    def pem(self, password: bytes | None) -> bytes:
+        """The private key file, encrypted where there is a password."""
+        protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password:
+            protection = serialization.BestAvailableEncryption(password)
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
+
+
+def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKey]:
+    """Make a pair of keys in PREFIX.key (readable by its owner only) and PREFIX.pub, and return where they are.
+
+    Raises Refused where one of the files exists, Unreachable where they cannot be written.
+    """
+    key = PrivateKey(ec.generate_private_key(ec.SECP256R1()))
+    private, public = prefix.with_name(f"{prefix.name}.key"), prefix.with_name(f"{prefix.name}.pub")
+    for path in (private, public):
+        if path.exists() or path.is_symlink():
+            raise Refused(f"{path} exists; a key is never overwritten", "choose another prefix")
+    with files.reported("the key"):
+        _write_new(private, key.pem(password), 0o600)
+        _write_new(public, key.public().pem(), 0o644)
+    return private, public, key.public()
+
+
+def read_private(path: Path, password: bytes | None) -> PrivateKey:
+    """Read a private key file. Raises BadFile: not there, no such key, or the password is missing or wrong."""
+    data = _read(path)
+    if b"ENCRYPTED SIGSTORE PRIVATE KEY" in data or b"ENCRYPTED COSIGN PRIVATE KEY" in data:
+        raise BadFile(f"{path} is in cosign's own format, which only cosign reads", "sign with cosign, or keygen a pair here")
+    try:
+        key = serialization.load_pem_private_key(data, password or None)
+    except TypeError:
+        if password:
+            return read_private(path, None)  # a plain key needs no password, whatever the environment holds
+        hint = "give --password-file FILE, or set MODEL_REGISTRY_KEY_PASSWORD"
+        raise BadFile(f"{path} is encrypted, and there is no password", hint) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadFile(f"{path} is no PEM private key, or the password is wrong", "model-registry keygen makes one") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise BadFile(f"{path} is no ECDSA P-256 key", "model-registry keygen makes one")
+    return PrivateKey(key)
+
+
+def read_public(path: Path) -> PublicKey:
+    """Read a public key file. Raises BadFile."""
+    try:
+        key = serialization.load_pem_public_key(_read(path))
+    except (ValueError, UnsupportedAlgorithm):
+        raise BadFile(f"{path} is no PEM public key", "it is the .pub file that keygen wrote, or cosign.pub") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise BadFile(f"{path} is no ECDSA P-256 key", "model-registry keygen, or cosign generate-key-pair, makes one")
+    return _public(key)
+
+
+def _public(key: ec.EllipticCurvePublicKey) -> PublicKey:
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return PublicKey(key, hashlib.sha256(der).hexdigest())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadFile(f"the key {path}: {error.strerror}", "check the path and its permissions") from None
+    if len(data) > MAX_BYTES:
+        raise BadFile(f"the key {path} has more than {MAX_BYTES} bytes", "it is a short PEM file")
+    return data
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that must not exist, with these permissions from its first moment."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    files.sync_directory(path.parent)

@@ -1,0 +1,99 @@
+"""Artifacts that belong to a manifest (its referrers), in any store.
+
+Where a store has no referrers API, they are listed in an OCI index under the tag `sha256-<hex>` of the manifest they belong to
+(distribution-spec 1.1, "Referrers Tag Schema"). What a list says is only where to look: each manifest is read and must itself
+name the subject.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from model_registry import digest as digests
+from model_registry import manifest
+from model_registry.errors import Conflict, Corrupt, NotFound
+from model_registry.manifest import Descriptor, Manifest
+from model_registry.stores import Store
+
+MAX_READ = 256  # referrers looked into: whoever may write to the store can list any number
+ATTEMPTS = 20
+_EMPTY = b"{}"
+
+
+def listed(store: Store, digest: str) -> list[Descriptor]:
+    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable, and Corrupt for a list that is none."""
+    answer = store.referrers(digest)
+    if answer is not None:
+        return answer
+    try:
+        index = store.resolve(fallback_tag(digest)).digest
+    except NotFound:
+        return []
+    return list(manifest.parse_index(store.manifest(index)).manifests)
+
+
+def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
+    """The referrers of one type, each with its manifest, or with why it cannot be used; at most MAX_READ are looked into.
+
+    An entry that is listed as another type is passed over unread. Raises what `listed` raises.
+    """
+    wanted = (found for found in listed(store, digest) if found.artifact_type in (None, "", artifact_type))
+    for found, _ in zip(wanted, range(MAX_READ), strict=False):
+        try:
+            parsed = manifest.parse(store.manifest(found.digest))
+        except (Corrupt, NotFound) as error:
+            yield found, error
+            continue
+        if (parsed.artifact_type or parsed.config.media_type) != artifact_type:
+            continue
+        if parsed.subject is None or parsed.subject.digest != digest:
+            yield found, Corrupt(f"{found.digest} is listed as a referrer of {digest}, but belongs to something else")
+            continue
+        yield found, parsed
+
+
+def attach(store: Store, digest: str, artifact_type: str, content: bytes, annotations: dict[str, str]) -> Descriptor:
+    """Store `content` as an artifact of one layer that refers to the manifest `digest`.
+
+    Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
+    """
+    subject = manifest.describe(store.manifest(digest))
+    subject = Descriptor(media_type=subject.media_type, digest=subject.digest, size=subject.size)
+    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
+    layer = Descriptor(media_type=artifact_type, digest=digests.of_bytes(content), size=len(content))
+    for described, data in ((empty, _EMPTY), (layer, content)):
+        store.push_blob(described, io.BytesIO(data))
+    pushed = store.push_manifest(manifest.build(artifact_type, empty, (layer,), annotations, subject))
+    if store.referrers(digest) is None:
+        _list(store, digest, pushed, annotations)
+    return pushed
+
+
+def fallback_tag(digest: str) -> str:
+    """The tag that lists the referrers of a manifest where there is no referrers API."""
+    return f"sha256-{digests.hex_of(digest)}"
+
+
+def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:
+    """Add one entry to the list under the fallback tag; entries of others stay as they are."""
+    tag = fallback_tag(digest)
+    entry = {"mediaType": added.media_type, "digest": added.digest, "size": added.size, "artifactType": added.artifact_type}
+    if annotations:
+        entry["annotations"] = annotations
+    for attempt in range(ATTEMPTS):
+        try:
+            current = store.resolve(tag).digest
+            data = store.manifest(current)
+            if any(there.digest == added.digest for there in manifest.parse_index(data).manifests):
+                return
+            index = manifest.decode(data, dict[str, Any], "the list of referrers")
+        except NotFound:
+            current, index = None, {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
+        pushed = store.push_manifest(manifest.encode(index | {"manifests": [*index["manifests"], entry]}))
+        try:
+            store.move_tags({tag: pushed}, expect={tag: current})
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+            continue  # somebody else added one in between
+        return

@@ -1,0 +1,144 @@
+"""Signatures of versions: a signed statement that names the version's manifest digest, stored as its referrer.
+
+Laid out as `cosign sign --key` of version 3 does it, so that each verifies what the other signed. Nothing is looked up on the
+network: no transparency log, no certificates; the keys are the ones that the caller trusts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from model_registry import manifest
+from model_registry.errors import Corrupt, NotFound, Refused
+from model_registry.stores import Store
+from model_registry.trust import bundle, referrers, statement
+from model_registry.trust.keys import PrivateKey, PublicKey
+from model_registry.trust.statement import Statement
+
+CONTENT = "dev.sigstore.bundle.content"
+PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """A key that may vouch, under the name that messages use; from `not_after` on (UTC) it vouches for nothing."""
+
+    id: str
+    key: PublicKey
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """A statement about the asked digest, and the trusted key whose signature it carries."""
+
+    statement: Statement
+    key_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One bundle found beside a version: its bytes, or why there are none."""
+
+    referrer: str
+    data: bytes
+    fault: str = ""
+
+
+def sign(store: Store, digest: str, key: PrivateKey, now: datetime) -> str | None:
+    """Sign a manifest; the digest of the new referrer, or None where this key's signature is there already.
+
+    Raises NotFound, Corrupt, Conflict and Unreachable as the store does.
+    """
+    ours = [TrustedKey("this", key.public())]
+    if any(_is_signature(found, digest, ours, now) for found in collect(store, digest)):
+        return None
+    return attach(store, digest, statement.SIGNATURE, statement.build(digest, statement.SIGNATURE, {}), key, now)
+
+
+def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: PrivateKey, now: datetime) -> str:
+    """Sign a statement and store it beside the manifest; the digest of the referrer. Raises Refused where it is too large."""
+    data = bundle.build(payload, key)
+    if len(data) > bundle.MAX_BYTES:
+        raise Refused(f"the signed statement has {len(data)} bytes; at most {bundle.MAX_BYTES} are read", "say less in it")
+    created = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    notes = {CONTENT: "dsse-envelope", PREDICATE_TYPE: predicate_type, manifest.CREATED: created}
+    return referrers.attach(store, digest, bundle.MEDIA_TYPE, data, notes).digest
+
+
+def collect(store: Store, digest: str) -> Iterator[Evidence]:
+    """The bundles beside a manifest, read one after the other and unchecked. Raises Unreachable, Corrupt (the list itself)."""
+    for found, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
+        if not isinstance(parsed, manifest.Manifest):
+            yield Evidence(found.digest, b"", str(parsed))
+            continue
+        layer = parsed.layers[0] if len(parsed.layers) == 1 else None
+        if layer is None or layer.media_type not in bundle.MEDIA_TYPES or layer.size > bundle.MAX_BYTES:
+            yield Evidence(found.digest, b"", f"{found.digest} holds no bundle of at most {bundle.MAX_BYTES} bytes")
+            continue
+        try:
+            yield Evidence(found.digest, b"".join(store.blob(layer)))
+        except (Corrupt, NotFound) as error:
+            yield Evidence(found.digest, b"", str(error))
+
+
+def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Vouched:
+    """The statement in a bundle, once a trusted key's signature on it holds and it speaks of this digest.
+
+    Raises Corrupt for what is no such bundle, Refused for one that no trusted key signed, or only a key past its time.
+    """
+    found = bundle.parse(data)
+    signers = [trusted for trusted in keys if trusted.key.verifies(found.signature, found.signed)]
+    if not signers:
+        raise Refused("no trusted key signed it")
+    valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
+    if not valid:
+        raise Refused(f"the key {signers[0].id!r} that signed it is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only")
+    said = statement.parse(found.payload)
+    if digest not in said.subjects:
+        raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
+    return Vouched(said, valid[0].id)
+
+
+def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[str]:
+    """The ids of the trusted keys whose signatures a manifest carries. Raises Refused where there is none, with the reasons."""
+    signers: list[str] = []
+    faults: list[str] = []
+    for found in collect(store, digest):
+        try:
+            signers.append(signer(found, digest, keys, now))
+        except (Corrupt, Refused) as error:
+            faults.append(str(error))
+    if not signers:
+        raise unsigned(store.repository, digest, faults)
+    return list(dict.fromkeys(signers))
+
+
+def signer(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> str:
+    """The id of the key whose signature this is. Raises as `check`, and Refused for an attestation: it says something else."""
+    if found.fault:
+        raise Corrupt(found.fault)
+    vouched = check(found.data, digest, keys, now)
+    if vouched.statement.predicate_type != statement.SIGNATURE:
+        raise NotASignature(f"it is an attestation of type {vouched.statement.predicate_type:.100}")
+    return vouched.key_id
+
+
+class NotASignature(Refused):
+    """A signed statement that says something else than "this version is ours"."""
+
+
+def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
+    """What is raised where nothing vouches for a version."""
+    reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
+    return Refused(
+        f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"
+    )
+
+
+def _is_signature(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> bool:
+    try:
+        signer(found, digest, keys, now)
+    except (Corrupt, Refused):
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""What a person may choose for the demo, and the configuration that follows from it."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from scorer.settings import Settings, load
+
+SESSION_TIMEOUT_MS = 6_000
+FOLDER = "oci:./registry"
+
+CONFIGURATION = """\
+name: {name}
+kafka: {{bootstrap_servers: "{bootstrap_servers}", session_timeout_ms: {session}}}
+input: {{topics: [{prefix}flights], id: flight_id}}
+output: {{topic: {prefix}flights.scores}}
+dead_letter: {{topic: {prefix}flights.dead}}
+model: {{source: "{repository}", tag: prod, plain_http: {plain_http}, cache: ./cache}}
+http: {{listen: "127.0.0.1:0"}}
+region: eu-west
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may choose."""
+
+    events: int = 50_000
+    rate: float = 2_000.0
+    kill: bool = True
+    keep: bool = False
+    bootstrap_servers: str | None = None
+    registry: str | None = None
+    plain_http: bool = False
+
+    @property
+    def repository(self) -> str:
+        """Where the versions go, as a reference."""
+        return f"{self.registry or FOLDER}/flight-delay"
+
+
+def now_ms() -> int:
+    """The wall clock, Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def configure(options: Options, folder: Path, servers: str) -> Settings:
+    """Write scorer.yaml. On somebody else's broker every name gets a prefix of its own."""
+    prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
+    path = folder / "scorer.yaml"
+    text = CONFIGURATION.format(
+        name=f"{prefix}flight-delay",
+        bootstrap_servers=servers,
+        session=SESSION_TIMEOUT_MS,
+        prefix=prefix,
+        repository=options.repository,
+        plain_http=str(options.plain_http).lower(),
+    )
+    path.write_text(text, encoding="utf-8")
+    return load(path).settings
+
+
+def move_flags(options: Options, settings: Settings) -> list[str]:
+    """How a move of the channel reaches the registry, and the scorers."""
+    kafka = ["--kafka", settings.kafka.bootstrap_servers, "--status-topic", settings.status_topic]
+    return [*(["--plain-http"] if options.plain_http else []), *kafka]

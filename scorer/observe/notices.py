@@ -1,0 +1,65 @@
+"""Hears from the status topic that the model's channel has moved, so that the registry is asked at once, not at the next poll.
+
+A notice that is lost, or a topic that may not be read, costs nothing but that time: polling goes on beside it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from model_registry import rollout
+from publisher import kafka
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.25  # how late it may close
+PAUSE_SECONDS = 1.0  # after an error
+ANSWER_SECONDS = 10.0
+
+
+class Notices:
+    """Calls `moved` for each notice of the channel `model.tag`, from a thread of its own, until `close`."""
+
+    def __init__(self, settings: Settings, moved: Callable[[], None]) -> None:
+        self._settings = settings
+        self._moved = moved
+        self._key = rollout.notice_key(settings.model.tag).encode()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="notices", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _listen(self) -> None:
+        """Every scorer reads the records of all, few and small; the fetch is answered when something comes."""
+        properties = {"auto.offset.reset": "latest", "fetch.wait.max.ms": 2_000, "queued.max.messages.kbytes": 1_024}
+        consumer = kafka.reader(self._settings.kafka, f"{self._settings.owner}.notices", **properties)
+        topic = self._settings.status_topic
+        try:
+            found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
+            consumer.assign([TopicPartition(topic, number, OFFSET_END) for number in found.partitions])
+            while not self._closing.is_set():
+                self._take(consumer)
+        except KafkaException as error:
+            log.warning("no notices from %s, the tag is polled all the same: %s", topic, error.args[0])
+        finally:
+            consumer.close()
+
+    def _take(self, consumer: Consumer) -> None:
+        message = consumer.poll(POLL_SECONDS)
+        if message is None:
+            return
+        if (error := message.error()) is not None:
+            if not error.retriable() and error.fatal():
+                raise KafkaException(error)
+            log.info("notices: %s", error.str())
+            self._closing.wait(PAUSE_SECONDS)
+        elif message.key() == self._key:
+            log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
+            self._moved()

@@ -1,0 +1,14 @@
+"""The registry's repository that a scorer takes its versions from, as the settings name it."""
+
+from model_registry import reference
+from model_registry.stores import Store, StoreOptions, open_store
+from scorer.settings import Settings
+
+SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
+
+
+def open_source(settings: Settings) -> Store:
+    """Touches nothing yet. Raises RegistryError for a reference or an option that nothing can be opened with."""
+    model = settings.model
+    options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
+    return open_store(reference.parse(model.source), options=options)
