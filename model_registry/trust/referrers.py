@@ -21,7 +21,7 @@ _EMPTY = b"{}"
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable, and Corrupt for a list that is none."""
+    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable; Corrupt for a list that is none."""
     answer = store.referrers(digest)
     if answer is not None:
         return answer
