@@ -6,7 +6,6 @@ it is checked against the policy's keys each time, like what comes from the regi
 
 import contextlib
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from model_registry import files
 from model_registry.errors import Corrupt, Refused, RegistryError
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
+from model_registry.trust.admission import Verdict
 from model_registry.trust.policy import Policy
 from model_registry.trust.signing import Evidence
 
@@ -22,14 +22,6 @@ log = logging.getLogger(__name__)
 
 KEPT = 1000  # versions whose proofs are kept; some 2 KB each
 _NOTHING = b"{}"  # kept where an optional signature was looked for and there was none
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A version may be loaded. `key_id` is the key that vouches for it, None where the policy asks for none."""
-
-    digest: str
-    key_id: str | None
 
 
 class Gate:
@@ -62,6 +54,7 @@ class Gate:
         for found in signing.collect(store, digest):
             key_id, fault = self._signer(found, digest, now)
             if key_id:
+                log.info("%s is signed by the trusted key %r", digest, key_id)
                 self._keep(digest, found.data)
                 return Verdict(digest, key_id)
             faults += [fault] if fault else []

@@ -10,12 +10,14 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from model_registry import channel
 from model_registry.cache import Cache
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
+from model_registry.trust.admission import admission
 from publisher.errors import Fatal
 from scorer.backends import Backend, ModelRefused
 from scorer.servables import policy
@@ -62,6 +64,7 @@ class VersionManager:
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
         self._cache = Cache(settings.model.cache)
+        self._admission = admission(settings.model.policy, self._cache.root)
         self._shared = _Shared()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -185,6 +188,7 @@ class VersionManager:
         aspired = self._shared.aspired
         assert aspired is not None
         try:
+            self._admission.check(self._store, aspired.digest, datetime.now(UTC))
             package = self._cache.fetch(self._store, aspired.digest)
             servable = make(package, aspired, self._backend, self._settings)
         except (ModelRefused, RegistryError) as error:
