@@ -44,8 +44,8 @@ class Attestation:
 def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, now: datetime) -> str:
     """Sign a statement about a manifest and store it beside it; the digest of the new referrer.
 
-    Raises BadReference for an unknown type, BadFile for a predicate that its type does not allow, Refused for one that is too
-    large, and what the store raises.
+    Raises BadReference for an unknown type, BadFile for a predicate that its type does not allow, Refused for one that
+    is too large, and what the store raises.
     """
     uri = type_uri(type_)
     if check := _CHECKS.get(uri):

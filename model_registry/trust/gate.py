@@ -25,9 +25,9 @@ _NOTHING = b"{}"  # kept where an optional signature was looked for and there wa
 
 
 class Gate:
-    """A policy, and the folder that keeps what proved versions to it. Any number of processes may share the folder."""
+    """A policy, and the folder that keeps what proved versions to it, or None. Any number of processes may share the folder."""
 
-    def __init__(self, policy: Policy, folder: Path) -> None:
+    def __init__(self, policy: Policy, folder: Path | None) -> None:
         self._policy = policy
         self._folder = folder
 
@@ -72,23 +72,28 @@ class Gate:
         except (Corrupt, Refused) as error:
             return None, str(error)
 
-    def _path(self, digest: str) -> Path:
-        return self._folder / f"{digests.hex_of(digest)}.json"
-
     def _kept(self, digest: str) -> bytes | None:
+        if self._folder is None:
+            return None
         try:
-            with self._path(digest).open("rb") as stream:
+            with _proof(self._folder, digest).open("rb") as stream:
                 return stream.read(bundle.MAX_BYTES + 1)
         except OSError:
             return None
 
     def _keep(self, digest: str, proof: bytes) -> None:
         """Keep a proof; the oldest go where there are too many. A disk that is full keeps none: the registry is asked again."""
+        if self._folder is None:
+            return
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            files.replace(self._path(digest), [proof])
+            files.replace(_proof(self._folder, digest), [proof])
         except OSError as error:
             log.warning("the proof of %s is not kept: %s", digest, error)
         with contextlib.suppress(OSError):  # another process tidies up as well
             for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
                 path.unlink()
+
+
+def _proof(folder: Path, digest: str) -> Path:
+    return folder / f"{digests.hex_of(digest)}.json"

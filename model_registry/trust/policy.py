@@ -40,7 +40,7 @@ class Policy:
 
 
 def read(path: Path) -> Policy:
-    """Read a policy file and the keys it names. Raises BadFile: the file, what is wrong in it, and what would be right."""
+    """Read a policy file and the keys it names. Raises BadFile: the file, what is wrong, and what would be right."""
     top = _object(_document(path), path, "the policy", required=("signatures",), optional=("keys", "denied"))
     if top["signatures"] not in (_REQUIRED, _OPTIONAL):
         _fail(path, f"signatures: {top['signatures']!r:.100} is neither {_REQUIRED} nor {_OPTIONAL}")
