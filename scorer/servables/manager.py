@@ -70,6 +70,7 @@ class VersionManager:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._validator: str | None = None
+        self._noted: Resolution | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
     def start(self) -> Servable:
@@ -88,6 +89,7 @@ class VersionManager:
         if serving is None:
             reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
             raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
+        self._note()
         self._thread.start()
         return serving
 
@@ -144,6 +146,7 @@ class VersionManager:
             poll = self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
+            self._note()
             if self._closing.is_set():
                 return
             try:
@@ -201,10 +204,20 @@ class VersionManager:
                 self._shared.refused[aspired.digest] = refusal
             self._on_refused(refusal)
             return
-        self._cache.remember(self._key, aspired)
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
         with self._lock:
             self._shared.ready[aspired.digest] = servable
+
+    def _note(self) -> None:
+        """Keep in mind what is served, a version that was gone back to included: a start falls back on it."""
+        serving = self.serving.resolution
+        if serving == self._noted:
+            return
+        try:
+            self._cache.remember(self._key, serving)
+            self._noted = serving
+        except RegistryError as error:
+            log.warning("%s is not noted as known good: %s", self.serving.label, error)
 
     def _reason(self, resolution: Resolution) -> str:
         """Why the channel was moved to this version, from its history."""

@@ -33,7 +33,6 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     rig.promote("1.0.0")
     assert "nowhere.pub" in _broken(rig)
     policy(rig)
-    rig.create(code=1)
     assert "it has no signature" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
     digest = sign(rig, "1.0.0")
     rig.run("scorer", "check", "scorer.yaml")
