@@ -139,6 +139,14 @@ def test_a_tag_that_names_no_list_is_corrupt(store: LayoutStore) -> None:
         referrers.listed(store, digest)
 
 
+@pytest.mark.parametrize("listed_as", [None, "", manifest.EMPTY_TYPE])
+def test_an_entry_without_a_type_is_looked_into(store: LayoutStore, listed_as: str | None) -> None:
+    """Registries that go by the config's media type list artifacts as the empty type."""
+    digest = version(store)
+    good = referrers.attach(store, digest, TYPE, b"one", {})
+    assert read(LyingStore(store._path, [msgspec.structs.replace(good, artifact_type=listed_as)]), digest) == [good.digest]
+
+
 class Counting(LyingStore):
     """Counts what is asked of it."""
 
@@ -155,9 +163,10 @@ def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore) -> None:
     absent = Descriptor(media_type=manifest.MANIFEST_TYPE, digest=digests.of_bytes(b"absent"), size=1, artifact_type=TYPE)
     others = [msgspec.structs.replace(absent, artifact_type="x/y")] * 10_000
     counting = Counting(store._path, others + [absent] * 10_000)
-    found = list(referrers.read(counting, digest, TYPE))
+    *found, (_, last) = referrers.read(counting, digest, TYPE)
     assert len(found) == counting.asked == referrers.MAX_READ
     assert all(isinstance(parsed, NotFound) for _, parsed in found)
+    assert "only 256 were looked into" in str(last)
 
 
 def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: LayoutStore) -> None:
