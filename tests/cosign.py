@@ -131,7 +131,7 @@ def main() -> int:
     try:
         cosign = build()
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"cosign cannot be built: {error}; it takes Go 1.25 or newer", file=sys.stderr)
+        print(f"cosign cannot be built: {error}; it takes Go 1.26 or newer", file=sys.stderr)
         return 2
     failed = 0
     with tempfile.TemporaryDirectory() as name, running(DockerRegistry(Path(name) / "registry")) as registry:

@@ -1,5 +1,7 @@
 """Key files: what is written how, and what is refused."""
 
+import errno
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -58,6 +60,21 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, there: str) -> None:
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"k\.key"):
         keys.generate(tmp_path / "nowhere" / "k", None)
+
+
+@pytest.mark.parametrize("written", [0, 2])
+def test_a_disk_that_fills_up_leaves_no_half_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
+    left = [None] * written
+
+    def full(_: int) -> None:
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left.pop()
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Unreachable, match="No space left"):
+        keys.generate(tmp_path / "k", None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def other_keys() -> dict[str, bytes]:
