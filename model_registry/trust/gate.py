@@ -6,6 +6,7 @@ it is checked against the policy's keys each time, like what comes from the regi
 
 import contextlib
 import logging
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -76,13 +77,17 @@ class Gate:
         if self._folder is None:
             return None
         try:
-            with _proof(self._folder, digest).open("rb") as stream:
-                return stream.read(bundle.MAX_BYTES + 1)
+            path = _proof(self._folder, digest)
+            with path.open("rb") as stream:
+                found = stream.read(bundle.MAX_BYTES + 1)
         except OSError:
             return None
+        with contextlib.suppress(OSError):  # read-only: then nothing is tidied up either
+            os.utime(path)
+        return found
 
     def _keep(self, digest: str, proof: bytes) -> None:
-        """Keep a proof; the oldest go where there are too many. A disk that is full keeps none: the registry is asked again."""
+        """Keep a proof; the longest unused go where there are too many. On a full disk none is kept, and the store asked again."""
         if self._folder is None:
             return
         try:

@@ -1,5 +1,6 @@
 """What a policy lets in, with the registry up and down."""
 
+import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -129,14 +130,18 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: 
     assert Gate(policy(ONE), tmp_path / "file").check(store, digest, NOW).key_id == "key-1"
 
 
-def test_the_oldest_proofs_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "KEPT", 3)
+def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Gate(policy(ONE), proofs)
     signed = [version(store, str(number)) for number in range(6)]
-    for digest in signed:
+    for number, digest in enumerate(signed[:-1]):
         signing.sign(store, digest, ONE, NOW)
         asked.check(store, digest, NOW)
-    assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in signed[-3:]}
+        os.utime(proofs / f"{digests.hex_of(digest)}.json", (number, number))
+    asked.check(away(store), signed[0], NOW)
+    monkeypatch.setattr(gate, "KEPT", 3)
+    signing.sign(store, signed[-1], ONE, NOW)
+    asked.check(store, signed[-1], NOW)
+    assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}
 
 
 def test_what_only_looks_like_a_referrer_does_not_hide_a_signature(store: LayoutStore, proofs: Path) -> None:
