@@ -87,7 +87,7 @@ class Gate:
         return found
 
     def _keep(self, digest: str, proof: bytes) -> None:
-        """Keep a proof; the longest unused go where there are too many. On a full disk none is kept, and the store asked again."""
+        """Keep a proof; the longest unused go where there are too many. On a full disk none is kept."""
         if self._folder is None:
             return
         try:
