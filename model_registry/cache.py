@@ -40,6 +40,11 @@ class Cache:
             root = user_cache_path("scorestream") / "models"
         self._root = root
 
+    @property
+    def root(self) -> Path:
+        """The folder; what else belongs to its versions is kept beside them."""
+        return self._root
+
     def fetch(self, store: Store, digest: str) -> Package:
         """The version with this manifest digest, from disk where it is there undamaged, else from the store.
 

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from model_registry.commands import channels, fleet, pruning, versions
+from model_registry.commands import channels, fleet, pruning, trust, versions
 from model_registry.commands.push import push
 
 INTERRUPTED = 130
@@ -47,6 +47,8 @@ app.command()(channels.history)
 app.command()(channels.watch)
 app.command()(fleet.status)
 app.command()(pruning.prune)
+for verb in (trust.keygen, trust.sign, trust.verify, trust.attest):
+    app.command()(verb)
 
 
 def main() -> None:

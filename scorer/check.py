@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -9,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from model_registry import channel
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
+from model_registry.trust.admission import admission
 from publisher import kafka
 from publisher.errors import Fatal
 from scorer import backends, topics
@@ -90,7 +92,9 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 def _servable(settings: Settings) -> Servable:
     store = open_source(settings)
     resolution = channel.resolve(store, settings.model.tag)
-    package = Cache(settings.model.cache).fetch(store, resolution.digest)
+    cache = Cache(settings.model.cache)
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, datetime.now(UTC))
+    package = cache.fetch(store, resolution.digest)
     return make(package, resolution, backends.find(settings.model.backend, settings.model.device), settings)
 
 

@@ -66,6 +66,7 @@ class ModelSettings(Section):
     backend: Literal["onnx-runtime"] = "onnx-runtime"
     device: Literal["cpu", "cuda"] = "cpu"
     cache: Path | None = None
+    policy: Path | None = None
 
 
 class BatchingSettings(Section):
@@ -239,7 +240,7 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     model = values.get("model")
     if not isinstance(model, dict):
         return
-    for key in ("cache", "ca_file"):
+    for key in ("cache", "ca_file", "policy"):
         if isinstance(model.get(key), str):
             model[key] = (base / model[key]).resolve()
     if isinstance(model.get("source"), str):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Repo, Timeout
+from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
     from model_registry.manifest import Version
@@ -69,14 +70,15 @@ def list_versions(
 def inspect(
     ref: Ref,
     diff: Diff = None,
+    key: Keys = None,
     json: Json = False,
     plain_http: PlainHttp = False,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Show what a version consists of, its signature included, or what differs from another one. Reads no model."""
+    """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
     from model_registry import channel, versions
-    from model_registry.commands import options, output
+    from model_registry.commands import options, output, trust
 
     store, target = options.open_repository(ref, plain_http, ca_file, timeout)
     if diff is not None:
@@ -92,10 +94,12 @@ def inspect(
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
     value["signature"] = _decoded(signature.to_json()) if signature else None
+    value["attestations"] = trust.attested(store, digest, key)
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
     lines += [("input", f"{field.name}: {field.dtype}") for field in (signature.fields if signature else ())]
+    lines += [("attested", trust.attested_line(one)) for one in value["attestations"]]
     output.show(json, value, "\n".join(f"{key:<9} {output.plain(shown)}" for key, shown in lines))
 
 

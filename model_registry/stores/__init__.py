@@ -55,7 +55,8 @@ class Store(Protocol):
         ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where a blob it names is not stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where what it names is not
+        stored."""
         ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:

@@ -1,1 +1,1 @@
-"""Who vouches for a version: keys, signatures and attestations beside it in the store, and the policy that scorers hold them to."""
+"""Who vouches for a version: keys, signatures and attestations beside it in the store, and the policy of those who load it."""

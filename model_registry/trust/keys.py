@@ -74,7 +74,11 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
             raise Refused(f"{path} exists; a key is never overwritten", "choose another prefix")
     with files.reported("the key"):
         _write_new(private, key.pem(password), 0o600)
-        _write_new(public, key.public().pem(), 0o644)
+        try:
+            _write_new(public, key.public().pem(), 0o644)
+        except OSError:
+            private.unlink()  # half a pair would stand in the way of the next try
+            raise
     return private, public, key.public()
 
 
@@ -127,8 +131,12 @@ def _read(path: Path) -> bytes:
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Write a file that must not exist, with these permissions from its first moment."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:
+        path.unlink()
+        raise
     files.sync_directory(path.parent)

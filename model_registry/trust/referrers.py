@@ -21,7 +21,7 @@ _EMPTY = b"{}"
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable, and Corrupt for a list that is none."""
+    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable; Corrupt for a list that is none."""
     answer = store.referrers(digest)
     if answer is not None:
         return answer
@@ -35,10 +35,13 @@ def listed(store: Store, digest: str) -> list[Descriptor]:
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
     """The referrers of one type, each with its manifest, or with why it cannot be used; at most MAX_READ are looked into.
 
-    An entry that is listed as another type is passed over unread. Raises what `listed` raises.
+    An entry that is listed as another type is passed over unread; as no type counts what some registries list, the type of the
+    empty config. Raises what `listed` raises.
     """
-    wanted = (found for found in listed(store, digest) if found.artifact_type in (None, "", artifact_type))
-    for found, _ in zip(wanted, range(MAX_READ), strict=False):
+    there = listed(store, digest)
+    candidates = [found for found in there if found.artifact_type == artifact_type]
+    candidates += [found for found in there if found.artifact_type in (None, "", manifest.EMPTY_TYPE)]
+    for found in candidates[:MAX_READ]:
         try:
             parsed = manifest.parse(store.manifest(found.digest))
         except (Corrupt, NotFound) as error:
@@ -50,6 +53,9 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
             yield found, Corrupt(f"{found.digest} is listed as a referrer of {digest}, but belongs to something else")
             continue
         yield found, parsed
+    if len(candidates) > MAX_READ:
+        left = f"{len(candidates)} referrers of {digest} are listed; only {MAX_READ} were looked into"
+        yield candidates[MAX_READ], Corrupt(left)
 
 
 def attach(store: Store, digest: str, artifact_type: str, content: bytes, annotations: dict[str, str]) -> Descriptor:

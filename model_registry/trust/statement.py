@@ -1,4 +1,4 @@
-"""in-toto statements (in-toto attestation spec v1): something is said (the predicate) about content with a digest (the subject).
+"""in-toto statements (attestation spec v1): something is said (the predicate) about content with a digest (the subject).
 
 A signature is the statement with nothing in it; attestations say more.
 """

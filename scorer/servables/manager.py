@@ -10,12 +10,14 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from model_registry import channel
 from model_registry.cache import Cache
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
+from model_registry.trust.admission import admission
 from publisher.errors import Fatal
 from scorer.backends import Backend, ModelRefused
 from scorer.servables import policy
@@ -62,11 +64,13 @@ class VersionManager:
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
         self._cache = Cache(settings.model.cache)
+        self._admission = admission(settings.model.policy, self._cache.root)
         self._shared = _Shared()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._validator: str | None = None
+        self._noted: Resolution | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
     def start(self) -> Servable:
@@ -85,6 +89,7 @@ class VersionManager:
         if serving is None:
             reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
             raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
+        self._note()
         self._thread.start()
         return serving
 
@@ -141,6 +146,7 @@ class VersionManager:
             poll = self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
+            self._note()
             if self._closing.is_set():
                 return
             try:
@@ -185,6 +191,7 @@ class VersionManager:
         aspired = self._shared.aspired
         assert aspired is not None
         try:
+            self._admission.check(self._store, aspired.digest, datetime.now(UTC))
             package = self._cache.fetch(self._store, aspired.digest)
             servable = make(package, aspired, self._backend, self._settings)
         except (ModelRefused, RegistryError) as error:
@@ -197,10 +204,20 @@ class VersionManager:
                 self._shared.refused[aspired.digest] = refusal
             self._on_refused(refusal)
             return
-        self._cache.remember(self._key, aspired)
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
         with self._lock:
             self._shared.ready[aspired.digest] = servable
+
+    def _note(self) -> None:
+        """Keep in mind what is served, a version that was gone back to included: a start falls back on it."""
+        serving = self.serving.resolution
+        if serving == self._noted:
+            return
+        try:
+            self._cache.remember(self._key, serving)
+            self._noted = serving
+        except RegistryError as error:
+            log.warning("%s is not noted as known good: %s", self.serving.label, error)
 
     def _reason(self, resolution: Resolution) -> str:
         """Why the channel was moved to this version, from its history."""

@@ -11,6 +11,7 @@ from model_registry import digest, manifest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Unreachable
 from model_registry.manifest import Descriptor
 from model_registry.stores import Store
+from model_registry.trust import referrers
 
 CONTENT = b"content " * 100_000  # several times what fits into small buffers
 ABSENT = digest.of_bytes(b"never stored")
@@ -185,6 +186,15 @@ class StoreConformance(ABC):
         one = put_manifest(fresh, "one")
         with pytest.raises(BadReference):
             fresh.move_tags({tag: one}, expect={})
+
+    def test_what_refers_to_a_manifest_is_listed(self, fresh: Store) -> None:
+        """By the store, or, where it has no referrers API, under a tag; never both."""
+        subject, other = put_manifest(fresh, "subject"), put_manifest(fresh, "other")
+        assert referrers.listed(fresh, subject.digest) == []
+        pushed = {referrers.attach(fresh, subject.digest, "application/x.test", b"%d" % n, {}).digest for n in range(2)}
+        assert {found.digest for found in referrers.listed(fresh, subject.digest)} == pushed
+        assert referrers.listed(fresh, other.digest) == []
+        assert (fresh.referrers(subject.digest) is None) == (fresh.tags() != [])
 
     def test_the_validator_changes_with_every_move_and_with_nothing_else(self, fresh: Store) -> None:
         targets = [put_manifest(fresh, "one"), put_manifest(fresh, "two")]

@@ -1,0 +1,186 @@
+"""The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Timeout
+
+if TYPE_CHECKING:
+    from model_registry.stores import Store
+    from model_registry.trust.keys import PrivateKey
+    from model_registry.trust.signing import TrustedKey
+
+PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
+
+Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
+Keys = Annotated[
+    list[Path] | None, typer.Option("--key", metavar="FILE", help="A trusted public key; repeatable.", show_default=False)
+]
+PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
+PasswordFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help=f"Holds the key's password; or set {PASSWORD}.", show_default=False)
+]
+Predicate = Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)]
+Type = Annotated[
+    str,
+    typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False),
+]
+
+
+def keygen(
+    prefix: Annotated[Path, typer.Argument(metavar="PREFIX", help="Writes PREFIX.key and PREFIX.pub.")],
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
+    from model_registry.commands import output
+    from model_registry.trust import keys
+
+    password = _password(password_file)
+    private, public, key = keys.generate(prefix, password)
+    if password is None:
+        output.talk(f"{private} is not encrypted: whoever reads it signs as you do; --password-file encrypts it")
+    value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
+    output.show(json, value, f"{private}\n{public}")
+
+
+def sign(
+    ref: Ref,
+    key: Key,
+    password_file: PasswordFile = None,
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Sign a version, once with each key; `cosign verify --key` reads it. Of a channel it is the champion that is signed."""
+    from datetime import UTC, datetime
+
+    from model_registry.commands import options, output
+    from model_registry.trust import signing
+
+    private = _private(key, password_file)
+    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    digest = options.champion_of(store, target)
+    signature = signing.sign(store, digest, private, datetime.now(UTC))
+    value = {"digest": digest, "signature": signature, "key": private.public().fingerprint}
+    output.show(json, value, f"{digest} is signed" if signature else f"{digest} was signed with this key before")
+
+
+def verify(
+    ref: Ref,
+    key: Keys = None,
+    policy: PolicyFile = None,
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
+    from datetime import UTC, datetime
+
+    from model_registry.commands import options, output
+    from model_registry.errors import BadReference
+    from model_registry.trust import signing
+    from model_registry.trust.gate import Gate
+    from model_registry.trust.policy import read
+
+    if (key is None) == (policy is None):
+        raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
+    trusted, held = _trusted(key), read(policy) if policy else None
+    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    digest, now = options.champion_of(store, target), datetime.now(UTC)
+    if held:
+        signer = Gate(held, None).check(store, digest, now).key_id
+        signers = [signer] if signer else []
+    else:
+        signers = signing.verify(store, digest, trusted, now)
+    text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
+    output.show(json, {"digest": digest, "keys": signers}, output.plain(text))
+
+
+def attest(
+    ref: Ref,
+    predicate: Predicate,
+    type_: Type,
+    key: Key,
+    password_file: PasswordFile = None,
+    json: Json = False,
+    plain_http: PlainHttp = False,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
+    from datetime import UTC, datetime
+
+    from model_registry.commands import options, output
+    from model_registry.trust import attestation
+
+    private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
+    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    digest = options.champion_of(store, target)
+    referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
+    output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
+
+
+def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
+    """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
+    from datetime import UTC, datetime
+
+    from model_registry.trust import attestation
+
+    found = attestation.attestations(store, digest, _trusted(key), datetime.now(UTC))
+    return [
+        {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
+        for one in found
+    ]
+
+
+def attested_line(one: dict[str, Any]) -> str:
+    """One of them in a line."""
+    return f"{one['type']} ({'signed by ' + one['key'] if one['verified'] else 'not verified: ' + one['fault']})"
+
+
+def _private(path: Path, password_file: Path | None) -> "PrivateKey":
+    from model_registry.trust import keys
+
+    return keys.read_private(path, _password(password_file))
+
+
+def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
+    from model_registry.trust import keys
+    from model_registry.trust.signing import TrustedKey
+
+    return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
+
+
+def _password(path: Path | None) -> bytes | None:
+    """The first line of a file, else what the environment holds. Raises BadFile."""
+    import os
+
+    from model_registry.errors import BadFile
+
+    if path is None:
+        return os.environ.get(PASSWORD, "").encode() or None
+    try:
+        first = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
+    except OSError as error:
+        raise BadFile(f"the password file {path}: {error.strerror}", "check the path and its permissions") from None
+    if not first:
+        raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
+    return first
+
+
+def _object(path: Path) -> dict[str, Any]:
+    import msgspec
+
+    from model_registry.errors import BadFile
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise BadFile(f"the predicate {path}: {error.strerror}", "check the path and its permissions") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFile(f"the predicate {path} is no JSON object: {error}", "the README describes attestations") from None
