@@ -11,7 +11,7 @@ from model_registry import digest as digests
 from model_registry.errors import Corrupt, NotFound
 from model_registry.manifest import Descriptor
 from model_registry.stores import answers
-from model_registry.stores.http import Broken, Call, Client
+from model_registry.stores.http import Broken, Call, Client, broken
 from model_registry.stores.options import Progress
 from model_registry.stores.retry import PROGRESS_BYTES
 
@@ -51,7 +51,7 @@ def _received(client: Client, call: Call, content: Descriptor) -> Generator[byte
             if done - before >= PROGRESS_BYTES:
                 attempts.progressed(client.timing.clock())
             before = done
-            client.wait(attempts, error if isinstance(error, Broken) else Broken(f"the connection broke ({error})"))
+            client.wait(attempts, error if isinstance(error, Broken) else broken(error))
 
 
 def _body(client: Client, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:

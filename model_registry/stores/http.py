@@ -171,7 +171,14 @@ class Client:
         try:
             return self._client.send(request, stream=True, follow_redirects=False)
         except httpx.TransportError as error:
-            raise _broken(error) from error
+            raise broken(error) from error
+
+
+def broken(error: httpx.TransportError) -> Broken:
+    """A failure of the network, as one of an attempt."""
+    if isinstance(error, httpx.TimeoutException):
+        return Broken(f"no answer in time ({error})")
+    return Broken(f"the connection failed ({error})")
 
 
 def is_loopback(host: str) -> bool:
@@ -198,7 +205,7 @@ def _read(response: httpx.Response, limit: int) -> Answer:
     try:
         return answers.read(response, limit)
     except httpx.TransportError as error:
-        raise _broken(error) from error
+        raise broken(error) from error
 
 
 def _come_again(response: httpx.Response, who: str) -> Broken:
@@ -206,12 +213,6 @@ def _come_again(response: httpx.Response, who: str) -> Broken:
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
         return Broken(f"{who} answered {response.status_code}{_read(response, MAX_ERROR).said}", after)
-
-
-def _broken(error: httpx.TransportError) -> Broken:
-    if isinstance(error, httpx.TimeoutException):
-        return Broken(f"no answer in time ({error})")
-    return Broken(str(error))
 
 
 def _port(url: httpx.URL) -> int:

@@ -32,7 +32,7 @@ ACCEPTED = ", ".join(
     )
 )
 PAGE = 1000  # tags asked for at a time
-MOST_PAGES = 1000
+MOST_PAGES = 200
 _ACCEPT = {"Accept": ACCEPTED}
 _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838

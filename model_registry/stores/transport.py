@@ -50,12 +50,14 @@ class _Stream(httpcore.NetworkStream):
         self._inner, self._limit, self._clock = inner, limit_seconds, clock
         self._pace = Pace(limit_seconds)
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        left = self._pace.left()
-        if left <= 0:
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the pace's own is shorter
+        began, left = self._clock(), self._pace.left()
+        try:
+            data = self._inner.read(max_bytes, left) if left > 0 else None
+        except httpcore.ReadTimeout:
+            data = None
+        if data is None:
             raise httpcore.ReadTimeout(f"less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
-        began = self._clock()
-        data = self._inner.read(max_bytes, left if timeout is None else min(left, timeout))
         self._pace.came(len(data), self._clock() - began)
         return data
 
