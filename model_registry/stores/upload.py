@@ -15,6 +15,7 @@ import httpx
 from model_registry import digest as digests
 from model_registry.errors import RegistryError, Unreachable
 from model_registry.manifest import Descriptor
+from model_registry.stores.answers import Answer
 from model_registry.stores.http import Broken, Call, Client
 from model_registry.stores.options import Progress
 from model_registry.stores.retry import PROGRESS_BYTES
@@ -88,20 +89,25 @@ class Upload:
 
     def _begin(self) -> bool:
         """Open an upload. False where nothing needs to be sent, because the blob could be mounted."""
-        self._offset = 0
-        options = [({"mount": self._content.digest, "from": name}, (scope,)) for name, scope in self._target.mounts]
-        for query, scopes in [*options, ({}, ())]:
-            url = httpx.URL(f"{self._target.path}/uploads/", params=query)
-            answer = self._client.ask_once(Call("POST", url, (self._target.scope, *scopes)))
-            if answer.status == 201 and query:
+        self._offset, self._url = 0, None
+        for repository, scope in self._target.mounts:
+            answer = self._open({"mount": self._content.digest, "from": repository}, scope)
+            if answer.status == 201:
                 digests.check_stream(self._stream, self._content.digest, self._content.size, self._what)
                 return False
-            if answer.status == 202:
+            if answer.status == 202:  # not there: the registry has opened an upload instead
+                self._cancel()
                 self._url = self._client.allowed(answer.location())
-                return True
-            if not query:
+        if self._url is None:
+            answer = self._open({})
+            if answer.status != 202:
                 raise answer.error("POST of an upload")
-        raise AssertionError("the last way to begin is no mount")
+            self._url = self._client.allowed(answer.location())
+        return True
+
+    def _open(self, query: dict[str, str], *scopes: str) -> Answer:
+        url = httpx.URL(f"{self._target.path}/uploads/", params=query)
+        return self._client.ask_once(Call("POST", url, (self._target.scope, *scopes)))
 
     def _look(self) -> None:
         """Ask how much of the upload has arrived; an upload that is gone, or has nothing yet, begins anew."""
