@@ -1,4 +1,4 @@
-"""One real registry for the whole run, and what its tests push."""
+"""One real registry for the whole run; registries that lie, and stores of them whose waits take no time."""
 
 import uuid
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from model_registry import reference
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
+from tests.registry.hostile import Hostile, hostile
 from tests.registry.server import DockerRegistry, running
 from tests.unit.registry.conftest import make_package
 
@@ -35,3 +36,40 @@ def repository(registry: DockerRegistry) -> str:
 def remote(repository: str) -> RemoteStore:
     """The store of that repository."""
     return RemoteStore(reference.parse(repository), PLAIN, AT_ONCE)
+
+
+class Naps:
+    """A sleep that takes no time and is remembered."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with hostile() as started:
+        yield started
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Hostile]:
+    with hostile() as started:
+        yield started
+
+
+@pytest.fixture
+def naps() -> Naps:
+    return Naps()
+
+
+@pytest.fixture
+def store(server: Hostile, naps: Naps) -> RemoteStore:
+    return make(server, naps)
+
+
+def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0, **options: tuple[str, ...]) -> RemoteStore:
+    stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds, **options)  # type: ignore[arg-type]
+    return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps))

@@ -36,11 +36,15 @@ Script = Callable[[Seen], Reply]
 
 
 class Hostile:
-    """A server on a loopback port. `script` answers every request; `seen` are all of them, in order."""
+    """A server on a loopback port. `script` answers every request; `seen` are all of them, in order.
+
+    The first PATCHes are cut off without an answer, each after as many bytes of its body as `cuts` says.
+    """
 
     def __init__(self) -> None:
         self.script: Script = lambda _: Reply(404)
         self.seen: list[Seen] = []
+        self.cuts: list[int] = []
         self._server = _Server(("localhost", 0), _Handler)
         self._server.hostile = self
         self.address = f"localhost:{self._server.server_address[1]}"
@@ -90,10 +94,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             super().handle_one_request()
 
     def answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        hostile, size = self.server.hostile, int(self.headers.get("Content-Length", "0"))
+        cut = hostile.cuts.pop(0) if self.command == "PATCH" and hostile.cuts else None
+        body = self.rfile.read(size if cut is None else cut)
         seen = Seen(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-        self.server.hostile.seen.append(seen)
-        reply = self.server.hostile.script(seen)
+        hostile.seen.append(seen)
+        if cut is not None:
+            self.close_connection = True
+            return
+        reply = hostile.script(seen)
         for piece in reply.head:
             self.wfile.write(piece)
         self.send_response_only(reply.status)

@@ -1,6 +1,5 @@
-"""A registry that lies: each lie is refused by name, costs little, and is never half believed."""
+"""A registry that lies about what it holds: refused by name, at little cost, and never half believed."""
 
-import io
 import json
 import threading
 from collections.abc import Iterator
@@ -8,58 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import digest, manifest, package, reference
-from model_registry.errors import Conflict, Corrupt, NotFound, Refused, RegistryError, Unreachable
+from model_registry import digest, manifest, package
+from model_registry.errors import Corrupt, NotFound, Unreachable
 from model_registry.manifest import Descriptor
-from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import MOST_PAGES, RemoteStore
-from model_registry.stores.retry import MOST_ATTEMPTS, Timing
-from tests.registry.hostile import Hostile, Reply, Seen, hostile
-from tests.unit.registry.store_conformance import described
-
-CONTENT = bytes(range(256)) * 4096  # 1 MiB
-BLOB = described(CONTENT)
-EMPTY = described(b"{}")
-DATA = manifest.build("application/x.test", EMPTY, (EMPTY,), {})
-OTHER = manifest.build("application/x.test", EMPTY, (EMPTY,), {"note": "another one"})
-MANIFEST = manifest.describe(DATA)
-
-
-class Naps:
-    """A sleep that takes no time and is remembered."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-
-
-@pytest.fixture
-def server() -> Iterator[Hostile]:
-    with hostile() as started:
-        yield started
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Hostile]:
-    with hostile() as started:
-        yield started
-
-
-@pytest.fixture
-def naps() -> Naps:
-    return Naps()
-
-
-@pytest.fixture
-def store(server: Hostile, naps: Naps) -> RemoteStore:
-    return make(server, naps)
-
-
-def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0, **options: tuple[str, ...]) -> RemoteStore:
-    stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds, **options)  # type: ignore[arg-type]
-    return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps))
+from model_registry.stores.retry import MOST_ATTEMPTS
+from tests.registry.conftest import Naps, make
+from tests.registry.content import BLOB, CONTENT, DATA, EMPTY, MANIFEST, OTHER
+from tests.registry.hostile import Hostile, Reply, Seen
 
 
 def endless(sent: list[int]) -> Iterator[bytes]:
@@ -171,92 +126,6 @@ def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Host
     assert not (tmp_path / "escaped").exists()
 
 
-def challenge(realm: str) -> Reply:
-    return Reply(401, headers={"WWW-Authenticate": f'Bearer realm="{realm}",service="registry"'})
-
-
-@pytest.fixture
-def credentials(server: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker's configuration with a password for the registry: `user:secret`."""
-    entry = {"auth": "dXNlcjpzZWNyZXQ="}
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {server.address: entry}}))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-
-
-@pytest.mark.usefixtures("credentials")
-def test_a_redirect_to_another_host_takes_no_credentials_along(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
-    def script(seen: Seen) -> Reply:
-        if "authorization" not in seen.headers:
-            return Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
-        return Reply(307, headers={"Location": f"http://{elsewhere.address}/storage"})
-
-    server.script = script
-    elsewhere.always(Reply(body=CONTENT))
-    assert b"".join(store.blob(BLOB)) == CONTENT
-    assert server.seen[-1].headers["authorization"] == "Basic dXNlcjpzZWNyZXQ="
-    assert [seen.headers.get("authorization") for seen in elsewhere.seen] == [None]
-
-
-@pytest.mark.parametrize(
-    "target", ["http://example.com/x", "ftp://localhost/x", "file:///etc/passwd", "http://u:p@localhost/x"]
-)
-def test_a_redirect_that_is_not_followed(store: RemoteStore, server: Hostile, target: str) -> None:
-    server.always(Reply(302, headers={"Location": target}))
-    with pytest.raises(Refused, match="sends its users to"):
-        b"".join(store.blob(BLOB))
-
-
-def test_a_redirect_in_circles(store: RemoteStore, server: Hostile) -> None:
-    server.always(Reply(302, headers={"Location": "/v2/again"}))
-    with pytest.raises(Refused, match="more than 5 times"):
-        store.resolve("prod")
-    assert len(server.seen) == 5
-
-
-def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
-    server.by_path({"POST /uploads/": Reply(307, headers={"Location": f"http://{elsewhere.address}/"})})
-    with pytest.raises(Refused, match="redirects POST"):
-        store.push_blob(BLOB, io.BytesIO(CONTENT))
-    assert elsewhere.seen == []
-
-
-@pytest.mark.usefixtures("credentials")
-def test_a_foreign_realm_is_not_asked(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
-    server.always(challenge(f"http://{elsewhere.address}/token"))
-    with pytest.raises(Refused, match=f"sends its users to '{elsewhere.address}' for a token, which is not its own realm"):
-        store.resolve("prod")
-    assert elsewhere.seen == []
-
-
-@pytest.mark.usefixtures("credentials")
-def test_a_realm_that_is_allowed_gets_the_credentials_once(server: Hostile, naps: Naps, elsewhere: Hostile) -> None:
-    store = make(server, naps, realm_hosts=(elsewhere.address,))
-    elsewhere.always(Reply(body=b'{"token": "abc"}'))
-    asked = challenge(f"http://{elsewhere.address}/token?x=1")
-    server.script = lambda seen: Reply(body=DATA) if seen.headers.get("authorization") == "Bearer abc" else asked
-    for _ in range(3):
-        assert store.resolve("prod").digest == MANIFEST.digest
-    (token,) = elsewhere.seen
-    assert token.path == "/token?x=1&service=registry&scope=repository%3Ateam%2Fx%3Apull"
-    assert token.headers["authorization"] == "Basic dXNlcjpzZWNyZXQ="
-
-
-@pytest.mark.parametrize(("answer", "error"), [(b"{}", Corrupt), (b"x", Corrupt), (b'{"token": "a\\r\\nX: y"}', Corrupt)])
-def test_a_token_that_is_none(store: RemoteStore, server: Hostile, answer: bytes, error: type[RegistryError]) -> None:
-    realm = challenge(f"http://{server.address}/token")
-    server.script = lambda seen: Reply(body=answer) if seen.path.startswith("/token") else realm
-    with pytest.raises(error, match="token"):
-        store.resolve("prod")
-
-
-def test_a_registry_that_is_never_content(store: RemoteStore, server: Hostile) -> None:
-    realm = challenge(f"http://{server.address}/token")
-    server.script = lambda seen: Reply(body=b'{"token": "abc"}') if seen.path.startswith("/token") else realm
-    with pytest.raises(Unreachable, match="answered 401"):
-        store.resolve("prod")
-    assert len(server.seen) == 3
-
-
 @pytest.mark.parametrize("where", ["headers", "document", "blob"])
 def test_a_registry_that_sends_a_byte_now_and_then(server: Hostile, naps: Naps, where: str) -> None:
     done = threading.Event()
@@ -344,38 +213,6 @@ def test_what_refers_to_a_manifest(store: RemoteStore, server: Hostile) -> None:
     server.always(Reply(body=b'{"manifests": [{"mediaType": "x", "digest": "../x", "size": 1}]}'))
     with pytest.raises(Corrupt):
         store.referrers(MANIFEST.digest)
-
-
-def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
-    one, other = ({"Docker-Content-Digest": digest.of_bytes(data)} for data in (DATA, OTHER))
-    server.by_path(
-        {
-            "GET " + MANIFEST.digest: Reply(body=DATA),
-            "PUT /manifests/prod": Reply(201),
-            "HEAD /manifests/prod": [Reply(headers=one), Reply(headers=other)],
-        }
-    )
-    with pytest.raises(Conflict, match="somebody else moved it as well"):
-        store.move_tags({"prod": MANIFEST}, expect={"prod": MANIFEST.digest})
-
-
-def test_an_upload_to_a_host_that_must_not_see_it(store: RemoteStore, server: Hostile) -> None:
-    server.by_path({"POST /uploads/": Reply(202, headers={"Location": "http://example.com/upload"})})
-    with pytest.raises(Refused, match="sends its users to"):
-        store.push_blob(BLOB, io.BytesIO(CONTENT))
-
-
-def test_an_upload_without_a_place_to_go_on(store: RemoteStore, server: Hostile) -> None:
-    server.by_path({"POST /uploads/": Reply(202)})
-    with pytest.raises(Corrupt, match="as its Location"):
-        store.push_blob(BLOB, io.BytesIO(CONTENT))
-
-
-def test_a_registry_that_takes_nothing(store: RemoteStore, server: Hostile) -> None:
-    server.by_path({"POST /uploads/": Reply(403, b'{"errors": [{"code": "DENIED"}]}')})
-    with pytest.raises(Unreachable, match="answered 403 to POST of an upload: DENIED") as caught:
-        store.push_blob(BLOB, io.BytesIO(CONTENT))
-    assert caught.value.hint.startswith("docker login")
 
 
 def test_an_unchanged_tag_costs_one_head_without_a_body(store: RemoteStore, server: Hostile) -> None:

@@ -51,9 +51,9 @@ def counted(registry: DockerRegistry, repository: str, kill_at: int | None) -> t
 
 
 def test_killed_at_every_request_of_a_push(mortal: DockerRegistry, folder: Path, tmp_path: Path) -> None:
-    _, sent = store, requests = counted(mortal, "push/whole", None)
+    store, sent = counted(mortal, "push/whole", None)
     package.push(store, folder, "x", "1.0.0")
-    assert any(request.startswith("PATCH") for request in requests)
+    assert any(request.startswith("PATCH") for request in sent)
     for step in range(len(sent)):
         store, _ = counted(mortal, f"push/step{step}", step)
         with pytest.raises(Unreachable):
@@ -86,7 +86,7 @@ def resurrecting(registry: DockerRegistry) -> Timing:
     return Timing(sleep=lambda _: registry.start())
 
 
-def test_killed_in_the_middle_of_a_stream_and_gone_on_with(mortal: DockerRegistry) -> None:
+def test_killed_in_the_middle_of_a_stream_and_started_again(mortal: DockerRegistry) -> None:
     data = random.randbytes(8 * WHOLE_BYTES)
     content, killed = described(data), list[int]()
 
