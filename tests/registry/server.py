@@ -22,15 +22,25 @@ class Tls:
     ca: Path
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """Where users get their tokens (issuer `test`, service `registry`), and the PEM certificates that may sign them."""
+
+    realm: str
+    roots: Path
+
+
 class DockerRegistry:
     """A registry whose content stays in `folder` over restarts."""
 
-    def __init__(self, folder: Path, *, htpasswd: Path | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, htpasswd: Path | None = None, tls: Tls | None = None, tokens: Tokens | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder, self._tls = folder, tls
         self.port = free_port()
         self._config = folder / "config.yml"
-        self._config.write_text(config(folder / "content", self.port, htpasswd, tls))
+        self._config.write_text(config(folder / "content", self.port, htpasswd, tls, tokens))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -83,7 +93,7 @@ def running(registry: DockerRegistry) -> Iterator[DockerRegistry]:
         registry.kill()
 
 
-def config(content: Path, port: int, htpasswd: Path | None, tls: Tls | None) -> str:
+def config(content: Path, port: int, htpasswd: Path | None, tls: Tls | None, tokens: Tokens | None) -> str:
     """Its configuration file. The secret is fixed, so that an upload survives a restart."""
     secured = f", tls: {{certificate: {tls.certificate}, key: {tls.key}}}" if tls else ""
     lines = [
@@ -94,6 +104,9 @@ def config(content: Path, port: int, htpasswd: Path | None, tls: Tls | None) -> 
     ]
     if htpasswd:
         lines.append(f"auth: {{htpasswd: {{realm: test, path: {htpasswd}}}}}")
+    if tokens:
+        signer = f"issuer: test, service: registry, rootcertbundle: {tokens.roots}"
+        lines.append(f"auth: {{token: {{realm: '{tokens.realm}', {signer}}}}}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,108 @@
+"""Docker's configuration: where it is, what stands in it, what helpers answer, and what is wrong with it."""
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.errors import Misconfigured
+from model_registry.stores.docker_config import HUB_KEY, Credentials, find
+
+REGISTRY = "registry.example.com:5000"
+
+
+def auth(user: str, password: str) -> dict[str, str]:
+    return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path / "config.json"
+
+
+def helper(folder: Path, name: str, script: str) -> None:
+    program = folder / f"docker-credential-{name}"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        ({}, None),
+        ({"auths": {}}, None),
+        ({"auths": {"other.example.com": auth("u", "p")}}, None),
+        ({"auths": {REGISTRY: {}}}, None),
+        ({"auths": {REGISTRY: auth("u", "p:q")}}, Credentials("u", "p:q")),
+        ({"auths": {f"https://{REGISTRY}/v2/": auth("u", "p")}}, Credentials("u", "p")),
+        ({"auths": {REGISTRY: {"username": "u", "password": "p"}}}, Credentials("u", "p")),
+        ({"auths": {REGISTRY: {"identitytoken": "t"}}}, Credentials("", "", "t")),
+        ({"auths": {REGISTRY: auth("u", "p")}, "unknown": [1]}, Credentials("u", "p")),
+    ],
+)
+def test_what_stands_in_the_file(config: Path, document: Any, found: Credentials | None) -> None:
+    config.write_text(json.dumps(document))
+    assert find(REGISTRY) == found
+
+
+def test_no_file(config: Path) -> None:
+    assert not config.exists()
+    assert find(REGISTRY) is None
+
+
+def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {REGISTRY: auth("u", "p")}}))
+    assert find(REGISTRY) == Credentials("u", "p")
+
+
+def test_docker_hub_has_a_name_of_its_own(config: Path) -> None:
+    config.write_text(json.dumps({"auths": {HUB_KEY: auth("u", "p")}}))
+    assert find("docker.io") == Credentials("u", "p")
+
+
+def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -> None:
+    helper(config.parent, "one", """echo '{"Username": "one", "Secret": "p"}'""")
+    helper(config.parent, "all", """echo '{"Username": "<token>", "Secret": "t"}'""")
+    config.write_text(json.dumps({"credsStore": "all", "credHelpers": {REGISTRY: "one"}}))
+    assert find(REGISTRY) == Credentials("one", "p")
+    assert find("other.example.com") == Credentials("", "", "t")
+
+
+def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None:
+    helper(config.parent, "none", "echo 'credentials not found in native keychain'; exit 1")
+    config.write_text(json.dumps({"credsStore": "none", "auths": {REGISTRY: auth("u", "p")}}))
+    assert find(REGISTRY) == Credentials("u", "p")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", "does not read"),
+        ("[]", "does not read"),
+        ('{"auths": {"registry.example.com:5000": {"auth": "?"}}}', "no base64"),
+        ('{"credsStore": "../evil"}', "names the credential helper '../evil'"),
+        ('{"credsStore": "absent"}', "docker-credential-absent, which is not installed"),
+        ('{"credsStore": "broken"}', "ended with 3: no keyring"),
+        ('{"credsStore": "mute"}', "something else than credentials"),
+    ],
+)
+def test_what_cannot_be_used_is_named(config: Path, text: str, error: str) -> None:
+    helper(config.parent, "broken", "echo 'no keyring' >&2; exit 3")
+    helper(config.parent, "mute", "exit 0")
+    config.write_text(text)
+    with pytest.raises(Misconfigured, match=error) as caught:
+        find(REGISTRY)
+    assert caught.value.hint
+
+
+def test_credentials_do_not_show_their_secret() -> None:
+    assert "p4ss" not in repr(Credentials("u", "p4ss", "t0ken"))
+    assert "t0ken" not in repr(Credentials("u", "p4ss", "t0ken"))

@@ -1,0 +1,67 @@
+"""When another attempt is made: decided from times that are handed in."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, Attempts, retry_after
+from model_registry.stores.transport import Pace
+
+MINUTE = 60.0
+
+
+def test_backoff_grows_and_ends() -> None:
+    attempts = Attempts(MINUTE, now=0)
+    waits = [attempts.delay(0, dice=1.0) for _ in range(MOST_ATTEMPTS)]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
+
+
+def test_progress_begins_the_count_anew() -> None:
+    attempts = Attempts(10.0, now=0)
+    assert attempts.delay(9.0, dice=1.0) == 0.25
+    attempts.progressed(9.5)
+    assert attempts.delay(19.0, dice=1.0) == 0.25
+    assert attempts.delay(19.6, dice=0.0) is None
+
+
+def test_what_the_server_asks_for_is_the_least() -> None:
+    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=7.0) == 7.0
+    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=0.0) == 0.125
+    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=61.0) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=MOST_ATTEMPTS, max_size=30), st.floats(0.1, 1000))
+def test_the_whole_wait_is_bounded(dice: list[float], limit: float) -> None:
+    attempts, now, tries = Attempts(limit, now=0), 0.0, 0
+    for thrown in dice:
+        wait = attempts.delay(now, thrown)
+        if wait is None:
+            break
+        assert 0 <= wait <= LONGEST_SECONDS
+        now, tries = now + wait, tries + 1
+    assert now <= limit
+    assert tries < MOST_ATTEMPTS
+
+
+def test_the_header_is_seconds_or_a_date() -> None:
+    assert retry_after("120", 0) == 120
+    assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 90.0) == 30
+    assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 500.0) == 0
+    for odd in (None, "", "soon", "-5", "1e9", "9" * 400, "Thu, 99 Foo 1970"):
+        assert retry_after(odd, 0) is None
+
+
+@given(st.text(max_size=40))
+def test_any_header_reads_or_not(text: str) -> None:
+    found = retry_after(text, 0)
+    assert found is None or found >= 0
+
+
+def test_an_answer_has_to_get_on() -> None:
+    pace = Pace(10.0)
+    pace.came(1, 6.0)
+    assert pace.left() == 4.0
+    pace.came(1 << 16, 3.0)
+    assert pace.left() == 10.0
+    pace.came(10, 9.0)
+    pace.asked()
+    assert pace.left() == 10.0
