@@ -1,6 +1,5 @@
 """Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -50,7 +49,7 @@ class Client:
 
     def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
         """Touches nothing yet. Raises Misconfigured."""
-        if options.plain_http and not is_loopback(httpx.URL(f"http://{host}").host):
+        if options.plain_http and not transport.is_loopback(httpx.URL(f"http://{host}").host):
             raise Misconfigured(
                 f"plain HTTP to {host}", "plain HTTP is for registries on this machine (localhost) only; use TLS"
             )
@@ -105,7 +104,7 @@ class Client:
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
         """A URL that the registry named, if it may be asked for. Raises Refused."""
-        plain = url.scheme == "http" and self._origin.scheme == "http" and is_loopback(url.host)
+        plain = url.scheme == "http" and self._origin.scheme == "http" and transport.is_loopback(url.host)
         if not (plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
         return url
@@ -179,14 +178,6 @@ def broken(error: httpx.TransportError) -> Broken:
     if isinstance(error, httpx.TimeoutException):
         return Broken(f"no answer in time ({error})")
     return Broken(f"the connection failed ({error})")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ or PROGRESS_BYTES of it have come. Proxies are those of the environment (HTTPS_P
 """
 
 import contextlib
+import ipaddress
 import ssl
 import time
 import urllib.request
@@ -146,9 +147,17 @@ class Transport(httpx.BaseTransport):
         return self._pools[proxy]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def proxy_of(url: httpx.URL) -> str:
     """The proxy that the environment names for a URL, or an empty string."""
-    if url.scheme != "https" or urllib.request.proxy_bypass(url.host):
+    if url.scheme != "https" or is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return ""
     return urllib.request.getproxies().get("https", "")
 

@@ -65,8 +65,9 @@ class Upload:
                 self._client.wait(attempts, failure)
                 if self._target.stored(self._content):
                     return  # the answer to the last request was lost, not the request
-            except RegistryError:
-                self._cancel()
+            except RegistryError as error:
+                if not isinstance(error, Unreachable):
+                    self._cancel()
                 raise
 
     @property

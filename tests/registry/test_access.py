@@ -16,11 +16,13 @@ from model_registry.stores import open_store
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
 from tests.registry.conftest import AT_ONCE
+from tests.registry.proxy import proxying
 from tests.registry.server import DockerRegistry, Tls, running
 from tests.unit.registry.store_conformance import CONTENT, put
 
 pytestmark = pytest.mark.debian("docker-registry", "htpasswd")
 
+BEHIND_PROXY = "registry.example.test"
 USER, PASSWORD = "ops", "not:a:secret"
 
 
@@ -29,7 +31,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DockerRe
     """A registry with a password behind TLS, and the authority to trust."""
     folder = tmp_path_factory.mktemp("guarded")
     authority = trustme.CA()
-    certificate = authority.issue_cert("localhost")
+    certificate = authority.issue_cert("localhost", BEHIND_PROXY)
     tls = Tls(folder / "server.pem", folder / "server.key", folder / "ca.pem")
     certificate.cert_chain_pems[0].write_to_path(tls.certificate)
     certificate.private_key_pem.write_to_path(tls.key)
@@ -101,6 +103,28 @@ def test_ssl_cert_file_is_trusted(guarded: tuple[DockerRegistry, Path], docker: 
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
     docker.write_text(json.dumps({"auths": {registry.address: entry(PASSWORD)}}))
     assert store(registry, None).tags() == []
+
+
+def test_the_proxy_of_the_environment(
+    guarded: tuple[DockerRegistry, Path], docker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, ca_file = guarded
+    docker.write_text(json.dumps({"auths": {BEHIND_PROXY: entry(PASSWORD), registry.address: entry(PASSWORD)}}))
+    with proxying(registry.port) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:word@{proxy.address}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        opened = RemoteStore(reference.parse(f"{BEHIND_PROXY}/team/x"), StoreOptions(ca_file=ca_file), AT_ONCE)
+        assert not opened.has_blob("sha256:" + "0" * 64)
+        (head,) = proxy.heads
+        assert head.startswith(f"CONNECT {BEHIND_PROXY}:443 ")
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:word').decode()}" in head
+        assert store(registry, ca_file).tags() == []
+        monkeypatch.setenv("NO_PROXY", ".test")
+        bypassing = RemoteStore(reference.parse(f"{BEHIND_PROXY}/team/x"), StoreOptions(ca_file=ca_file), AT_ONCE)
+        with pytest.raises(Unreachable, match="connection failed"):
+            bypassing.tags()
+        assert len(proxy.heads) == 1
 
 
 def test_plain_http_for_loopback_only(tmp_path: Path) -> None:
