@@ -36,6 +36,10 @@ class Attempts:
         """The last attempt got somewhere: count from here."""
         self._began, self._failed = now, 0
 
+    def transferred(self, now: float) -> None:
+        """The last attempt was at work, not waiting, though in vain: its time does not count, itself does."""
+        self._began = now
+
     def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:
         """Seconds to wait after a failure before the next attempt; None to give up."""
         self._failed += 1

@@ -46,7 +46,7 @@ class Upload:
         self._start = stream.tell() if stream.seekable() else None
         self._read = False
         self._url: httpx.URL | None = None
-        self._offset = 0
+        self._offset = self._sent = 0
 
     def run(self) -> None:
         """Store the blob. Raises Corrupt, and stores nothing, where the stream is not that content; Unreachable."""
@@ -55,13 +55,15 @@ class Upload:
             digests.check_stream(self._stream, self._content.digest, self._content.size, self._what)
             return
         while True:
-            before = self._offset
+            before, self._sent = self._offset, 0
             try:
                 self._step()
                 return
             except Broken as failure:
                 if self._offset - before >= PROGRESS_BYTES:
                     attempts.progressed(self._client.timing.clock())
+                elif self._sent >= PROGRESS_BYTES:
+                    attempts.transferred(self._client.timing.clock())
                 self._client.wait(attempts, failure)
                 if self._target.stored(self._content):
                     return  # the answer to the last request was lost, not the request
@@ -158,6 +160,7 @@ class Upload:
         for chunk in digests.verified(digests.chunks(self._stream), self._content.digest, self._content.size, self._what):
             done += len(chunk)
             if done > skip:
+                self._sent = done - skip
                 yield chunk[max(0, skip - (done - len(chunk))) :]
                 if self._progress and len(chunk) and self._content.size > WHOLE_BYTES:
                     self._progress(self._content, done)

@@ -23,6 +23,14 @@ def test_progress_begins_the_count_anew() -> None:
     assert attempts.delay(19.6, dice=0.0) is None
 
 
+def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
+    attempts = Attempts(10.0, now=0)
+    for number in range(1, MOST_ATTEMPTS):
+        attempts.transferred(100.0 * number)
+        assert attempts.delay(100.0 * number, dice=0.0) == 0.0
+    assert attempts.delay(1000.0, dice=0.0) is None
+
+
 def test_what_the_server_asks_for_is_the_least() -> None:
     assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=7.0) == 7.0
     assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=0.0) == 0.125
