@@ -6,7 +6,9 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from model_registry import digest as digests
 from model_registry import files, golden, manifest, signature_file, tags
@@ -72,7 +74,7 @@ def push(store: Store, folder: Path, name: str, version: str, *, created: dateti
     store.push_blob(manifest.parse(data).config, io.BytesIO(config))  # small, and makes the repository if there is none
     _is_there(store, version, target)  # refused before anything large is sent
     with files.reported(f"the package {folder}"):
-        transfer.upload(store, [(file.content, folder / file.path) for file in contents])
+        transfer.upload(store, [(file.content, partial(_open, folder / file.path)) for file in contents])
     store.push_manifest(data)
     while not _is_there(store, version, target):
         try:
@@ -122,6 +124,10 @@ def _is_there(store: Store, version: str, target: Descriptor) -> bool:
         message = f"version {version} of {store.repository} exists with other content: it is {found}, this is {target.digest}"
         raise Refused(message, "a version never changes; push this content as a new version")
     return True
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
 
 
 def _read_up_to(path: Path, limit: int) -> bytes | None:

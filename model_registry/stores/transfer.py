@@ -1,6 +1,5 @@
 """Many blobs at once: a few threads, a chunk of memory each. The first error stops them all, and so does Ctrl-C."""
 
-import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -19,7 +18,7 @@ class Stopped(Exception):
     """This transfer was given up because another one failed."""
 
 
-def download(store: Store, wanted: Sequence[tuple[Descriptor, Path]]) -> None:
+def download(store: Store, wanted: Iterable[tuple[Descriptor, Path]]) -> None:
     """Write blobs to files, each as a whole or not at all. Raises what the store and the files raise."""
 
     def fetch(content: Descriptor, path: Path, stop: threading.Event) -> None:
@@ -28,11 +27,11 @@ def download(store: Store, wanted: Sequence[tuple[Descriptor, Path]]) -> None:
     _all([partial(fetch, content, path) for content, path in wanted])
 
 
-def upload(store: Store, contents: Sequence[tuple[Descriptor, Path | bytes]]) -> None:
-    """Push blobs, out of files or of memory. Raises what the store and the files raise."""
+def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:
+    """Push blobs, each out of a stream that is opened when its turn comes, and closed. Raises what store and streams raise."""
 
-    def push(content: Descriptor, source: Path | bytes, stop: threading.Event) -> None:
-        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
+    def push(content: Descriptor, source: Callable[[], BinaryIO], stop: threading.Event) -> None:
+        with source() as stream:
             store.push_blob(content, cast("BinaryIO", _Stoppable(stream, stop)))
 
     _all([partial(push, content, source) for content, source in contents])

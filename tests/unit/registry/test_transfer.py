@@ -1,7 +1,9 @@
 """Several blobs at once: all of them, or an error and nothing half-written."""
 
+import io
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,13 @@ CONTENTS = [bytes([n]) * (1 << 20) for n in range(10)]
 
 
 def test_all_of_them_arrive(store: LayoutStore, tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(CONTENTS[0])
-    transfer.upload(store, [(described(CONTENTS[0]), tmp_path / "source"), *((described(c), c) for c in CONTENTS[1:])])
+    transfer.upload(store, [(described(content), partial(io.BytesIO, content)) for content in CONTENTS])
     transfer.download(store, [(described(content), tmp_path / f"{n}") for n, content in enumerate(CONTENTS)])
     assert [(tmp_path / f"{n}").read_bytes() for n in range(len(CONTENTS))] == CONTENTS
 
 
 def test_the_first_error_stops_what_is_under_way(store: LayoutStore, tmp_path: Path) -> None:
-    transfer.upload(store, [(described(b"x"), b"x")])
+    transfer.upload(store, [(described(b"x"), partial(io.BytesIO, b"x"))])
     begun = threading.Barrier(2, timeout=30)
 
     class Endless(LayoutStore):
