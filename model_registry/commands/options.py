@@ -1,5 +1,7 @@
 """What several verbs have in common: their options, and how they open a repository."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,8 +43,9 @@ def open_repository(
     *,
     tag: bool = False,
     progress: "Progress | None" = None,
+    mount_from: Sequence[str] = (),
 ) -> "tuple[Store, Reference]":
-    """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Refused."""
+    """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
     from model_registry import reference
     from model_registry.errors import BadReference
     from model_registry.stores import StoreOptions, open_store
@@ -51,7 +54,19 @@ def open_repository(
     if tag and not parsed.tag:
         raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
     options = StoreOptions(plain_http=plain_http, ca_file=ca_file, timeout_seconds=timeout, progress=progress)
+    options = replace(options, mount_from=tuple(_neighbour(other, parsed) for other in mount_from))
     return open_store(parsed, options=options), parsed
+
+
+def _neighbour(text: str, target: "Reference") -> str:
+    """The path of another repository in the registry of `target`. Raises BadReference."""
+    from model_registry import reference
+    from model_registry.errors import BadReference
+
+    host, _, path = reference.parse(text).bare().repository.partition("/")
+    if target.kind != "remote" or host != target.repository.partition("/")[0]:
+        raise BadReference(f"{text} is not in the registry of {target.bare()}", "content is mounted within one registry only")
+    return path
 
 
 def champion_of(store: "Store", target: "Reference") -> str:

@@ -7,10 +7,16 @@ import typer
 
 from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Timeout
 
+MountFrom = Annotated[
+    list[str] | None,
+    typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
+]
+
 
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
+    mount_from: MountFrom = None,
     json: Json = False,
     plain_http: PlainHttp = False,
     ca_file: CaFile = None,
@@ -21,7 +27,9 @@ def push(
     from model_registry.commands import options, output
 
     with output.bars() as progress:
-        store, target = options.open_repository(ref, plain_http, ca_file, timeout, tag=True, progress=progress)
+        store, target = options.open_repository(
+            ref, plain_http, ca_file, timeout, tag=True, progress=progress, mount_from=mount_from or ()
+        )
         pushed = package.push(store, folder, target.name, str(target.tag), created=_created())
     value = {"name": target.name, "version": target.tag, "digest": pushed.digest}
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")

@@ -1,11 +1,12 @@
 """Proving to a registry who asks: Basic, or Bearer tokens for scopes from the realm that the registry names.
 
-Credentials go to the registry itself and to a realm that is its own, never elsewhere, and only over TLS or to a loopback host.
+Credentials go to the registry itself and to a realm that is its own or that MODEL_REGISTRY_REALM_HOSTS names (hosts, with
+commas between), never elsewhere, and only over TLS or to a loopback host.
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -16,6 +17,7 @@ from model_registry.stores import challenge, docker_config
 from model_registry.stores.challenge import Challenge
 from model_registry.stores.docker_config import Credentials
 
+REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
 WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
 LEAST_SECONDS = 60.0  # how long a token is good that does not say so (Token Authentication Specification, expires_in)
 EARLY_SECONDS = 10.0  # a token is not used for its last seconds
@@ -41,7 +43,7 @@ class Authenticator:
     """What to send to one registry as Authorization. `name` is how references and Docker's configuration call it."""
 
     def __init__(
-        self, name: str, origin: httpx.URL, realm_hosts: tuple[str, ...], fetch: Fetch, clock: Callable[[], float]
+        self, name: str, origin: httpx.URL, realm_hosts: Iterable[str], fetch: Fetch, clock: Callable[[], float]
     ) -> None:
         self._name, self._origin, self._fetch, self._clock = name, origin, fetch, clock
         own = origin.netloc.decode()
@@ -99,13 +101,18 @@ class Authenticator:
             raise Refused(f"{self._name} names {text!r:.200} as its realm") from None
         host = realm.netloc.decode()
         if host not in self._realm_hosts or realm.userinfo:
-            hint = f"if it is to be trusted with the credentials of {self._name}, allow the realm host {host}"
+            hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
             raise Refused(
                 f"{self._name} sends its users to {host or text!r:.200} for a token, which is not its own realm", hint
             )
         if realm.scheme not in ("https", self._origin.scheme):
             raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}")
         return realm
+
+
+def realm_hosts(environment: Mapping[str, str]) -> list[str]:
+    """The hosts, `host` or `host:port`, that may ask for the credentials of any registry, as the environment names them."""
+    return [host.strip() for host in environment.get(REALM_HOSTS, "").split(",") if host.strip()]
 
 
 def _request(realm: httpx.URL, service: str, scopes: tuple[str, ...], credentials: Credentials | None) -> httpx.Request:

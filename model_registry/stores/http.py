@@ -1,5 +1,6 @@
 """Requests to one registry: where they may go, who asks, what is tried again. Knows nothing of blobs and manifests."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -8,9 +9,8 @@ from dataclasses import dataclass, field
 import httpx
 
 from model_registry.errors import Misconfigured, Refused, Unreachable
-from model_registry.stores import answers, retry, transport
+from model_registry.stores import answers, auth, retry, transport
 from model_registry.stores.answers import MAX_ERROR, Answer
-from model_registry.stores.auth import Authenticator
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.retry import Attempts, Timing
 
@@ -63,7 +63,7 @@ class Client:
             trust_env=False,
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         )
-        self._auth = Authenticator(host, self._origin, options.realm_hosts, self._fetch, timing.clock)
+        self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
     def ask(self, call: Call, limit: int = MAX_ERROR) -> Answer:
         """The answer to a request that may be sent several times, at most `limit` bytes of its body and one.

@@ -16,15 +16,13 @@ class StoreOptions:
 
     `plain_http` talks HTTP without TLS, to loopback hosts only. `ca_file` holds PEM certificates that are trusted beside those
     of the system (or of SSL_CERT_FILE). `timeout_seconds` is how long the registry may be silent, or send next to nothing.
-    `realm_hosts` are the hosts beside the registry's own that may ask for its credentials, `host` or `host:port`. `mount_from`
-    are repositories of the same registry (`team/base`) that may already hold what is pushed.
+    `mount_from` are repositories of the same registry (`team/base`) that may already hold what is pushed.
     """
 
     plain_http: bool = False
     ca_file: Path | None = None
     timeout_seconds: float = 30.0
     progress: Progress | None = None
-    realm_hosts: tuple[str, ...] = ()
     mount_from: tuple[str, ...] = ()
 
 

@@ -70,6 +70,6 @@ def store(server: Hostile, naps: Naps) -> RemoteStore:
     return make(server, naps)
 
 
-def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0, **options: tuple[str, ...]) -> RemoteStore:
-    stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds, **options)  # type: ignore[arg-type]
+def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0) -> RemoteStore:
+    stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds)
     return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps))

@@ -69,14 +69,20 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DockerRegi
             yield registry, Realm(server, authority)
 
 
-def store(registry: DockerRegistry, realm: Realm, name: str, *mounts: str) -> RemoteStore:
-    options = StoreOptions(plain_http=True, realm_hosts=(realm.server.address,), mount_from=mounts)
+def store(registry: DockerRegistry, name: str, *mounts: str) -> RemoteStore:
+    options = StoreOptions(plain_http=True, mount_from=mounts)
     return RemoteStore(reference.parse(f"{registry.address}/{name}"), options, AT_ONCE)
+
+
+@pytest.fixture(autouse=True)
+def allowed(realm: tuple[DockerRegistry, Realm], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The realm may ask for credentials."""
+    monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", realm[1].server.address)
 
 
 def test_a_token_for_each_scope_is_fetched_once(realm: tuple[DockerRegistry, Realm]) -> None:
     registry, tokens = realm
-    opened = store(registry, tokens, "team/x")
+    opened = store(registry, "team/x")
     content = put(opened, CONTENT)
     opened.move_tags({"prod": put_manifest(opened, "one")}, expect={"prod": None})
     assert b"".join(opened.blob(content)) == CONTENT
@@ -87,8 +93,8 @@ def test_a_token_for_each_scope_is_fetched_once(realm: tuple[DockerRegistry, Rea
 def test_a_mount_asks_for_both_repositories(realm: tuple[DockerRegistry, Realm]) -> None:
     registry, tokens = realm
     tokens.grants["team/y"] = {"pull", "push"}
-    content = put(store(registry, tokens, "team/x"), CONTENT)
-    target = store(registry, tokens, "team/y", "team/x")
+    content = put(store(registry, "team/x"), CONTENT)
+    target = store(registry, "team/y", "team/x")
     assert not target.has_blob(content.digest)
     put(target, CONTENT)
     assert target.has_blob(content.digest)
@@ -99,7 +105,7 @@ def test_a_mount_asks_for_both_repositories(realm: tuple[DockerRegistry, Realm])
 def test_what_is_not_granted_is_said(realm: tuple[DockerRegistry, Realm]) -> None:
     registry, tokens = realm
     tokens.grants["team/z"] = {"pull"}
-    opened = store(registry, tokens, "team/z")
+    opened = store(registry, "team/z")
     assert opened.tags() == []
     with pytest.raises(Unreachable, match=r"answered 401 to POST of an upload: UNAUTHORIZED"):
         put(opened, CONTENT)

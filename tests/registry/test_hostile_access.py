@@ -63,8 +63,11 @@ def test_a_foreign_realm_is_not_asked(store: RemoteStore, server: Hostile, elsew
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_realm_that_is_allowed_gets_the_credentials_once(server: Hostile, naps: Naps, elsewhere: Hostile) -> None:
-    store = make(server, naps, realm_hosts=(elsewhere.address,))
+def test_a_realm_that_is_allowed_gets_the_credentials_once(
+    server: Hostile, naps: Naps, elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", f"auth.example.com, {elsewhere.address}")
+    store = make(server, naps)
     elsewhere.always(Reply(body=b'{"token": "abc"}'))
     asked = challenge(f"http://{elsewhere.address}/token?x=1")
     server.script = lambda seen: Reply(body=DATA) if seen.headers.get("authorization") == "Bearer abc" else asked
