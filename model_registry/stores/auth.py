@@ -72,10 +72,13 @@ class Authenticator:
             if "bearer" in offered:
                 self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes)
                 return True
-            if "basic" in offered and self._basic is None and (found := docker_config.find(self._name)) and found.username:
-                self._basic = found.basic
-                return True
-            return False
+            if "basic" not in offered:
+                return False
+            found = docker_config.find(self._name)  # every time: the passwords of cloud registries last for hours
+            if found is None or not found.username or found.basic == self._basic:
+                return False
+            self._basic = found.basic
+            return True
 
     def _fetch_token(self, asked: Challenge, scopes: tuple[str, ...]) -> _Token:
         realm = self._realm(asked.parameters.get("realm", ""))

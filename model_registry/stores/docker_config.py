@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry.errors import Misconfigured
+from model_registry.errors import Misconfigured, Unreachable
 
 HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub stands under this name, for historical reasons
 HELPER_SECONDS = 30.0
@@ -57,9 +57,11 @@ class _Helped(msgspec.Struct, rename="pascal"):
 def find(registry: str) -> Credentials | None:
     """The credentials for a registry (`host` or `host:port`), None where there are none.
 
-    Raises Misconfigured: a file that does not read, a helper that is missing or fails.
+    Raises Misconfigured: a file that does not read, a helper that is missing. Raises Unreachable: a helper that fails, which
+    those that ask a cloud do now and then.
     """
-    path = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
+    home = os.path.expanduser("~")  # noqa: PTH111 - unlike Path.home() never an error: containers run as users without a home
+    path = Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker") / "config.json"
     config = _read(path)
     key = HUB_KEY if registry == "docker.io" else registry
     helper = config.cred_helpers.get(registry) or config.creds_store
@@ -112,16 +114,16 @@ def _ask(helper: str, key: str, path: Path) -> Credentials | None:
     except FileNotFoundError:
         raise Misconfigured(f"{path} names {program}, which is not installed", "install it, or take it out") from None
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{program} get for {key} failed: {error}", "try it in a shell") from None
+        raise Unreachable(f"{program} get for {key} failed: {error}", "try it in a shell") from None
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip()
         if _NOT_THERE in said:
             return None
-        raise Misconfigured(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
+        raise Unreachable(f"{program} get for {key} ended with {done.returncode}: {said:.200}", "try it in a shell")
     try:
         found = msgspec.json.decode(done.stdout, type=_Helped)
     except msgspec.MsgspecError:
-        raise Misconfigured(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
+        raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
     if found.username == _IDENTITY:
         return Credentials("", "", found.secret)
     return Credentials(found.username, found.secret)

@@ -129,6 +129,16 @@ def test_docker_hub_has_its_realm(realm: Realm, config: Path) -> None:
     assert hub.answer('Bearer realm="https://auth.docker.io/token",service="registry.docker.io"', PULL, None)
 
 
+def test_a_password_that_has_ended_is_looked_up_again(auth: Authenticator, config: Path) -> None:
+    sent = None
+    for password in ("p1", "p2"):
+        config.write_text(json.dumps({"auths": {REGISTRY: {"username": "u", "password": password}}}))
+        assert auth.answer('Basic realm="x"', PULL, sent)
+        sent = auth.header(PUSH)
+        assert sent == "Basic " + base64.b64encode(f"u:{password}".encode()).decode()
+    assert not auth.answer('Basic realm="x"', PULL, sent)
+
+
 @pytest.mark.parametrize("asked", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
 def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
     assert not auth.answer(asked, PULL, None)
