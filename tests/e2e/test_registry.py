@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
+from scorer.demo.broker import EmbeddedBroker
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.e2e.test_demo import demo
@@ -82,9 +83,9 @@ def test_a_registry_with_a_certificate_of_its_own_authority(make_rig: MakeRig, t
 
 
 @pytest.mark.debian("docker-registry")
-def test_the_demo_runs_against_a_registry(registry: DockerRegistry) -> None:
-    flags = ("--events", "2000", "--rate", "1000", "--no-kill", "--registry", registry.address, "--plain-http")
-    done = demo(*flags, "--json")
+def test_the_demo_runs_against_a_registry(registry: DockerRegistry, broker: EmbeddedBroker) -> None:
+    flags = ("--events", "1000", "--rate", "1000", "--no-kill", "--registry", registry.address, "--plain-http")
+    done = demo(*flags, "--bootstrap-servers", broker.bootstrap_servers, "--json")
     assert json.loads(done.stdout)["clean"]
     assert "$ model-registry push" in done.stderr
     assert f"{registry.address}/flight-delay:2.0.0 --plain-http" in done.stderr
