@@ -11,9 +11,9 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from tests.registry.hostile import Hostile, hostile
 from tests.registry.server import DockerRegistry, running
-from tests.unit.registry.conftest import make_package, store
+from tests.unit.registry.conftest import make_package
 
-__all__ = ["make_package", "store"]
+__all__ = ["make_package"]
 
 AT_ONCE = Timing(sleep=lambda _: None)
 PLAIN = StoreOptions(plain_http=True, timeout_seconds=10.0)

@@ -30,9 +30,8 @@ def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_
     assert (found.version, found.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
 
 
-def test_an_image_in_dockers_form_is_pulled(
-    store: LayoutStore, remote: RemoteStore, make_package: MakePackage, tmp_path: Path
-) -> None:
+def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
+    store = LayoutStore(tmp_path / "layout")
     package.push(store, make_package(), "m", "1.0.0", base=Base())
     target = f"docker://{remote.repository}:docker"
     copy("--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
