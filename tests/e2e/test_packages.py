@@ -26,7 +26,8 @@ def score(rig: Rig, count: int, start: int) -> None:
 
 
 def in_cache(rig: Rig) -> int:
-    return sum(path.is_dir() for path in (rig.folder / "cache" / "versions").iterdir())
+    """How many versions are complete on the scorer's disk."""
+    return sum(path.is_dir() and not path.suffix for path in (rig.folder / "cache" / "versions").iterdir())
 
 
 def test_a_container_image_is_a_version_like_any_other(make_rig: MakeRig) -> None:
