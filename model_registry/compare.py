@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from model_registry.manifest import Version
 from model_registry.signature import InputField, Signature
 
+UNKNOWN = "the manifest of a container image does not tell its signature; pull both and compare"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -22,14 +24,14 @@ class Difference:
 
 def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
     """Compare two versions by their manifests and signatures."""
-    before = {file.path: file.content.digest for file in old.files}
-    after = {file.path: file.content.digest for file in new.files}
+    before, after = _contents(old), _contents(new)
     shared = before.keys() & after.keys()
-    lines, breaks = (
-        _signatures(old_signature, new_signature)
-        if old_signature and new_signature
-        else _one_signature(old_signature, new_signature)
-    )
+    if old.layers or new.layers:
+        lines = breaks = (UNKNOWN,)
+    elif old_signature and new_signature:
+        lines, breaks = _signatures(old_signature, new_signature)
+    else:
+        lines, breaks = _one_signature(old_signature, new_signature)
     return Difference(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),
@@ -37,6 +39,12 @@ def difference(old: Version, new: Version, old_signature: Signature | None, new_
         lines,
         breaks,
     )
+
+
+def _contents(version: Version) -> dict[str, str]:
+    """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
+    layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
+    return {file.path: file.content.digest for file in version.files} | layers
 
 
 def _one_signature(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -25,6 +25,33 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def lock_shared(path: Path) -> int:
+    """A descriptor that holds a shared flock on `path`, made if need be, until it is closed. Waits for an exclusive one."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
     """Write `path` as a whole or not at all. An error while writing, or out of `content`, leaves what was there before.
 

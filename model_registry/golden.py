@@ -33,6 +33,17 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[Golden, ...]:
     return tuple(_parse_line(line, number, signature) for number, line in lines if line.strip())
 
 
+def agrees(expected: object, found: object, tolerance: float) -> bool:
+    """Whether two scores (numbers, arrays, or objects of them) are the same within an absolute tolerance."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(agrees(expected[k], found[k], tolerance) for k in expected)
+    if isinstance(expected, list | tuple) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(agrees, expected, found, [tolerance] * len(found)))
+    if isinstance(expected, int | float) and isinstance(found, int | float):
+        return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
+    return expected == found
+
+
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
     try:
         raw = msgspec.json.decode(line)

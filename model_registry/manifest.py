@@ -1,20 +1,20 @@
 """Manifests: the bytes that say what a version consists of. Parsed, never trusted; written so that the same content gives
 the same bytes.
 
-A model version is a ModelPack artifact (github.com/modelpack/model-spec v0.0.7): raw layers, one file each. Its config
+What is written is a ModelPack artifact (github.com/modelpack/model-spec v0.0.7): raw layers, one file each. Its config
 carries the ModelPack document inside an ordinary OCI image config, because tools that know images only (`skopeo inspect`)
-refuse every other config type; both config types are read.
+refuse every other config type; both are read, and so are plain artifacts of other tools and container images.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any, TypeVar
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from model_registry import digest
-from model_registry.errors import Corrupt
+from model_registry import digest, paths
+from model_registry.errors import BadReference, Corrupt
 
 MAX_BYTES = 4 << 20  # what registries accept at most (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000
@@ -24,13 +24,30 @@ MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 MODEL_TYPE = "application/vnd.cncf.model.manifest.v1+json"
 IMAGE_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+DOCKER_MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 MODEL_CONFIG_TYPE = "application/vnd.cncf.model.config.v1+json"
+DOCKER_CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 
 FILEPATH = "org.cncf.model.filepath"
 TITLE = "org.opencontainers.image.title"
 VERSION = "org.opencontainers.image.version"
 CREATED = "org.opencontainers.image.created"
+UNPACK = "io.deis.oras.content.unpack"
+_HINT = "push it with model-registry push DIR REF"
+_MODEL_FILE = "model.onnx"
+_LAYER = re.compile(  # a tar archive of a container image; none that is to be had elsewhere only (foreign, nondistributable)
+    r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"
+)
+
+
+class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a manifest of an index is made for."""
+
+    os: str = ""
+    architecture: str = ""
+    variant: str | None = None
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -40,6 +57,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     digest: str
     size: int
     artifact_type: str | None = None
+    platform: Platform | None = None
     annotations: dict[str, str] = {}
 
     def bare(self) -> "Descriptor":
@@ -83,18 +101,23 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the manifest of a model version says."""
+    """What the manifest of a model version says. Either `files` or, of a container image, `layers` (lowest first) is empty.
+
+    Name and version are empty where a tool made the manifest that does not state them.
+    """
 
     name: str
     version: str
     created: str | None
     files: tuple[File, ...]
     config: Descriptor
+    layers: tuple[Descriptor, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def blobs(self) -> tuple[Descriptor, ...]:
         """All content beside the manifest."""
-        return (self.config, *(file.content for file in self.files))
+        return (self.config, *(file.content for file in self.files), *self.layers)
 
 
 _Parsed = TypeVar("_Parsed")
@@ -115,13 +138,14 @@ def encode(document: object) -> bytes:
 
 def describe(data: bytes) -> Descriptor:
     """The descriptor of a manifest's or an index's bytes. Raises Corrupt."""
-    found, media_type = (parse_index(data), INDEX_TYPE) if is_index(data) else (parse(data), MANIFEST_TYPE)
+    found: Index | Manifest = parse_index(data) if is_index(data) else parse(data)
+    media_type = found.media_type or MANIFEST_TYPE
     return Descriptor(media_type=media_type, digest=digest.of_bytes(data), size=len(data), artifact_type=found.artifact_type)
 
 
 def is_index(data: bytes) -> bool:
     """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
-    return decode(data, _Kind, "the manifest").media_type == INDEX_TYPE
+    return decode(data, _Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
 def named(data: bytes) -> tuple[Descriptor, ...]:
@@ -137,7 +161,7 @@ def parse_index(data: bytes) -> Index:
     if len(data) > MAX_BYTES:
         raise Corrupt(f"an index of {len(data)} bytes; at most {MAX_BYTES} are read")
     index = decode(data, Index, "the index")
-    if index.schema_version != 2 or index.media_type != INDEX_TYPE:
+    if index.schema_version != 2 or index.media_type not in (INDEX_TYPE, DOCKER_INDEX_TYPE):
         raise Corrupt(f"schema {index.schema_version}, media type {index.media_type!r} is no OCI image index")
     for descriptor in index.manifests:
         check(descriptor)
@@ -149,7 +173,7 @@ def parse(data: bytes) -> Manifest:
     if len(data) > MAX_BYTES:
         raise Corrupt(f"a manifest of {len(data)} bytes; at most {MAX_BYTES} are read")
     manifest = decode(data, Manifest, "the manifest")
-    if manifest.schema_version != 2 or manifest.media_type not in ("", MANIFEST_TYPE):
+    if manifest.schema_version != 2 or manifest.media_type not in ("", MANIFEST_TYPE, DOCKER_MANIFEST_TYPE):
         raise Corrupt(f"schema {manifest.schema_version}, media type {manifest.media_type!r} is no OCI image manifest")
     for descriptor in (manifest.config, *manifest.layers, *([manifest.subject] if manifest.subject else [])):
         check(descriptor)
@@ -165,52 +189,45 @@ def check(descriptor: Descriptor) -> Descriptor:
 
 
 def parse_version(data: bytes) -> Version:
-    """The manifest of a model version. Raises Corrupt: no model, nameless, or files that must not be written anywhere."""
+    """The manifest of a model version. Raises Corrupt: no model, or files that must not be written anywhere."""
     manifest = parse(data)
-    if manifest.artifact_type != MODEL_TYPE or manifest.config.media_type not in (IMAGE_CONFIG_TYPE, MODEL_CONFIG_TYPE):
-        kind = manifest.artifact_type or manifest.config.media_type
-        raise Corrupt(f"an artifact of type {kind} is no model version", "push it with model-registry push DIR REF")
-    for key in (TITLE, VERSION):
-        if not manifest.annotations.get(key):
-            raise Corrupt(f"the manifest has no annotation {key}", "push it with model-registry push DIR REF")
     notes = manifest.annotations
-    return Version(notes[TITLE], notes[VERSION], notes.get(CREATED), _files(manifest.layers), manifest.config)
+    files: tuple[File, ...] = ()
+    layers: tuple[Descriptor, ...] = ()
+    if manifest.artifact_type == MODEL_TYPE and manifest.config.media_type in (IMAGE_CONFIG_TYPE, MODEL_CONFIG_TYPE):
+        for key in (TITLE, VERSION):
+            if not notes.get(key):
+                raise Corrupt(f"the manifest has no annotation {key}", _HINT)
+        files = _files(manifest.layers, FILEPATH)
+        if odd := next((file for file in files if not file.content.media_type.endswith(".raw")), None):
+            raise Corrupt(f"the layer of {odd.path!r} is {odd.content.media_type}; only raw layers are read")
+    elif any(layer.annotations.get(TITLE) == _MODEL_FILE for layer in manifest.layers):
+        files = _files(manifest.layers, TITLE)
+    elif not manifest.artifact_type and manifest.config.media_type in (IMAGE_CONFIG_TYPE, DOCKER_CONFIG_TYPE):
+        layers = manifest.layers
+        for layer in layers:
+            compression(layer)
+    else:
+        raise Corrupt(f"an artifact of type {manifest.artifact_type or manifest.config.media_type} is no model version", _HINT)
+    return Version(notes.get(TITLE, ""), notes.get(VERSION, ""), notes.get(CREATED), files, manifest.config, layers, notes)
 
 
-def _files(layers: tuple[Descriptor, ...]) -> tuple[File, ...]:
+def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
+    """How a layer of a container image is packed. Raises Corrupt: it is none, or is kept elsewhere."""
+    if (match := _LAYER.fullmatch(layer.media_type)) is None:
+        raise Corrupt(f"a layer of type {layer.media_type} is not read", "layers are tar archives, plain or with gzip or zstd")
+    return cast(Literal["", "gzip", "zstd"], match["oci"] or match["docker"] or "")
+
+
+def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[File, ...]:
+    """One file a layer, its path in an annotation."""
     if not 1 <= len(layers) <= MAX_FILES:
         raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
-    files = tuple(File(layer.annotations.get(FILEPATH, ""), layer) for layer in layers)
-    for file in files:
-        if not file.content.media_type.endswith(".raw"):
-            raise Corrupt(f"the layer of {file.path!r} is {file.content.media_type}; only raw layers are read")
-    check_paths(file.path for file in files)
+    files = tuple(File(layer.annotations.get(key, ""), layer) for layer in layers)
+    if odd := next((file for file in files if UNPACK in file.content.annotations), None):
+        raise Corrupt(f"{odd.path!r} is a folder in one archive", "push its files one by one")
+    paths.check(file.path for file in files)
     return files
-
-
-def check_paths(paths: Iterable[str]) -> None:
-    """Relative paths that stay inside the folder they are written to, on every file system. Raises Corrupt.
-
-    Two paths that differ in case only, or of which one is a folder of the other, cannot both be written everywhere.
-    """
-    seen: set[str] = set()
-    folders: set[str] = set()
-    for path in paths:
-        if not is_confined(path):
-            raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is no plain relative path")
-        folded = path.casefold()
-        parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
-        if folded in seen or folded in folders or parents & seen:
-            raise Corrupt(f"the file path {path!r:.200} stands in the way of another one")
-        seen.add(folded)
-        folders |= parents
-
-
-def is_confined(path: str) -> bool:
-    """Whether a path is relative, without `.`, `..`, backslash, colon and control characters, its names at most 255 bytes."""
-    if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
-        return False
-    return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in path.split("/"))
 
 
 def build_config(name: str, version: str, created: str | None, digests: Iterable[str]) -> bytes:
@@ -228,19 +245,30 @@ def build_config(name: str, version: str, created: str | None, digests: Iterable
     return encode(document | ({"created": created} if created else {}))
 
 
-def build_version(name: str, version: str, created: str | None, files: Iterable[File], config: bytes) -> bytes:
-    """The manifest of a version; the same arguments always give the same bytes."""
+def annotations_of(name: str, version: str, created: str | None, more: Mapping[str, str]) -> dict[str, str]:
+    """The annotations of a version. Raises BadReference: one of `more` is not free to be chosen."""
+    fixed = {TITLE: name, VERSION: version} | ({CREATED: created} if created else {})
+    if taken := sorted(more.keys() & {TITLE, VERSION, CREATED}):
+        raise BadReference(
+            f"the annotation {taken[0]} cannot be chosen", "it is made of the reference, or of SOURCE_DATE_EPOCH"
+        )
+    return {**more, **fixed}
+
+
+def build_version(
+    name: str, version: str, created: str | None, files: Iterable[File], config: bytes, more: Mapping[str, str] | None = None
+) -> bytes:
+    """The manifest of a version, with `more` annotations; the same arguments always give the same bytes."""
     layers = tuple(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
     )
-    annotations = {TITLE: name, VERSION: version} | ({CREATED: created} if created else {})
     described = Descriptor(media_type=IMAGE_CONFIG_TYPE, digest=digest.of_bytes(config), size=len(config))
-    return build(MODEL_TYPE, described, layers, annotations)
+    return build(MODEL_TYPE, described, layers, annotations_of(name, version, created, more or {}))
 
 
 def build(
-    artifact_type: str,
+    artifact_type: str | None,
     config: Descriptor,
     layers: tuple[Descriptor, ...],
     annotations: dict[str, str],

@@ -2,34 +2,35 @@
 
 The folder is flat for most models; subfolders are kept."""
 
+import contextlib
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
+from model_registry import contents, files, golden, image, image_build, manifest, signature_file, tags, versions
 from model_registry import digest as digests
-from model_registry import files, golden, manifest, signature_file, tags
+from model_registry.archive import Limits
 from model_registry.errors import Conflict, Corrupt, Refused
 from model_registry.golden import Golden
 from model_registry.manifest import Descriptor, File, Version
 from model_registry.signature import Signature
 from model_registry.stores import Store, transfer
 
-__all__ = ["Golden", "Package", "pull", "push", "read", "verify"]
+__all__ = ["Golden", "Package", "pull", "push", "read", "read_golden", "verify", "write"]
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
-_MEDIA_TYPE = "application/vnd.cncf.model.{}.v1.raw"  # ModelPack
-_KINDS = {".jsonl": "dataset", ".json": "weight.config", ".yaml": "weight.config", ".md": "doc", ".txt": "doc", ".py": "code"}
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
     """One version, its files checked. `signature` is None, and `golden` empty, where the package has none.
 
-    `digest` is the manifest's: the identity of the version. It is empty for a folder that was not pulled.
+    `digest` is the manifest's: the identity of the version. It is empty for a folder that was not pulled. `annotations` are
+    those of its manifest.
     """
 
     folder: Path
@@ -39,9 +40,12 @@ class Package:
     signature: Signature | None
     golden: tuple[Golden, ...]
     model_path: Path
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(folder: Path, *, name: str = "", version: str = "", digest: str = "") -> Package:
+def read(
+    folder: Path, *, name: str = "", version: str = "", digest: str = "", annotations: Mapping[str, str] | None = None
+) -> Package:
     """Check a folder and read what describes the model; the model itself is not opened.
 
     Raises Refused (SignatureError for the signature): no model.onnx, or a file that does not parse or does not fit the others.
@@ -50,65 +54,118 @@ def read(folder: Path, *, name: str = "", version: str = "", digest: str = "") -
         raise Refused(f"{folder} has no {MODEL}", "export the model as ONNX into that file")
     with files.reported(f"the package {folder}"):
         stated = _read_up_to(folder / SIGNATURE, signature_file.MAX_BYTES)
-        lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
     signature = None if stated is None else Signature.parse(stated)
-    examples = golden.parse_lines(lines or b"", signature)
-    return Package(folder, name, version, digest, signature, examples, folder / MODEL)
+    examples = read_golden(folder, signature)
+    return Package(folder, name, version, digest, signature, examples, folder / MODEL, annotations or {})
 
 
-def push(store: Store, folder: Path, name: str, version: str, *, created: datetime | None = None) -> Descriptor:
+def read_golden(folder: Path, signature: Signature | None) -> tuple[Golden, ...]:
+    """The golden examples of a folder, checked against a signature. Raises Refused, naming the line."""
+    with files.reported(f"the package {folder}"):
+        lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
+    return golden.parse_lines(lines or b"", signature)
+
+
+def push(
+    store: Store,
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    created: datetime | None = None,
+    annotations: Mapping[str, str] | None = None,
+    more: Mapping[str, bytes] | None = None,
+    base: image_build.Base | None = None,
+) -> Descriptor:
     """Store a folder as a version; the tag comes last, so that it never names half a version.
 
-    Files whose names begin with a dot are left out. The same content gives the same digest everywhere, whatever the files'
-    times: `created` is recorded only where the caller states it. Raises BadReference, and Refused: a folder that `read`
-    refuses, a version that exists with other content, a version named as a channel.
+    Files whose names begin with a dot are left out; `more` are files that the folder lacks. With a `base` the version is a
+    container image. The same content gives the same digest everywhere, whatever the files' times: `created` is recorded only
+    where the caller states it. Raises BadReference, and Refused: a folder that `read` refuses, a version that exists with
+    other content, a version named as a channel.
     """
     tags.check_version(version)
     read(folder)
-    with files.reported(f"the package {folder}"):
-        contents = _contents(folder)
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
-    config = manifest.build_config(name, version, at, (file.content.digest for file in contents))
-    data = manifest.build_version(name, version, at, contents, config)
-    target = manifest.describe(data)
-    store.push_blob(manifest.parse(data).config, io.BytesIO(config))  # small, and makes the repository if there is none
+    with files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
+        found = contents.of(folder, more or {})
+        if base is None:
+            plan = contents.artifact(name, version, at, found, annotations or {})
+        else:
+            stated = manifest.annotations_of(name, version, at, annotations or {})
+            scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
+            plan = image_build.plan(base, found, stated, Path(scratch) / "layer")
+        return _send(store, version, plan)
+
+
+def write(store: Store, found: Version, folder: Path, *, max_bytes: int = manifest.MAX_SIZE) -> tuple[File, ...]:
+    """Write a version's files into an empty folder, every byte checked on the way; what was written.
+
+    Raises NotFound, Unreachable, Corrupt, and Refused: a version of more than `max_bytes`, an image without a package.
+    """
+    total = sum(file.content.size for file in found.files)
+    if total > max_bytes:
+        raise Refused(f"the version has {total} bytes, and at most {max_bytes} are read", "model.max_bytes is the limit")
+    if found.layers:
+        return tuple(image.unpack(store, found, folder, Limits(), max_bytes))
+    for file in found.files:
+        (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+    transfer.download(store, [(file.content, folder / file.path) for file in found.files])
+    return found.files
+
+
+def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
+    """Write a version's files into a folder that is made, or is empty; every byte is checked on the way.
+
+    None of them is there under its name before all are. Raises NotFound, Corrupt, Refused (the folder is not empty, or `read`
+    refuses it) and Unreachable. See `versions.describe` for `version`.
+    """
+    found = versions.describe(store, digest, version=version)
+    with files.reported(f"the folder {folder}"):
+        made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise Refused(f"{folder} is not empty", "choose a new folder")
+        part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder))  # a folder may be a mount: nothing beside it
+        try:
+            write(store, found, part)
+            read(part)
+            for path in sorted(part.iterdir(), key=lambda path: path.name == MODEL):
+                path.rename(folder / path.name)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            if made:
+                folder.rmdir()
+            raise
+        part.rmdir()
+        files.sync_directory(folder)
+    return read(folder, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
+
+
+def verify(folder: Path, expected: Iterable[File]) -> None:
+    """Hash every file of a pulled folder again. Raises Corrupt: one is missing, changed, a link, or too many."""
+    with files.reported(f"the folder {folder}"):
+        wanted = {file.path: file.content for file in expected}
+        if odd := set(contents.walk(folder)) ^ wanted.keys():
+            raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
+        for path, content in wanted.items():
+            with (folder / path).open("rb") as stream:
+                digests.check_stream(stream, content.digest, content.size, f"{folder / path}")
+
+
+def _send(store: Store, version: str, plan: contents.Plan) -> Descriptor:
+    """Blobs, then the manifest, then the tag."""
+    target = manifest.describe(plan.manifest)
+    store.push_blob(manifest.parse(plan.manifest).config, io.BytesIO(plan.config))  # makes the repository if there is none
     _is_there(store, version, target)  # refused before anything large is sent
-    with files.reported(f"the package {folder}"):
-        transfer.upload(store, [(file.content, partial(_open, folder / file.path)) for file in contents])
-    store.push_manifest(data)
+    transfer.upload(store, plan.blobs)
+    store.push_manifest(plan.manifest)
     while not _is_there(store, version, target):
         try:
             store.move_tags({version: target}, expect={version: None, tags.history_tag(version, 1): None})
         except Conflict:
             continue  # somebody else made the tag: it is there now, with this content or another
     return target
-
-
-def pull(store: Store, digest: str, folder: Path) -> Package:
-    """Write a version's files into a folder that is made, or is empty; every byte is checked on the way.
-
-    Raises NotFound, Corrupt, Refused (the folder is not empty, or `read` refuses it) and Unreachable.
-    """
-    version = manifest.parse_version(store.manifest(digest))
-    with files.reported(f"the folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise Refused(f"{folder} is not empty", "choose a new folder")
-        for file in version.files:
-            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-        transfer.download(store, [(file.content, folder / file.path) for file in version.files])
-    return read(folder, name=version.name, version=version.version, digest=digest)
-
-
-def verify(folder: Path, version: Version) -> None:
-    """Hash every file of a pulled folder again. Raises Corrupt: one is missing, changed, a link, or too many."""
-    with files.reported(f"the folder {folder}"):
-        found = set(_walk(folder))
-        if odd := found ^ {file.path for file in version.files}:
-            raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
-        for file in version.files:
-            with (folder / file.path).open("rb") as stream:
-                digests.check_stream(stream, file.content.digest, file.content.size, f"{folder / file.path}")
 
 
 def _is_there(store: Store, version: str, target: Descriptor) -> bool:
@@ -126,44 +183,9 @@ def _is_there(store: Store, version: str, target: Descriptor) -> bool:
     return True
 
 
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
 def _read_up_to(path: Path, limit: int) -> bytes | None:
     """A file's bytes, or one more than `limit` of them, so that the parser sees that there are too many; None if absent."""
     if not path.is_file():
         return None
     with path.open("rb") as stream:
         return stream.read(limit + 1)
-
-
-def _contents(folder: Path) -> list[File]:
-    """The files to push, by path, hashed."""
-    paths = sorted(_walk(folder, hidden=False))
-    if len(paths) > manifest.MAX_FILES:
-        raise Refused(f"{folder} has {len(paths)} files; a version has at most {manifest.MAX_FILES}")
-    try:
-        manifest.check_paths(paths)
-    except Corrupt as error:
-        raise Refused(f"{folder}: {error}", "rename the file") from None
-    return [File(path, _describe(folder / path)) for path in paths]
-
-
-def _walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
-    """Every file's path relative to the folder. Raises Refused for links and what else is neither file nor folder."""
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        if not hidden and any(part.startswith(".") for part in name.parts):
-            continue
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise Refused(f"{path} is a link or a special file", "a version holds plain files; copy the content there")
-        if path.is_file():
-            yield name.as_posix()
-
-
-def _describe(path: Path) -> Descriptor:
-    with path.open("rb") as stream:
-        digest, size = digests.of_stream(stream)
-    kind = "doc" if path.name == "LICENSE" else _KINDS.get(path.suffix, "weight")
-    return Descriptor(media_type=_MEDIA_TYPE.format(kind), digest=digest, size=size)

@@ -4,7 +4,6 @@ The rules of what may stand in the file, and the errors, are in `signature_file.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ import msgspec
 from model_registry import signature_file
 from model_registry.signature_file import FLOAT_LIMITS, SignatureError
 
-__all__ = ["Decision", "InputField", "Output", "Signature", "SignatureError", "TensorInput", "derive"]
+__all__ = ["Decision", "InputField", "Output", "Signature", "SignatureError", "TensorInput"]
 
 Scalar = str | bool | int | float
 
@@ -110,25 +109,6 @@ class Signature:
             "decision": self.decision,
         }
         return msgspec.json.encode(document).decode()
-
-
-Shape = Sequence[int | str | None]
-
-
-def derive(inputs: Sequence[tuple[str, str, Shape]], outputs: Sequence[tuple[str, str, Shape]]) -> Signature:
-    """The signature of a model that comes without one, where it is unambiguous: one float input of shape (B, n), fed from one
-    array field of its name, and one float output. Each tensor is (name, dtype, shape); free dimensions are None or a name.
-
-    Raises SignatureError, saying what is ambiguous.
-    """
-    if len(inputs) != 1 or len(outputs) != 1:
-        raise SignatureError(f"{len(inputs)} inputs and {len(outputs)} outputs, where one of each could be derived from")
-    (name, dtype, shape), (output, output_dtype, _) = inputs[0], outputs[0]
-    if dtype not in FLOAT_LIMITS or output_dtype not in FLOAT_LIMITS:
-        raise SignatureError(f"input {name!r} is {dtype}, output {output!r} is {output_dtype}; both must be floats")
-    if len(shape) != 2 or not isinstance(width := shape[1], int) or width < 1:
-        raise SignatureError(f"input {name!r} has shape {list(shape)}; it must be (B, n) with a fixed n")
-    return Signature((TensorInput(name, dtype, (InputField(name, dtype, array=width),)),), (Output(None, output),))
 
 
 def _tensor(raw: dict[str, Any]) -> TensorInput:

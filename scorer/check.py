@@ -8,14 +8,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry import channel
-from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.trust.admission import admission
 from publisher import kafka
 from publisher.errors import Fatal
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
-from scorer.servables.source import open_source
+from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
 
 SAMPLE = 100  # newest events of each input partition that are decoded
@@ -92,10 +91,11 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 def _servable(settings: Settings) -> Servable:
     store = open_source(settings)
     resolution = channel.resolve(store, settings.model.tag)
-    cache = Cache(settings.model.cache)
+    cache = open_cache(settings.model)
     admission(settings.model.policy, cache.root).check(store, resolution.digest, datetime.now(UTC))
-    package = cache.fetch(store, resolution.digest)
-    return make(package, resolution, backends.find(settings.model.backend, settings.model.device), settings)
+    package = cache.fetch(store, resolution.digest, version=resolution.version)
+    backend = backends.find(settings.model.backend, settings.model.device, settings.model.op_domains)
+    return make(package, resolution, backend, settings)
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from model_registry import reference
 from model_registry.errors import RegistryError
+from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
 from publisher.kafka import KafkaSettings, is_secret
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
@@ -67,6 +68,9 @@ class ModelSettings(Section):
     device: Literal["cpu", "cuda"] = "cpu"
     cache: Path | None = None
     policy: Path | None = None
+    cache_bytes: ByteSize = ByteSize(MAX_BYTES)
+    max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
+    op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = list(DEFAULT_DOMAINS)
 
 
 class BatchingSettings(Section):

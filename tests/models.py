@@ -63,6 +63,36 @@ def picky(path: Path) -> None:
     save(nodes, [io[0]], [io[1]], path, [table])
 
 
+def classifier(path: Path) -> None:
+    """A label, and the probabilities of two classes, as exporters of classifiers give them."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["probabilities"], axis=1),
+        helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
+    ]
+    outputs = tensor("label", TensorProto.INT64, "N"), tensor("probabilities", TensorProto.FLOAT, "N", 2)
+    save(nodes, [tensor("x", TensorProto.FLOAT, "N", 2)], outputs, path)
+
+
+def contrib(path: Path) -> None:
+    """y = gelu(x1 + x2), by an operator of ONNX Runtime's own domain."""
+    weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Gelu", ["s"], ["y"], domain="com.microsoft")]
+    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
+    graph = helper.make_graph(nodes, "test", [io[0]], [io[1]], [weights])
+    model = helper.make_model(graph, opset_imports=[*OPSET, helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+    onnx.save(model, str(path))
+
+
+def reading_outside(path: Path) -> None:
+    """y = x @ w, with w to be read from a file outside of the package."""
+    weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
+    onnx.external_data_helper.set_external_data(weights, "../secret.bin", offset=0, length=8)
+    weights.ClearField("raw_data")
+    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "test", [io[0]], [io[1]], [weights])
+    path.write_bytes(helper.make_model(graph, opset_imports=OPSET, ir_version=8).SerializeToString())
+
+
 def package(
     folder: Path,
     write: Callable[[Path], None],

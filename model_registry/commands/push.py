@@ -1,7 +1,10 @@
 """The verb `push`."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,18 +14,47 @@ MountFrom = Annotated[
     list[str] | None,
     typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
 ]
+if TYPE_CHECKING:
+    from model_registry.image_build import Base
+    from model_registry.release import Release
+
+
+class Device(StrEnum):
+    """Where a version can be run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+Image = Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")]
+Annotation = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")]
+Source = Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")]
+Revision = Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")]
+Licenses = Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")]
+Devices = Annotated[list[Device] | None, typer.Option(help="The version runs there only.")]
+OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")]
 
 
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
+    image: Image = "",
+    annotation: Annotation = None,
+    source: Source = "",
+    revision: Revision = "",
+    licenses: Licenses = "",
+    device: Devices = None,
+    op_domain: OpDomain = None,
     json: Json = False,
     plain_http: PlainHttp = False,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Store a folder as a version. Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time."""
+    """Store a folder as a version, once its model is safe, its signature known and its golden examples answered.
+
+    Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
+    """
     from model_registry import package
     from model_registry.commands import options, output
 
@@ -30,9 +62,75 @@ def push(
         store, target = options.open_repository(
             ref, plain_http, ca_file, timeout, tag=True, progress=progress, mount_from=mount_from or ()
         )
-        pushed = package.push(store, folder, target.name, str(target.tag), created=_created())
-    value = {"name": target.name, "version": target.tag, "digest": pushed.digest}
+        with _explained(folder):
+            ready = _prepare(folder, device or [], op_domain or [])
+        told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
+        base = _base(image, plain_http, ca_file, timeout) if image else None
+        pushed = package.push(
+            store, folder, target.name, str(target.tag),
+            created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
+        )  # fmt: skip
+    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": ready.examples}
+    value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived}
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
+
+
+def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Release":
+    """What is settled before the push, and what was not said on stderr."""
+    from model_registry import package, release
+    from model_registry.commands import output
+    from model_registry.limits import DEFAULT_DOMAINS
+
+    ready = release.prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
+    if ready.derived:
+        output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
+    if ready.examples and not ready.ran:
+        output.talk("ONNX Runtime is not installed here: the golden examples were not run")
+    return ready
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Where the signature has to be written: as far as it is known on stdout, what is missing on stderr. Ends with 3."""
+    from model_registry.commands import output
+    from model_registry.derive import Underivable
+
+    try:
+        yield
+    except Underivable as error:
+        output.talk(f"error: {folder} has no signature.json, and the model leaves open what it must say")
+        for doubt in error.todo:
+            output.talk(f"  {doubt}")
+        output.talk(f'hint: complete what is on stdout as {folder / "signature.json"}: every "FILL IN"')
+        output.show(False, None, error.skeleton)
+        raise typer.Exit(error.exit_code) from None
+
+
+def _base(text: str, plain_http: bool, ca_file: Path | None, timeout: float) -> "Base":
+    """The image to build on."""
+    from model_registry.commands import options
+    from model_registry.errors import BadReference
+    from model_registry.image_build import Base, open_base
+
+    if text == "scratch":
+        return Base()
+    store, target = options.open_repository(text, plain_http, ca_file, timeout)
+    if not target.tag and not target.digest:
+        raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
+    return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))
+
+
+def _annotations(pairs: list[str], **known: str) -> dict[str, str]:
+    """`--annotation` and those with options of their own. Raises BadReference."""
+    from model_registry.errors import BadReference
+
+    found = {f"org.opencontainers.image.{key}": value for key, value in known.items() if value}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals or key.startswith("io.scorestream."):
+            raise BadReference(f"--annotation {pair}", "write KEY=VALUE, for instance --annotation org.example.auc=0.91")
+        found[key] = value
+    return found
 
 
 def _created() -> Any:

@@ -4,6 +4,7 @@ A backend opens the model of a package; an open model turns tensors into outputs
 read is the signature's affair, so a backend knows tensors only.
 """
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -52,10 +53,10 @@ class Backend(Protocol):
         ...
 
 
-def find(name: str, device: str) -> Backend:
-    """The backend of a configuration. Raises BackendMissing."""
+def find(name: str, device: str, op_domains: Collection[str] = ()) -> Backend:
+    """The backend of a configuration; `op_domains` are those that a model may use beside ONNX's own. Raises BackendMissing."""
     from scorer.backends.onnx_runtime import OnnxRuntime  # the import asks for an optional dependency
 
     if name != "onnx-runtime":
         raise BackendMissing(f"no backend is named {name!r}", "use onnx-runtime")
-    return OnnxRuntime(device)
+    return OnnxRuntime(device, op_domains)

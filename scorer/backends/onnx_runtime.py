@@ -5,13 +5,18 @@ A device that was asked for and is not there is an error at start. Nothing falls
 
 import logging
 import os
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry import needs, safety, tensors
+from model_registry.derive import derive
+from model_registry.errors import RegistryError
 from model_registry.package import Package
-from model_registry.signature import Signature, SignatureError, TensorInput, derive
+from model_registry.signature import Signature, SignatureError
+from model_registry.tensors import Tensor
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
@@ -45,7 +50,9 @@ NUMPY_TYPES = {
 class OnnxRuntime:
     """The backend. Raises BackendMissing where the device's execution provider is not installed."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, op_domains: Collection[str] = ()) -> None:
+        self._device = device
+        self._op_domains = op_domains
         self._provider = PROVIDERS[device]
         available = ort.get_available_providers()
         if self._provider not in available:
@@ -56,7 +63,8 @@ class OnnxRuntime:
         ort.set_default_logger_severity(3)
 
     def open(self, package: Package) -> "OnnxModel":
-        """Load `model.onnx`. Raises ModelRefused."""
+        """Check `model.onnx`, then load it. Raises ModelRefused."""
+        _checked(package, self._device, self._op_domains)
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
@@ -75,9 +83,11 @@ class OnnxModel:
 
     def __init__(self, session: Any, package: Package) -> None:
         self._session = session
-        self._signature = package.signature or _derived(session)
-        _check_inputs(session, self._signature)
-        self._outputs = _checked_outputs(session, self._signature)
+        inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
+        self._signature = package.signature or _derived(inputs, outputs)
+        if fault := tensors.fault(self._signature, inputs, outputs):
+            raise ModelRefused(fault)
+        self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))
 
     def signature(self) -> Signature:
         """See `Model`."""
@@ -100,48 +110,31 @@ class OnnxModel:
         self._session = None
 
 
-def _derived(session: Any) -> Signature:
-    inputs = [(i.name, NUMPY_TYPES.get(i.type, i.type), list(i.shape)) for i in session.get_inputs()]
-    outputs = [(o.name, NUMPY_TYPES.get(o.type, o.type), list(o.shape)) for o in session.get_outputs()]
+def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
+    """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
+    try:
+        if lack := needs.missing(needs.read(package.annotations), onnxruntime=ort.__version__, device=device):
+            raise ModelRefused(lack)
+        found = safety.check(package.model_path, package.signature, op_domains)
+    except RegistryError as error:
+        if error.transient:
+            raise
+        raise ModelRefused(str(error)) from error
+    if lack := needs.missing(needs.of(found), onnxruntime=ort.__version__, device=device):
+        raise ModelRefused(lack)
+
+
+def _tensors(stated: Iterable[Any]) -> list[Tensor]:
+    return [Tensor(one.name, NUMPY_TYPES.get(one.type, one.type), tuple(one.shape)) for one in stated]
+
+
+def _derived(inputs: list[Tensor], outputs: list[Tensor]) -> Signature:
     try:
         signature = derive(inputs, outputs)
     except SignatureError as error:
         raise ModelRefused(f"the package has no signature.json, and none can be derived: {error}") from error
     log.warning("the package has no signature.json; derived: %s", signature.to_json())
     return signature
-
-
-def _check_inputs(session: Any, signature: Signature) -> None:
-    """Names, dtypes and widths of the model's inputs against the signature's tensors."""
-    declared = {tensor.tensor: tensor for tensor in signature.inputs}
-    found = {i.name: i for i in session.get_inputs()}
-    if set(declared) != set(found):
-        raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(found)}")
-    for name, tensor in declared.items():
-        dtype = NUMPY_TYPES.get(found[name].type, found[name].type)
-        if dtype != tensor.dtype:
-            raise ModelRefused(f"input {name!r}: the signature says {tensor.dtype}, the model wants {dtype}")
-        _check_shape(name, tensor, list(found[name].shape))
-
-
-def _check_shape(name: str, tensor: TensorInput, shape: list[Any]) -> None:
-    width = tensor.width
-    fits = len(shape) == 2 and (not isinstance(shape[1], int) or shape[1] == width)
-    if not fits:
-        raise ModelRefused(f"input {name!r}: the signature gives (B, {width}), the model wants {shape}")
-    if isinstance(shape[0], int):
-        raise ModelRefused(f"input {name!r} has the fixed batch size {shape[0]}; export it with a dynamic first axis")
-
-
-def _checked_outputs(session: Any, signature: Signature) -> list[str]:
-    found = {o.name: o for o in session.get_outputs()}
-    names = list(dict.fromkeys(output.tensor for output in signature.outputs))
-    for name in names:
-        if name not in found:
-            raise ModelRefused(f"the signature reads output {name!r}, the model's outputs are {sorted(found)}")
-        if found[name].type not in NUMPY_TYPES:
-            raise ModelRefused(f"output {name!r} is a {found[name].type}, not a tensor; export it without ZipMap")
-    return names
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from model_registry import channel
-from model_registry.cache import Cache
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
@@ -22,7 +21,7 @@ from publisher.errors import Fatal
 from scorer.backends import Backend, ModelRefused
 from scorer.servables import policy
 from scorer.servables.servable import Servable, make
-from scorer.servables.source import open_source
+from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class VersionManager:
         self._backend = backend
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
-        self._cache = Cache(settings.model.cache)
+        self._cache = open_cache(settings.model)
         self._admission = admission(settings.model.policy, self._cache.root)
         self._shared = _Shared()
         self._lock = threading.Lock()
@@ -182,6 +181,7 @@ class VersionManager:
             if isinstance(action, policy.Unload):
                 log.info("freeing %s", unloaded.label)
                 unloaded.model.close()
+                self._cache.release(unloaded.digest)
             elif isinstance(action, policy.Load):
                 self._load()
             else:
@@ -192,12 +192,13 @@ class VersionManager:
         assert aspired is not None
         try:
             self._admission.check(self._store, aspired.digest, datetime.now(UTC))
-            package = self._cache.fetch(self._store, aspired.digest)
+            package = self._cache.fetch(self._store, aspired.digest, version=aspired.version)
             servable = make(package, aspired, self._backend, self._settings)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._validator = None
                 raise
+            self._cache.release(aspired.digest)
             refusal = Refusal(aspired.version, str(error))
             log.error("version %s is refused: %s", aspired.version, error)  # noqa: TRY400 - a finding, not a bug
             with self._lock:

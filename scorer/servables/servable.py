@@ -3,7 +3,6 @@
 Nothing here runs on the thread that scores events.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import orjson
 
 from model_registry.channel import Resolution
+from model_registry.golden import agrees
 from model_registry.package import Golden, Package
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.batching import CostModel
@@ -80,21 +80,10 @@ def check_golden(servable: Servable, golden: Sequence[Golden]) -> None:
     except InferenceFailed as error:
         raise ModelRefused(f"the golden examples cannot be scored: {error}") from error
     for row, (example, answer) in enumerate(zip(golden, answers, strict=True), start=1):
-        if not close(example.score, answer, example.tolerance):
+        if not agrees(example.score, answer, example.tolerance):
             raise ModelRefused(
                 f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             )
-
-
-def close(expected: object, found: object, tolerance: float) -> bool:
-    """Whether two scores (numbers, arrays, or objects of them) agree within an absolute tolerance."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        return expected.keys() == found.keys() and all(close(expected[k], found[k], tolerance) for k in expected)
-    if isinstance(expected, list | tuple) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(close, expected, found, [tolerance] * len(found)))
-    if isinstance(expected, int | float) and isinstance(found, int | float):
-        return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
-    return expected == found
 
 
 def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:

@@ -1,8 +1,9 @@
-"""The registry's repository that a scorer takes its versions from, as the settings name it."""
+"""The registry's repository that a scorer takes its versions from, and where it keeps them, as the settings name both."""
 
 from model_registry import reference
+from model_registry.cache import Cache
 from model_registry.stores import Store, StoreOptions, open_store
-from scorer.settings import Settings
+from scorer.settings import ModelSettings, Settings
 
 SILENT_SECONDS = 10.0  # a registry that hangs delays a start on the last version known good by so much
 
@@ -12,3 +13,8 @@ def open_source(settings: Settings) -> Store:
     model = settings.model
     options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
     return open_store(reference.parse(model.source), options=options)
+
+
+def open_cache(model: ModelSettings) -> Cache:
+    """The versions on this machine's disk, as the settings bound them."""
+    return Cache(model.cache, max_bytes=model.cache_bytes, max_version_bytes=model.max_bytes)

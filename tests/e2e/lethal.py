@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Collection
 from typing import Any
 
 from model_registry.package import Package
@@ -33,8 +34,8 @@ class LethalModel:
 class LethalBackend:
     """Opens lethal models."""
 
-    def __init__(self, name: str, device: str) -> None:
-        self._backend = find(name, device)
+    def __init__(self, name: str, device: str, op_domains: Collection[str] = ()) -> None:
+        self._backend = find(name, device, op_domains)
 
     def open(self, package: Package) -> LethalModel:
         return LethalModel(self._backend.open(package))

@@ -18,6 +18,9 @@ import yaml
 from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from model_registry import reference
+from model_registry.package import push as store_package
+from model_registry.stores import open_store
 from tests import auditor
 
 STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
@@ -165,9 +168,14 @@ class Rig:
         assert done.returncode == code, f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
-    def push(self, package: Path, version: str) -> None:
+    def push(self, package: Path, version: str, *flags: str) -> None:
         """A version into the registry."""
-        self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}")
+        self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}", *flags)
+
+    def push_unchecked(self, package: Path, version: str) -> None:
+        """A version into the registry, by something that does not look at what it stores."""
+        store = open_store(reference.parse("oci:./registry/model", base_dir=self.folder))
+        store_package(store, package, "model", version)
 
     def promote(self, version: str, reason: str = "test") -> None:
         """The channel `prod` to a version."""

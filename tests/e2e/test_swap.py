@@ -95,7 +95,7 @@ def test_a_broken_version_is_refused_and_the_running_one_goes_on(make_rig: MakeR
     two_versions(rig)
     scorer = rig.start().ready()
     for number, (name, build) in enumerate(BROKEN.items(), start=1):
-        rig.push(build(rig.folder / name), f"9.{number}.0")
+        rig.push_unchecked(build(rig.folder / name), f"9.{number}.0")
         rig.promote(f"9.{number}.0")
         until(lambda number=number: scorer.metric("scorer_versions_refused_total") == number, f"refusal of {name}")  # type: ignore[misc]
         assert f"9.{number}.0 is refused" in scorer.said
@@ -113,7 +113,7 @@ def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: Mak
     rig.create(code=1)
     said = rig.run("scorer", "run", "scorer.yaml", code=4).stderr
     assert "registry" in said
-    rig.push(BROKEN["golden"](rig.folder / "bad"), "1.0.0")
+    rig.push_unchecked(BROKEN["golden"](rig.folder / "bad"), "1.0.0")
     said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
     assert "prod" in said
     rig.promote("1.0.0")

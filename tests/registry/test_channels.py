@@ -13,7 +13,7 @@ from model_registry.errors import Conflict
 from model_registry.prune import Rules
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
-from tests.unit.registry.conftest import MakePackage
+from tests.unit.registry.conftest import MakePackage, onnx_bytes
 from tests.unit.registry.test_cli import run
 
 pytestmark = pytest.mark.debian("docker-registry")
@@ -94,7 +94,7 @@ def test_the_verbs_in_a_registry(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for version in VERSIONS[:2]:
-        make_package(version, model=version.encode())
+        make_package(version, model=onnx_bytes(version.encode()))
         run("push", version, f"{repository}:{version}", "--plain-http")
     plain = (repository, "--plain-http", "--timeout", "10", "--json")
     run("promote", *plain, "--to", "1.0.0")
@@ -105,6 +105,6 @@ def test_the_verbs_in_a_registry(
     assert json.loads(run("status", *plain).stdout)["channels"][0]["version"] == "1.0.0"
     assert json.loads(run("list", *plain).stdout)["versions"][0]["channels"] == ["prod"]
     run("pull", f"{repository}:prod", "out", "--plain-http")
-    assert (tmp_path / "out" / "model.onnx").read_bytes() == b"1.0.0"
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
     assert json.loads(run("prune", *plain, "--keep-revisions", "1").stdout)["freed"] is None
     assert [v["version"] for v in json.loads(run("list", *plain).stdout)["versions"]] == ["1.0.0"]

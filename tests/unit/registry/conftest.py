@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.stores.layout import LayoutStore
 
@@ -12,6 +14,21 @@ SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {
 GOLDEN = '{"event": {"a": 1.5}, "score": 0.25, "tolerance": 1e-4}\n'
 
 MakePackage = Callable[..., Path]
+
+
+def onnx_bytes(label: bytes = b"") -> bytes:
+    """A model that fits SIGNATURE and GOLDEN, p = (a / 6, a / 6); each label gives other bytes."""
+    first = numpy_helper.from_array(np.array([0, 0], np.int64), "first")
+    sixth = numpy_helper.from_array(np.array([1 / 6], np.float32), "sixth")
+    nodes = [
+        helper.make_node("Gather", ["x", "first"], ["a"], axis=1),
+        helper.make_node("Mul", ["a", "sixth"], ["p"]),
+    ]
+    io = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in ("x", "p")]
+    graph = helper.make_graph(nodes, "test", io[:1], io[1:], [first, sixth], doc_string=label.decode())
+    opset = helper.make_opsetid("", 17)
+    data: bytes = helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    return data
 
 
 @pytest.fixture

@@ -1,18 +1,26 @@
 """Manifests: reproducible when written, never trusted when read."""
 
+import contextlib
 import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import digest, manifest
+from model_registry import digest, manifest, paths
 from model_registry.errors import Corrupt
 from model_registry.manifest import Descriptor, File
 
 RAW = "application/vnd.cncf.model.weight.v1.raw"
+
+
+KNOWN = (
+    "schemaVersion", "mediaType", "artifactType", "config", "layers", "manifests", "annotations", "digest", "size", "platform",
+    "os", "subject", manifest.TITLE, manifest.FILEPATH, manifest.MODEL_TYPE, manifest.MANIFEST_TYPE, manifest.INDEX_TYPE,
+    manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_MANIFEST_TYPE, "sha256:" + "0" * 64, "model.onnx",
+)  # fmt: skip
 
 
 def file(path: str, content: bytes = b"x") -> File:
@@ -79,11 +87,11 @@ def test_what_the_broken_ones_are_made_of_is_good() -> None:
     [
         changed(schemaVersion=1),
         changed(schemaVersion="2"),
-        changed(mediaType="application/vnd.docker.distribution.manifest.v2+json"),
-        changed(artifactType="application/x.other"),
-        changed(artifactType=None),
+        changed(mediaType="application/vnd.oci.image.index.v1+json"),
+        changed(artifactType="application/x.other", layers=[layer()]),
+        changed(artifactType=None, layers=[layer()]),
         changed(config=None),
-        changed(config={"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}),
+        changed(config={"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}, layers=[layer()]),
         changed(layers=[]),
         changed(layers=None),
         changed(annotations=None),
@@ -113,28 +121,44 @@ def test_random_bytes_are_corrupt(data: bytes) -> None:
         manifest.parse_version(data)
 
 
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 1 << 60) | st.text(max_size=20) | st.sampled_from(list(KNOWN)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(list(KNOWN)), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(list(KNOWN)), json_values, max_size=7))
+def test_any_document_is_a_version_or_corrupt(changes: dict[str, Any]) -> None:
+    data = json.dumps({**json.loads(version(file("model.onnx"))), **changes}).encode()
+    for parse in (manifest.parse_version, manifest.parse_index, manifest.describe):
+        with contextlib.suppress(Corrupt):
+            parse(data)
+
+
 @pytest.mark.parametrize(
-    "paths",
+    "refused",
     [
         ["../x"], ["a/../../x"], ["/etc/passwd"], [""], ["."], [".."], ["a/."], ["a//b"], ["a/"], ["a\\b"], ["C:x"], ["a\0b"],
         ["a\nb"], ["x" * 256], ["é" * 128], ["a/" * 600 + "b"], ["a", "a"], ["README.md", "readme.MD"], ["a", "a/b"],
         ["A/b", "a"],
     ],
 )  # fmt: skip
-def test_paths_that_are_refused(paths: list[str]) -> None:
+def test_paths_that_are_refused(refused: list[str]) -> None:
     with pytest.raises(Corrupt):
-        manifest.check_paths(paths)
+        paths.check(refused)
 
 
 @given(st.lists(st.text("aAb./\\:\0é ", max_size=12), max_size=4))
-def test_accepted_paths_stay_inside_and_apart(paths: list[str]) -> None:
+def test_accepted_paths_stay_inside_and_apart(named: list[str]) -> None:
     try:
-        manifest.check_paths(paths)
+        paths.check(named)
     except Corrupt:
         return
     root = Path("/folder")
-    for path in paths:
+    for path in named:
         assert (root / path).resolve().is_relative_to(root)
         assert (root / path).resolve() != root
         assert str(PurePosixPath(path)) == path
-    assert len({path.casefold() for path in paths}) == len(paths)
+    assert len({path.casefold() for path in named}) == len(named)

@@ -65,12 +65,12 @@ class Failing:
         self._count()
         return self._store.push_manifest(data)
 
+    def referrers(self, digest: str) -> list[Descriptor] | None:
+        return self._store.referrers(digest)
+
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         self._count()
         self._store.move_tags(to, expect=expect)
-
-    def referrers(self, digest: str) -> list[Descriptor] | None:
-        return self._store.referrers(digest)
 
     def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         return self._store.delete(manifests, expect=expect, grace_seconds=grace_seconds)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.signature import Decision, InputField, Output, Signature, SignatureError, TensorInput, derive
+from model_registry.signature import Decision, InputField, Output, Signature, SignatureError, TensorInput
 from model_registry.signature_file import DTYPES, FLOAT_LIMITS, INTEGER_LIMITS
 
 GOOD: dict[str, Any] = {
@@ -188,29 +188,3 @@ def test_any_value_in_a_tensor_is_read_or_refused(key: str, value: Any) -> None:
     except SignatureError:
         return
     assert signature.inputs[0].width >= 1
-
-
-def test_derived_where_unambiguous() -> None:
-    signature = derive([("pixels", "float32", ["N", 784])], [("scores", "float32", [None, 10])])
-    assert signature.inputs == (TensorInput("pixels", "float32", (InputField("pixels", "float32", array=784),)),)
-    assert signature.outputs == (Output(None, "scores", None),)
-    assert Signature.parse(signature.to_json()) == signature
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs"),
-    [
-        ([("x", "float32", [None, 3]), ("y", "float32", [None, 3])], [("p", "float32", [None])]),
-        ([("x", "float32", [None, 3])], [("label", "int64", [None]), ("p", "float32", [None, 2])]),
-        ([("x", "string", [None, 3])], [("p", "float32", [None])]),
-        ([("x", "float32", [None, 3])], [("p", "int64", [None])]),
-        ([("x", "float32", [None, None])], [("p", "float32", [None])]),
-        ([("x", "float32", [None, "n"])], [("p", "float32", [None])]),
-        ([("x", "float32", [None, 3, 3])], [("p", "float32", [None])]),
-        ([("x", "float32", [None, 0])], [("p", "float32", [None])]),
-        ([], []),
-    ],
-)
-def test_not_derived_where_ambiguous(inputs: Any, outputs: Any) -> None:
-    with pytest.raises(SignatureError):
-        derive(inputs, outputs)

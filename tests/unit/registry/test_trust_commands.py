@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from model_registry.cli import app
-from tests.unit.registry.conftest import MakePackage
+from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
 REPO = "oci:registry/flight-delay"
 REF = f"{REPO}:1.0.0"
@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
     """The working directory, with one version pushed and one pair of keys."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MODEL_REGISTRY_KEY_PASSWORD", raising=False)
-    make_package("v1")
+    make_package("v1", model=onnx_bytes())
     run("push", "v1", REF)
     run("keygen", "release")
     return tmp_path

@@ -1,0 +1,37 @@
+"""What is settled before a folder becomes a version: the model may be loaded, its signature is there, its examples hold, and
+what it needs of a scorer is noted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_registry import derive, needs, package, safety, trial
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What `package.push` is to add: files that the folder lacks, and annotations.
+
+    `derived` says that the signature is one of these files; `ran` which ONNX Runtime answered the golden examples, "" where
+    none is installed here.
+    """
+
+    more: Mapping[str, bytes]
+    annotations: Mapping[str, str]
+    examples: int
+    derived: bool
+    ran: str
+
+
+def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Release:
+    """Check a folder. Raises Refused, Corrupt (no ONNX) and Underivable: the signature has to be written."""
+    found = package.read(folder)
+    model = safety.check(found.model_path, found.signature, op_domains)
+    signature = found.signature or derive.derive(model.inputs, model.outputs)
+    more = {} if found.signature else {package.SIGNATURE: signature.to_json().encode()}
+    examples = package.read_golden(folder, signature)
+    try:
+        ran = trial.run(found.model_path, signature, examples)
+    except ImportError:
+        ran = ""
+    return Release(more, needs.of(model, tuple(devices)).annotations(), len(examples), bool(more), ran)

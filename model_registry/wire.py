@@ -1,0 +1,96 @@
+"""Protocol Buffers on the wire: the fields of a message that lies in memory or in a mapped file, without copying their values.
+
+What is to be read comes from strangers, so every length is checked against what is there, and one budget bounds the number of
+fields that are looked at. The format: protobuf.dev/programming-guides/encoding.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from mmap import mmap
+
+from model_registry.errors import Corrupt
+
+MAX_FIELDS = 5_000_000  # about four seconds; the largest models that were tried have 100,000
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+_WIDTHS = {FIXED64: 8, FIXED32: 4}
+
+Span = tuple[int, int]
+"""Where a field's value begins and ends."""
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Bytes with a budget of fields."""
+
+    data: mmap | bytes
+    left: int = MAX_FIELDS
+
+    @property
+    def whole(self) -> Span:
+        """All of it."""
+        return 0, len(self.data)
+
+    def text(self, span: Span, limit: int = 4096) -> str:
+        """A string of at most `limit` bytes. Raises Corrupt."""
+        begin, end = span
+        if end - begin > limit:
+            raise Corrupt(f"a name of {end - begin} bytes; at most {limit} are read")
+        try:
+            return self.data[begin:end].decode()
+        except UnicodeDecodeError as error:
+            raise Corrupt(f"a name that is no UTF-8: {error}") from None
+
+
+def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span]]:
+    """The number and the span of every field that has a length: strings, bytes, packed numbers and messages.
+
+    `skip` matches runs of fields that are of no interest, which costs a tenth of looking at each. Raises Corrupt.
+    """
+    return ((number, value) for number, value in fields(buffer, span, skip) if isinstance(value, tuple))
+
+
+def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span | int]]:
+    """Every field of a message: its number and its value, an integer for variable-length ones, a span for all with a length.
+
+    Fields of fixed width are passed over. See `messages`.
+    """
+    at, end = span
+    while at < end:
+        if skip is not None and (run := skip.match(buffer.data, at, end)):
+            at = run.end()
+            continue
+        buffer.left -= 1
+        if buffer.left < 0:
+            raise Corrupt(f"more than {MAX_FIELDS} fields")
+        tag, at = _varint(buffer, at, end)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            value, at = _varint(buffer, at, end)
+            yield number, value
+            continue
+        if kind == LENGTH:
+            size, at = _varint(buffer, at, end)
+        elif kind in _WIDTHS:
+            size = _WIDTHS[kind]
+        else:
+            raise Corrupt(f"a field of wire type {kind} at byte {at}")
+        if number == 0 or size > end - at:
+            raise Corrupt(f"field {number} at byte {at} says that it has {size} bytes, {end - at} are left")
+        if kind == LENGTH:
+            yield number, (at, at + size)
+        at += size
+
+
+def _varint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    """(the number, where it ends)."""
+    value, data = 0, buffer.data
+    for shift in range(0, 70, 7):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at
+    raise Corrupt(f"the number at byte {at} does not end")
