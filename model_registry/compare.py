@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from model_registry.manifest import Version
+from model_registry.manifest import Descriptor, Version
 from model_registry.signature import InputField, Signature
 
 UNKNOWN = "the manifest of a container image does not tell its signature; pull both and compare"
@@ -26,12 +26,7 @@ def difference(old: Version, new: Version, old_signature: Signature | None, new_
     """Compare two versions by their manifests and signatures."""
     before, after = _contents(old), _contents(new)
     shared = before.keys() & after.keys()
-    if old.layers or new.layers:
-        lines = breaks = (UNKNOWN,)
-    elif old_signature and new_signature:
-        lines, breaks = _signatures(old_signature, new_signature)
-    else:
-        lines, breaks = _one_signature(old_signature, new_signature)
+    lines, breaks = _told(old.layers + new.layers, old_signature, new_signature)
     return Difference(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),
@@ -45,6 +40,15 @@ def _contents(version: Version) -> dict[str, str]:
     """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers
+
+
+def _told(
+    layers: tuple[Descriptor, ...], old: Signature | None, new: Signature | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is to be said of the signatures, and what of it breaks; `layers` are those of container images, if any."""
+    if layers:
+        return (UNKNOWN,), (UNKNOWN,)
+    return _signatures(old, new) if old and new else _one_signature(old, new)
 
 
 def _one_signature(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
