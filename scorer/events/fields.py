@@ -1,0 +1,135 @@
+"""The fields that a signature names, as types: one compiled for whole batches, and the same ones asked singly for the reason.
+
+Absent and null are the same, unknown fields are ignored, NaN counts as null where the signature allows a missing number and is
+refused elsewhere. Every format ends here when it has an event as names and values.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from model_registry.signature import InputField, Signature
+from scorer.events.contract import Decoded, Poison, Reason
+from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
+
+as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
+
+
+class Fields:
+    """The fields of one signature. `id_field` is the event field that holds the id, or None. Rows have the id in the end,
+    where it is no field of the signature too."""
+
+    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
+        self.signature = signature
+        self.tensors = Tensors(signature)
+        self.id_field = id_field
+        self._max_bytes = max_event_bytes
+        self.by_name = {field.name: field for field in signature.fields}
+        self.names = [*self.by_name] + ([id_field] if id_field and id_field not in self.by_name else [])
+        self._types = {name: json_type(self.by_name.get(name)) for name in self.names}
+        self._id_at = self.names.index(id_field) if id_field else None
+        self.struct = self.struct_of(self.names)
+
+    def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
+        """A msgspec type with these fields, as astuple() gives them in this order."""
+        columns = [self.names.index(name) for name in names]
+        return msgspec.defstruct(
+            "Event",
+            [(f"c{i}", self._types[name], *self._absent(name)) for i, name in zip(columns, names, strict=True)],
+            rename={f"c{i}": name for i, name in zip(columns, names, strict=True)},
+            kw_only=not options.get("array_like", False),
+            gc=False,
+            **options,
+        )
+
+    def _absent(self, name: str) -> tuple[Any, ...]:
+        """What stands for an absent field: nothing where it is required, its default where that is a number, else None."""
+        field = self.by_name.get(name)
+        if field is None:
+            return (None,)
+        if field.required:
+            return ()
+        return (field.default if field.array is None and isinstance(field.default, float) else None,)
+
+    def decoded(self, rows: Sequence[Row]) -> Decoded:
+        """A batch of good rows. Raises OverflowError, ValueError or TypeError where a value does not fit its dtype."""
+        ids: Sequence[Any] = [None] * len(rows) if self._id_at is None else [row[self._id_at] for row in rows]
+        return self.tensors.finished(Decoded(list(range(len(rows))), ids, self.tensors.build(rows), {}))
+
+    def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
+        """A batch one event at a time: the good ones together, the bad ones with their reasons. `read` raises Poison."""
+        kept: list[int] = []
+        rows: list[Row] = []
+        rejected: dict[int, Poison] = {}
+        for i, value in enumerate(values):
+            try:
+                row = read(self.sized(value))
+                self.tensors.check(row)
+            except Poison as poison:
+                rejected[i] = poison
+            else:
+                kept.append(i)
+                rows.append(row)
+        ids: Sequence[Any] = [None if self._id_at is None else row[self._id_at] for row in rows]
+        return self.tensors.finished(Decoded(kept, ids, self.tensors.build(rows), rejected))
+
+    def fits(self, values: Sequence[bytes | None]) -> bool:
+        """Whether every event is there and none is too large."""
+        try:
+            return max(map(len, values), default=0) <= self._max_bytes  # type: ignore[arg-type]  # None is a TypeError
+        except TypeError:
+            return False
+
+    def sized(self, value: bytes | None) -> bytes:
+        """The value; raises Poison where there is none or it is too large."""
+        if value is None:
+            raise Poison(Reason.TOMBSTONE, "the value is null")
+        if len(value) > self._max_bytes:
+            raise Poison(Reason.OVERSIZE, f"{len(value)} bytes; input.max_event_bytes is {self._max_bytes}")
+        return value
+
+    def checked(self, event: Mapping[str, Any]) -> Row:
+        """The row of one event that was read by other means. Raises Poison, which names the field."""
+        values = {name: self._checked(name, event.get(name)) for name in self.names}
+        try:
+            return as_tuple(msgspec.convert(values, self.struct))
+        except msgspec.ValidationError as error:
+            raise Poison(Reason.WRONG_TYPE, str(error)) from None
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """One field of an event, or the Poison that names it."""
+        field = self.by_name.get(name)
+        if isinstance(value, float) and not math.isfinite(value):
+            if math.isnan(value) and field is not None and field.allows_nan:
+                return None
+            raise Poison(Reason.NOT_FINITE, f"field {name!r} is {value}")
+        if value is None and field is not None and field.required:
+            raise Poison(Reason.MISSING_FIELD, f"required field {name!r} is missing or null")
+        try:
+            msgspec.convert(value, self._types[name])
+        except msgspec.ValidationError as error:
+            ranged = isinstance(value, int) and field is not None and "int" in field.dtype
+            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {name!r}: {error}") from None
+        return value
+
+
+def json_type(field: InputField | None) -> Any:
+    """The msgspec type of a field; None stands for the id, which is a string or an integer."""
+    if field is None:
+        return str | int | None
+    kind = np.dtype("O" if field.dtype == "string" else field.dtype).kind
+    type_: Any = {"O": str, "f": float, "b": bool}.get(kind)
+    if type_ is None:
+        limits = np.iinfo(field.dtype)
+        bounded = np.dtype(field.dtype).itemsize < 8
+        type_ = Annotated[int, msgspec.Meta(ge=int(limits.min), le=int(limits.max))] if bounded else int
+    if field.array is not None:
+        type_ = Annotated[list[type_], msgspec.Meta(min_length=field.array, max_length=field.array)]
+    return type_ if field.required else type_ | None
+
+
+FAULTS = (*BUILD_ERRORS, RecursionError)
+"""What the whole-batch paths may raise for what producers wrote; then every event is looked at singly."""

@@ -1,0 +1,174 @@
+"""Rows of values to the tensors that a signature names: packed at once where every value is there, filled in where one is not."""
+
+import struct
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.signature import Signature, TensorInput
+from model_registry.signature_file import FLOAT_LIMITS
+from scorer.events.contract import Decoded, Poison, Reason, not_finite_rows
+
+BUILD_ERRORS = (OverflowError, ValueError, TypeError)
+PACK_CODES = {"float32": "f", "float64": "d"}
+
+Row = Sequence[Any]
+"""The values of one event: one a field of the signature, in the order of `Signature.fields`; None where there is none."""
+
+
+class Tensors:
+    """Builds every tensor of one signature."""
+
+    def __init__(self, signature: Signature) -> None:
+        at = {field.name: i for i, field in enumerate(signature.fields)}
+        self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.inputs}
+
+    def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
+        """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
+        return {name: build(rows) for name, build in self._builders.items()}
+
+    def check(self, row: Row) -> None:
+        """Raises Poison where one event's values do not fit a tensor's dtype."""
+        try:
+            self.build([row])
+        except BUILD_ERRORS as error:
+            raise Poison(Reason.OUT_OF_RANGE, str(error)) from None
+
+    def finished(self, decoded: Decoded) -> Decoded:
+        """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected."""
+        bad: dict[int, str] = {}
+        for name, build in self._builders.items():
+            if build.nan_allowed is not None:
+                bad |= {int(row): name for row in not_finite_rows(decoded.tensors[name], build.nan_allowed)}
+        if not bad:
+            return decoded
+        for row, name in bad.items():
+            error = f"tensor {name!r} would hold a number that is not finite in its dtype"
+            decoded.rejected[decoded.rows[row]] = Poison(Reason.NOT_FINITE, error)
+        return select(decoded, [row for row in range(len(decoded.rows)) if row not in bad])
+
+
+class Columns:
+    """The same tensors, cut from one matrix whose columns are the numbers of an event in the order of `Signature.fields`."""
+
+    def __init__(self, signature: Signature) -> None:
+        starts, self.width = {}, 0
+        for field in signature.fields:
+            starts[field.name] = self.width
+            self.width += field.array or 1
+        self._cuts: list[tuple[str, np.dtype[Any], slice | list[int]]] = []
+        for tensor in signature.inputs:
+            columns = [starts[f.name] + k for f in tensor.fields for k in range(f.array or 1)]
+            whole = columns == list(range(columns[0], columns[0] + len(columns)))
+            cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
+            self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
+
+    def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """(B, width) floats to tensors, contiguous each."""
+        with np.errstate(over="ignore"):
+            return {name: np.ascontiguousarray(matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
+
+
+def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
+    """Only these of the good events, given by their places in `rows`, in that order."""
+    return Decoded(
+        [decoded.rows[at] for at in keep],
+        [decoded.ids[at] for at in keep],
+        {name: tensor[list(keep)] for name, tensor in decoded.tensors.items()},
+        decoded.rejected,
+    )
+
+
+def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
+    """Parts of a batch, each decoded for itself, together again. A part comes with the indices of its events in the batch."""
+    rows = [at[row] for at, part in parts for row in part.rows]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    ids = [one for _, part in parts for one in part.ids]
+    names = parts[0][1].tensors if parts else ()
+    tensors = {name: np.concatenate([part.tensors[name] for _, part in parts]) for name in names}
+    rejected = {at[row]: poison for at, part in parts for row, poison in part.rejected.items()}
+    return select(Decoded(rows, ids, tensors, rejected), order)
+
+
+def all_float(signature: Signature) -> bool:
+    """Whether every tensor is of floats."""
+    return all(tensor.dtype in FLOAT_LIMITS for tensor in signature.inputs)
+
+
+def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
+    """Rows of `width` numbers each, little-endian, as one (B, width) array."""
+    return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
+
+
+class _Builder:
+    """Rows of decoded values to one tensor. `nan_allowed` has a boolean a column, None where the dtype is no float.
+
+    The value of an array field is a list of numbers, or a buffer of them as float64.
+    """
+
+    def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
+        self._fields = tensor.fields
+        self._dtype = np.dtype(object if tensor.dtype == "string" else tensor.dtype)
+        self._array = tensor.fields[0].array is not None
+        span = slice(columns[0], columns[-1] + 1)
+        contiguous = list(columns) == list(range(span.start, span.stop))
+        self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
+        if not contiguous and len(columns) > 1:
+            self._pick = itemgetter(*columns)
+        code = PACK_CODES.get(tensor.dtype)
+        self._packer = struct.Struct(f"<{len(columns)}{code}") if code and not self._array else None
+        self.nan_allowed: NDArray[np.bool_] | None = None
+        self._defaults: list[tuple[int, Any]] = []
+        if self._dtype.kind == "f":
+            self.nan_allowed = np.array([field.allows_nan for field in tensor.fields])
+        if not self._array:
+            self._defaults = [
+                (i, field.default) for i, field in enumerate(tensor.fields) if not field.required and not field.allows_nan
+            ]
+
+    def __call__(self, rows: Sequence[Row]) -> NDArray[Any]:
+        picked = list(map(self._pick, rows))
+        if self._array:
+            return self._from_arrays(picked)
+        if self._packer is not None:
+            pack = self._packer.pack
+            try:
+                return matrix([pack(*row) for row in picked], len(self._fields), self._dtype)
+            except (struct.error, OverflowError):  # a None, or a number that is infinite in the dtype
+                return self._floats(picked)
+        if self._dtype.kind == "f":
+            return self._floats(picked)
+        if self._defaults:
+            picked = [self._filled(row) for row in picked]
+        tensor = np.empty((len(picked), len(self._fields)), self._dtype)
+        if picked:
+            tensor[:] = picked
+        return tensor
+
+    def _floats(self, picked: list[Any]) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            tensor = np.array(picked, self._dtype).reshape(len(picked), len(self._fields))  # None becomes NaN
+        for column, default in self._defaults:
+            missing = [row for row in np.flatnonzero(np.isnan(tensor[:, column])).tolist() if picked[row][column] is None]
+            tensor[missing, column] = default
+        return tensor
+
+    def _from_arrays(self, picked: list[Any]) -> NDArray[Any]:
+        field = self._fields[0]
+        if not field.required:
+            picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
+        with np.errstate(over="ignore"):
+            if picked and not any(isinstance(row, list) for row in picked):
+                return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
+            lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]
+            return np.array(lists, self._dtype).reshape(len(picked), field.array or 0)
+
+    def _filled(self, row: Row) -> list[Any]:
+        values = list(row)
+        for column, default in self._defaults:
+            if values[column] is None:
+                values[column] = default
+        return values
