@@ -10,7 +10,7 @@ from publisher.positions import Position
 from publisher.session import Record
 from publisher.time_window import ALWAYS, TimeWindow
 from scorer.events.identity import Facts, event_id
-from scorer.events.json import IdField
+from scorer.events.formats import IdReader
 from scorer.scores.dead_letter import facts, original_headers
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value
@@ -45,7 +45,7 @@ class Letter:
     size: int
 
 
-def read(message: Message, ids: IdField) -> Letter:
+def read(message: Message, ids: IdReader) -> Letter:
     """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
 
     The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none. Its timestamp

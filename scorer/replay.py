@@ -24,7 +24,7 @@ from publisher.session import Record
 from publisher.topic_reader import TopicReader
 from publisher.transactions import TransactionSession
 from scorer import letters, topics
-from scorer.events.json import IdField
+from scorer.events import formats
 from scorer.letters import Letter, Selection, Unfit
 from scorer.settings import Settings
 
@@ -124,7 +124,7 @@ class _Run:
         self._selection = selection
         self._inputs = inputs
         self._reader = TopicReader(settings.kafka, _name(settings))
-        self._ids = IdField(settings.input.id_field)
+        self._ids = formats.id_reader(settings)
         self._done: dict[int, Bitmap] = {}
 
     def chunks(self, most: int) -> Iterator[list[tuple[Position, Letter]]]:

@@ -23,6 +23,8 @@ from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
 from publisher.kafka import KafkaSettings, is_secret
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+NAMELESS = ("json-array", "float32")
+SCHEMA_FORMATS = ("avro", "protobuf")
 OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
 
 
@@ -36,7 +38,9 @@ class Section(BaseModel):
 
 class InputSettings(Section):
     topics: list[TopicName] = Field(min_length=1)
-    format: Literal["json"] = "json"
+    format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf"] = "json"
+    schema_file: Path | None = None
+    message: str | None = Field(default=None, min_length=1, description="the Protobuf message, where schema_file has several")
     id: str = Field(default="header:ce_id", min_length=1, description="a field of the event, or header:ce_id")
     start: Literal["earliest", "latest"] = "earliest"
     tombstones: Literal["dead-letter", "skip"] = "dead-letter"
@@ -46,6 +50,21 @@ class InputSettings(Section):
     def id_field(self) -> str | None:
         """The event field that holds the id, or None where only the header does."""
         return None if self.id == "header:ce_id" else self.id
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "InputSettings":
+        if self.format in NAMELESS and self.id_field:
+            raise ValueError(f"format {self.format} has no named fields to find the id {self.id!r} in; use header:ce_id")
+        if self.schema_file and self.format not in SCHEMA_FORMATS:
+            raise ValueError(f"format {self.format} has no schema; leave schema_file out")
+        if self.message and not (self.schema_file and self.format == "protobuf"):
+            raise ValueError("message names a message of a Protobuf schema_file; leave it out")
+        return self
+
+
+class SchemaRegistrySettings(Section):
+    url: str | None = Field(default=None, pattern=r"^https?://")
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
 class OutputSettings(Section):
@@ -90,6 +109,7 @@ class Settings(BaseSettings):
     name: str = Field(pattern=OWNER_PART)
     kafka: KafkaSettings
     input: InputSettings
+    schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
     output: OutputSettings
     dead_letter: DeadLetterSettings
     model: ModelSettings
@@ -106,6 +126,14 @@ class Settings(BaseSettings):
         if isinstance(topics, list) and topics and "dead_letter" not in values:
             return {**values, "dead_letter": {"topic": f"{topics[0]}.dead"}}
         return values
+
+    @model_validator(mode="after")
+    def _schemas_somewhere(self) -> "Settings":
+        if self.input.format in SCHEMA_FORMATS and bool(self.input.schema_file) == bool(self.schema_registry.url):
+            raise ValueError(
+                f"input.format {self.input.format} needs a schema: give either schema_registry.url or input.schema_file"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -175,7 +203,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def shown(key: str, value: Any) -> Any:
     """A value as it may be printed: never a secret."""
-    return "***" if is_secret(key) else value
+    return "***" if is_secret(key) or key.endswith("user.info") else value
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
@@ -241,6 +269,9 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
     """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    section = values.get("input")
+    if isinstance(section, dict) and isinstance(section.get("schema_file"), str):
+        section["schema_file"] = (base / section["schema_file"]).resolve()
     model = values.get("model")
     if not isinstance(model, dict):
         return

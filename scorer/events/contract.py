@@ -35,6 +35,10 @@ class Poison(Exception):
         self.reason = reason
 
 
+class Unsuited(Exception):
+    """The format cannot carry what the signature names. The message says what."""
+
+
 @dataclass(slots=True)
 class Decoded:
     """`rows` are the indices of the good events; `ids` (the configured field, or None) and every tensor have one entry each.

@@ -6,10 +6,12 @@ refused elsewhere. Every format ends here when it has an event as names and valu
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from model_registry.signature import InputField, Signature
 from scorer.events.contract import Decoded, Poison, Reason
@@ -19,18 +21,24 @@ as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
 
 
 class Fields:
-    """The fields of one signature. `id_field` is the event field that holds the id, or None. Rows have the id in the end,
-    where it is no field of the signature too."""
+    """The fields of one signature. `id_field` is the event field that holds the id, or None.
 
-    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
+    A row ends with the id, unless there is none or it is a field of the signature too. `id_apart`: it is never one of them, and
+    whoever reads an event puts it there; `names`, `struct` and `checked` do not know it then.
+    """
+
+    def __init__(
+        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False
+    ) -> None:
         self.signature = signature
         self.tensors = Tensors(signature)
-        self.id_field = id_field
         self._max_bytes = max_event_bytes
         self.by_name = {field.name: field for field in signature.fields}
-        self.names = [*self.by_name] + ([id_field] if id_field and id_field not in self.by_name else [])
-        self._types = {name: json_type(self.by_name.get(name)) for name in self.names}
-        self._id_at = self.names.index(id_field) if id_field else None
+        self.names = list(self.by_name)
+        if id_field and not id_apart and id_field not in self.by_name:
+            self.names.append(id_field)
+        self.types = {name: json_type(self.by_name.get(name)) for name in self.names}
+        self._id_at = None if id_field is None else -1 if id_apart else self.names.index(id_field)
         self.struct = self.struct_of(self.names)
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
@@ -38,9 +46,9 @@ class Fields:
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",
-            [(f"c{i}", self._types[name], *self._absent(name)) for i, name in zip(columns, names, strict=True)],
+            [(f"c{i}", self.types[name], *self._absent(name)) for i, name in zip(columns, names, strict=True)],
             rename={f"c{i}": name for i, name in zip(columns, names, strict=True)},
-            kw_only=not options.get("array_like", False),
+            kw_only=True,
             gc=False,
             **options,
         )
@@ -56,8 +64,15 @@ class Fields:
 
     def decoded(self, rows: Sequence[Row]) -> Decoded:
         """A batch of good rows. Raises OverflowError, ValueError or TypeError where a value does not fit its dtype."""
-        ids: Sequence[Any] = [None] * len(rows) if self._id_at is None else [row[self._id_at] for row in rows]
-        return self.tensors.finished(Decoded(list(range(len(rows))), ids, self.tensors.build(rows), {}))
+        return self.tensors.finished(Decoded(list(range(len(rows))), self._ids(rows), self.tensors.build(rows), {}))
+
+    def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
+        """A batch of good events whose tensors are made already; `ids` None: they have none."""
+        count = len(next(iter(tensors.values())))
+        return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
+
+    def _ids(self, rows: Sequence[Row]) -> Sequence[Any]:
+        return [None] * len(rows) if self._id_at is None else list(map(itemgetter(self._id_at), rows))
 
     def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
         """A batch one event at a time: the good ones together, the bad ones with their reasons. `read` raises Poison."""
@@ -73,8 +88,7 @@ class Fields:
             else:
                 kept.append(i)
                 rows.append(row)
-        ids: Sequence[Any] = [None if self._id_at is None else row[self._id_at] for row in rows]
-        return self.tensors.finished(Decoded(kept, ids, self.tensors.build(rows), rejected))
+        return self.tensors.finished(Decoded(kept, self._ids(rows), self.tensors.build(rows), rejected))
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
         """Whether every event is there and none is too large."""
@@ -109,7 +123,7 @@ class Fields:
         if value is None and field is not None and field.required:
             raise Poison(Reason.MISSING_FIELD, f"required field {name!r} is missing or null")
         try:
-            msgspec.convert(value, self._types[name])
+            msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and "int" in field.dtype
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {name!r}: {error}") from None

@@ -46,7 +46,7 @@ class JsonDecoder:
 
     def _read(self, value: bytes) -> Row:
         """One event, or the Poison that says what is wrong with it."""
-        return read_checked(value, self._decode, self._event)
+        return read_checked(value, lambda text: as_tuple(self._decode(text)), self._event)
 
     def _event(self, value: Any) -> Row:
         if not isinstance(value, dict):
@@ -79,7 +79,7 @@ def check_utf8(values: Sequence[bytes]) -> None:
         text.decode("utf-8")
 
 
-def read_checked(value: bytes, decode: Callable[[bytes], Any], lenient: Callable[[Any], Row]) -> Row:
+def read_checked(value: bytes, decode: Callable[[bytes], Row], lenient: Callable[[Any], Row]) -> Row:
     """One event by its compiled decoder; what that refuses by the standard library's: NaN where it is allowed, else the reason.
 
     `lenient` makes a row of what JSON said. Raises Poison.
@@ -89,7 +89,7 @@ def read_checked(value: bytes, decode: Callable[[bytes], Any], lenient: Callable
     except UnicodeDecodeError as error:
         raise Poison(Reason.NOT_UTF8, str(error)) from None
     try:
-        return as_tuple(decode(value))
+        return decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:

@@ -15,7 +15,8 @@ from model_registry.golden import agrees
 from model_registry.package import Golden, Package
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.batching import CostModel
-from scorer.events.contract import Decoder
+from scorer.events import formats
+from scorer.events.contract import Decoded, Decoder, Unsuited
 from scorer.events.json import JsonDecoder
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.settings import Settings
@@ -58,7 +59,10 @@ class Servable:
 def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
     """Load, check golden examples, warm, measure. Raises ModelRefused with the reason."""
     model = backend.open(package)
-    decoder = JsonDecoder(model.signature(), settings.input.id_field, settings.input.max_event_bytes)
+    try:
+        decoder = formats.decoder(settings, model.signature())
+    except Unsuited as error:
+        raise ModelRefused(str(error)) from None
     encoder = RecordEncoder(
         model=package.name, version=package.version, digest=package.digest, role="champion", region=settings.region
     )
@@ -72,7 +76,7 @@ def check_golden(servable: Servable, golden: Sequence[Golden]) -> None:
     """Every golden example must be answered as the package says. Raises ModelRefused."""
     if not golden:
         return
-    decoded = servable.decoder.decode([orjson.dumps(example.event) for example in golden])
+    decoded = decode_golden(servable, golden)
     for row, poison in sorted(decoded.rejected.items()):
         raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
     try:
@@ -86,10 +90,16 @@ def check_golden(servable: Servable, golden: Sequence[Golden]) -> None:
             )
 
 
+def decode_golden(servable: Servable, golden: Sequence[Golden]) -> Decoded:
+    """Golden events, which are JSON objects whatever format the topics have."""
+    values = [orjson.dumps(example.event) for example in golden]
+    return JsonDecoder(servable.model.signature(), None, max(map(len, values))).decode(values)
+
+
 def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:
     """Run every batch size a few times on golden events (zeros where there are none) and note what each costs."""
     if golden:
-        tensors = servable.decoder.decode([orjson.dumps(example.event) for example in golden]).tensors
+        tensors = decode_golden(servable, golden).tensors
     else:
         tensors = {t.tensor: zeros(t.dtype, t.width) for t in servable.model.signature().inputs}
     for size in sorted({min(size, max_events) for size in WARM_SIZES}):

@@ -1,0 +1,50 @@
+"""Rows of little-endian float32 to tensors: an event is its numbers and nothing else, in the order of the signature.
+
+NaN stands for a missing number where the signature allows one, and is refused elsewhere.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from model_registry.signature import Signature
+from scorer.events.contract import Decoded, Poison, Reason, Unsuited
+from scorer.events.fields import Fields
+from scorer.events.tensors import Columns, all_float, matrix
+
+SIZE = 4  # bytes of a number
+
+
+class Float32Decoder:
+    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats."""
+
+    def __init__(self, signature: Signature, max_event_bytes: int) -> None:
+        if not all_float(signature):
+            others = ", ".join(f"{t.tensor} ({t.dtype})" for t in signature.inputs if "float" not in t.dtype)
+            raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
+        self._columns = Columns(signature)
+        self._bytes = self._columns.width * SIZE
+        self._fields = Fields(signature, None, max_event_bytes)
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        rows = list(range(len(values)))
+        rejected: dict[int, Poison] = {}
+        if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]
+            rejected = {row: poison for row in rows if (poison := self._fault(values[row]))}
+            rows = [row for row in rows if row not in rejected]
+            values = [values[row] for row in rows]
+        numbers = matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
+        return self._fields.tensors.finished(
+            Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected)
+        )
+
+    def _fault(self, value: bytes | None) -> Poison | None:
+        try:
+            size = len(self._fields.sized(value))
+        except Poison as poison:
+            return poison
+        if size != self._bytes:
+            expected = f"{self._columns.width} numbers of float32 are {self._bytes}"
+            return Poison(Reason.MALFORMED, f"{size} bytes; {expected}")
+        return None

@@ -1,0 +1,55 @@
+"""The decoder and the reader of ids for the configured format. What a format needs is imported only where it is chosen."""
+
+from typing import Protocol
+
+from model_registry.signature import Signature
+from scorer.events.contract import Decoder
+from scorer.settings import Settings
+
+
+class IdReader(Protocol):
+    """Reads the id that stands in an event, which may be anything at all."""
+
+    def of(self, value: bytes | None) -> str | int | None:
+        """The id, or None where the event has none that can be read."""
+        ...
+
+
+def decoder(settings: Settings, signature: Signature) -> Decoder:
+    """The decoder of `input.format` for one signature.
+
+    Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
+    """
+    id_field, largest = settings.input.id_field, settings.input.max_event_bytes
+    match settings.input.format:
+        case "json":
+            from scorer.events.json import JsonDecoder
+
+            return JsonDecoder(signature, id_field, largest)
+        case "json-array":
+            from scorer.events.json_array import JsonArrayDecoder
+
+            return JsonArrayDecoder(signature, largest)
+        case "json-envelope":
+            from scorer.events.json_array import JsonEnvelopeDecoder
+
+            return JsonEnvelopeDecoder(signature, id_field, largest)
+        case "float32":
+            from scorer.events.float32 import Float32Decoder
+
+            return Float32Decoder(signature, largest)
+        case _:
+            from scorer.events.schema_decoder import SchemaDecoder
+
+            return SchemaDecoder(signature, settings)
+
+
+def id_reader(settings: Settings) -> IdReader:
+    """Where the configured id field is read from."""
+    from scorer.events.json import IdField
+
+    if settings.input.format in ("avro", "protobuf") and settings.input.id_field:
+        from scorer.events.schema_decoder import SchemaIdField
+
+        return SchemaIdField(settings)
+    return IdField(settings.input.id_field)
