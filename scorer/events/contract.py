@@ -16,6 +16,7 @@ class Reason(StrEnum):
     OVERSIZE = "oversize"
     NOT_UTF8 = "not-utf8"
     MALFORMED = "malformed"
+    UNKNOWN_SCHEMA = "unknown-schema"
     MISSING_FIELD = "missing-field"
     WRONG_TYPE = "wrong-type"
     OUT_OF_RANGE = "out-of-range"

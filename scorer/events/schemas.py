@@ -1,0 +1,101 @@
+"""Schemas of events, by themselves: a file that is read once, and a schema registry's client.
+
+A schema never changes under its id, so each is fetched once.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from publisher.errors import Fatal
+from scorer.events.contract import Poison, Reason
+from scorer.settings import SchemaRegistrySettings
+
+ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for again after so long: it may lag behind its leader
+CLIENT: dict[str, str | int | float | bool] = {
+    "timeout": 3,
+    "max.retries": 3,
+    "retries.wait.ms": 200,
+    "retries.max.wait.ms": 1_000,
+}
+"""The registry is asked by the thread that scores: it has a few seconds to answer, and `extra` may say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema as text, its format (`avro` or `protobuf`), and what it refers to: names and texts."""
+
+    format: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+class BadSchema(Exception):
+    """The text is no schema of its format. The message says why."""
+
+
+Fetch = Callable[[SchemaRegistrySettings, int], Schema]
+
+
+class Registry:
+    """A schema registry's schemas. `clock` is monotonic seconds."""
+
+    def __init__(
+        self, settings: SchemaRegistrySettings, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._fetch = fetch or fetched
+        self._clock = clock
+        self._known: dict[int, Schema] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+
+    def schema(self, number: int, format_: str) -> Schema:
+        """The schema with that id. Raises Poison where there is none of that format, Fatal where nobody answers."""
+        schema = self._known.get(number) or self._asked(number)
+        if schema.format != format_:
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number} is {schema.format}, not {format_}")
+        return schema
+
+    def _asked(self, number: int) -> Schema:
+        until, why = self._unknown.get(number, (0.0, ""))
+        if why and self._clock() < until:
+            raise Poison(Reason.UNKNOWN_SCHEMA, why)
+        try:
+            self._known[number] = schema = self._fetch(self._settings, number)
+        except Poison as poison:
+            self._unknown[number] = self._clock() + UNKNOWN_SECONDS, str(poison)
+            raise
+        return schema
+
+
+def fetched(settings: SchemaRegistrySettings, number: int) -> Schema:
+    """Ask the registry. Raises Poison where it does not know the id, Fatal where it does not answer."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+    from httpx2 import TransportError
+
+    try:
+        with SchemaRegistryClient({"url": settings.url, **CLIENT, **settings.extra}) as client:
+            found = client.get_schema(number)
+            references = tuple(
+                (one.name or "", client.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")
+                for one in found.references or []
+            )
+    except SchemaRegistryError as error:
+        if error.http_status_code == 404:
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know schema {number}") from None
+        raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.url and schema_registry.extra") from error
+    except (TransportError, TypeError, ValueError) as error:
+        raise Fatal(f"schema registry {settings.url} does not answer: {error}", "check schema_registry.url") from error
+    return Schema((found.schema_type or "AVRO").lower(), found.schema_str or "", references)
+
+
+@functools.lru_cache
+def file_bytes(path: Path) -> bytes:
+    """A schema file, read once: what it said at the start holds until the end. Raises Fatal."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Fatal(f"input.schema_file {path} cannot be read: {error.strerror}", "give the path of the schema", 2) from error
