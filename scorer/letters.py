@@ -9,8 +9,8 @@ from publisher import positions
 from publisher.positions import Position
 from publisher.session import Record
 from publisher.time_window import ALWAYS, TimeWindow
-from scorer.events.identity import Facts, event_id
 from scorer.events.formats import IdReader
+from scorer.events.identity import Facts, event_id
 from scorer.scores.dead_letter import facts, original_headers
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value

@@ -80,42 +80,49 @@ def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | No
         yield from _items(one["type"], one["name"], wanted)
 
 
-def _items(type_: Any, name: str | None, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """The same of a field."""
     if isinstance(type_, list):
-        values = [(at, one) for at, one in enumerate(type_) if one != "null"]
-        if len(values) != 1:
-            yield None
-            return
-        at, value = values[0]
-        yield Constant(_zigzag(at))
-        yield from _items(value, name, wanted)
+        yield from _chosen(type_, name, wanted)
+    elif isinstance(type_, dict):
+        yield from _compound(type_, name, wanted)
+    elif type_ in NUMBERS:
+        yield Number(name, NUMBERS[type_])
+    elif type_ in ("string", "bytes"):
+        yield Text(name, zigzag=True, raw=type_ == "bytes")
+    elif type_ in ("int", "long") and name not in wanted:
+        yield Varint()
+    elif type_ != "null":
+        yield None
+
+
+def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """The one that is not null."""
+    values = [(at, one) for at, one in enumerate(union) if one != "null"]
+    if len(values) != 1:
+        yield None
         return
-    kind = type_["type"] if isinstance(type_, dict) else type_
-    match kind:
-        case "null":
-            return
-        case "float" | "double" | "boolean":
-            yield Number(name, NUMBERS[kind])
-        case "string":
-            yield Text(name, zigzag=True)
-        case "bytes":
-            yield Text(name, zigzag=True, raw=True)
-        case "int" | "long" if name not in wanted:
-            yield Varint()
-        case "fixed":
-            yield Number(None, "u1", type_["size"])
-        case "record" if isinstance(type_, dict):
-            for one in type_["fields"]:
-                yield from _items(one["type"], None, {})
-        case "array" if name in wanted and wanted[name] and type_["items"] in ("float", "double"):
-            length = wanted[name] or 0
-            yield Constant(_zigzag(length))
-            yield Number(name, NUMBERS[type_["items"]], length)
-            yield Constant(b"\0")
-        case dict() | list():
-            yield from _items(kind, name, wanted)
-        case _:
-            yield None
+    at, value = values[0]
+    yield Constant(_zigzag(at))
+    yield from _items(value, name, wanted)
+
+
+def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """A type that is written as an object."""
+    kind, length = type_["type"], wanted.get(name)
+    if kind == "fixed":
+        yield Number(None, "u1", type_["size"])
+    elif kind == "record":
+        for one in type_["fields"]:
+            yield from _items(one["type"], "", {})
+    elif kind == "array" and length and type_["items"] in ("float", "double"):
+        yield Constant(_zigzag(length))
+        yield Number(name, NUMBERS[type_["items"]], length)
+        yield Constant(b"\0")
+    elif kind in ("array", "enum", "map"):
+        yield None
+    else:
+        yield from _items(kind, name, wanted)
 
 
 def _zigzag(number: int) -> bytes:

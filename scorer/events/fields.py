@@ -27,9 +27,7 @@ class Fields:
     whoever reads an event puts it there; `names`, `struct` and `checked` do not know it then.
     """
 
-    def __init__(
-        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False
-    ) -> None:
+    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
         self.signature = signature
         self.tensors = Tensors(signature)
         self._max_bytes = max_event_bytes

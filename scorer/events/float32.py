@@ -5,8 +5,6 @@ NaN stands for a missing number where the signature allows one, and is refused e
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from model_registry.signature import Signature
 from scorer.events.contract import Decoded, Poison, Reason, Unsuited
 from scorer.events.fields import Fields
@@ -35,9 +33,7 @@ class Float32Decoder:
             rows = [row for row in rows if row not in rejected]
             values = [values[row] for row in rows]
         numbers = matrix(values, self._columns.width, "<f4")  # type: ignore[arg-type]  # no None is left
-        return self._fields.tensors.finished(
-            Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected)
-        )
+        return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
 
     def _fault(self, value: bytes | None) -> Poison | None:
         try:

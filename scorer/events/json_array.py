@@ -91,7 +91,7 @@ class JsonArrayDecoder:
         if any(np.count_nonzero(characters == ord(bracket)) != len(values) + 1 for bracket in "[]"):
             return None
         try:
-            rows = self._parser.parse(text)
+            rows: Any = self._parser.parse(text)
             if not all(len(row) == width for row in rows):
                 return None
             return matrix([rows.as_buffer(of_type="d")], len(values) * width, "<f8").reshape(len(values), width)
@@ -145,7 +145,7 @@ class JsonEnvelopeDecoder:
         if not brackets(value, 1):
             return None
         try:
-            event = self._parse(value)
+            event: Any = self._parse(value)
             if len(set(event.keys())) != len(event):
                 return None
             array, id_ = event[FEATURES], event.get(self._id_field) if self._id_field else None

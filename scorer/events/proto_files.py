@@ -29,7 +29,10 @@ def compiled(schema: Schema) -> FileDescriptor:
         with as_file(files("grpc_tools") / "_proto") as known:
             program = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}", "--include_imports"]
             done = subprocess.run(
-                [*program, f"--descriptor_set_out={folder}/set", NAME], capture_output=True, timeout=COMPILE_SECONDS, check=False
+                [*program, f"--descriptor_set_out={folder}/set", NAME],
+                capture_output=True,
+                timeout=COMPILE_SECONDS,
+                check=False,
             )
         if done.returncode:
             raise BadSchema(f"no Protobuf schema: {done.stderr.decode(errors='replace').strip()}")

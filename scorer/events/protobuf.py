@@ -1,7 +1,7 @@
-"""Protobuf messages to rows of values: what one schema says, read by the protobuf library, and its fixed layout where it has one.
+"""Protobuf messages to rows of values: what one schema says, read by its own library, and the fixed layout where it has one.
 
-A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent then, and so
-is an empty repeated field.
+A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent
+then, and so is an empty repeated field.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -56,7 +56,7 @@ def source(settings: Settings) -> Source:
 
 
 class FileSource:
-    """One schema for all events, which have no header. `name` ends with .avsc, .proto, or anything else for a descriptor set."""
+    """One schema for all events, which have no header. `name` ends with .avsc, .proto, or else: a descriptor set."""
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
         self._format = format_
@@ -82,7 +82,7 @@ class FileSource:
             file = proto_files.compiled(Schema("protobuf", self._text())) if text else proto_files.described(self._data)
             return ProtobufReader(proto_files.message_named(file, self._message), fields, id_field)
         except BadSchema as error:
-            raise Fatal(f"input.schema_file {self._name}: {error}", "give the schema that events are written with", 2) from error
+            raise Fatal(f"input.schema_file {self._name}: {error}", "give the schema of the events", 2) from error
 
     def _text(self) -> str:
         try:

@@ -86,7 +86,7 @@ def fetched(settings: SchemaRegistrySettings, number: int) -> Schema:
     except SchemaRegistryError as error:
         if error.http_status_code == 404:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know schema {number}") from None
-        raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.url and schema_registry.extra") from error
+        raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.extra") from error
     except (TransportError, TypeError, ValueError) as error:
         raise Fatal(f"schema registry {settings.url} does not answer: {error}", "check schema_registry.url") from error
     return Schema((found.schema_type or "AVRO").lower(), found.schema_str or "", references)

@@ -1,4 +1,4 @@
-"""Rows of values to the tensors that a signature names: packed at once where every value is there, filled in where one is not."""
+"""Rows of values to the tensors that a signature names: packed at once where all are there, filled in where one is not."""
 
 import struct
 from collections.abc import Callable, Sequence
