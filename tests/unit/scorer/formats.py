@@ -1,0 +1,104 @@
+"""What the tests of input formats share: two signatures, events for them, a decoder that could not be plainer, and damage."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from model_registry.signature import Signature
+from scorer.events.contract import Decoded
+
+WIDTH = 40
+NUMBERS = Signature.parse(
+    json.dumps(
+        {
+            "inputs": [
+                {
+                    "tensor": "x",
+                    "dtype": "float32",
+                    "fields": ["a", {"name": "b", "default": "nan"}, {"name": "c", "default": 1.5}],
+                },
+                {"tensor": "v", "dtype": "float64", "fields": [{"name": "vector", "array": True, "length": WIDTH}]},
+                {"tensor": "again", "dtype": "float32", "fields": [{"name": "c", "default": 1.5}, "a"]},
+            ],
+            "output": {"tensor": "y"},
+        }
+    )
+)
+"""Floats only, an array that is wide enough for every fast path, and fields that feed two tensors."""
+
+ARRAY = Signature.parse(
+    json.dumps(
+        {
+            "inputs": [{"tensor": "v", "dtype": "float32", "fields": [{"name": "vector", "array": True, "length": WIDTH}]}],
+            "output": {"tensor": "y"},
+        }
+    )
+)
+
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+vectors = st.lists(floats, min_size=WIDTH, max_size=WIDTH)
+number_events = st.fixed_dictionaries(
+    {"id": st.text(max_size=5), "a": floats, "vector": vectors},
+    optional={"b": st.none() | floats, "c": st.none() | floats},
+)
+
+
+def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The tensors' rows of one good event."""
+    tensors: dict[str, list[Any]] = {}
+    for tensor in signature.inputs:
+        row = tensors[tensor.tensor] = []
+        for field in tensor.fields:
+            value = event.get(field.name)
+            if value is None:
+                value = [field.default] * field.array if field.array else field.default
+            row += value if field.array else [value]
+    return tensors
+
+
+def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mapping[str, Any] | None]) -> None:
+    """Each event that is there was decoded as the plain decoder does it, each that is None was rejected."""
+    assert decoded.rows == [at for at, event in enumerate(events) if event is not None]
+    assert sorted(decoded.rejected) == [at for at, event in enumerate(events) if event is None]
+    rows = [plain(signature, event) for event in events if event is not None]
+    for tensor in signature.inputs:
+        found = decoded.tensors[tensor.tensor]
+        assert found.shape == (len(rows), tensor.width)
+        assert found.dtype == (np.dtype(object) if tensor.dtype == "string" else np.dtype(tensor.dtype))
+        expected = [[math.nan if v is None else v for v in row[tensor.tensor]] for row in rows]
+        if rows:
+            np.testing.assert_array_equal(found, np.array(expected, found.dtype))
+
+
+def assert_same(one: Decoded, other: Decoded, count: int) -> None:
+    """The first `count` events became the same in both: values, ids, reasons, explanations."""
+    kept = sum(row < count for row in one.rows)
+    assert [row for row in one.rows if row < count] == [row for row in other.rows if row < count]
+    assert list(one.ids[:kept]) == list(other.ids[:kept])
+    assert one.tensors.keys() == other.tensors.keys()
+    for name, tensor in one.tensors.items():
+        assert tensor.dtype == other.tensors[name].dtype
+        np.testing.assert_array_equal(tensor[:kept], other.tensors[name][:kept])
+    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (one, other)]
+    assert reasons[0] == reasons[1]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, value: bytes) -> bytes:
+    """The same bytes with one thing wrong, which may go unnoticed."""
+    at = draw(st.integers(0, len(value)))
+    match draw(st.sampled_from(["cut", "drop", "insert", "change", "twice"])):
+        case "cut":
+            return value[:at]
+        case "drop":
+            return value[:at] + value[at + 1 :]
+        case "insert":
+            return value[:at] + draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"])) + value[at:]
+        case "change":
+            return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
+        case _:
+            return value + value
