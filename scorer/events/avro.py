@@ -18,7 +18,7 @@ from scorer.events.fixed_layout import Constant, Item, Layout, Number, Text, Var
 from scorer.events.schemas import BadSchema, Schema
 from scorer.events.tensors import Row
 
-READ_FAULTS = (EOFError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
+READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 
 
@@ -44,6 +44,8 @@ class AvroReader:
         stream.seek(start)
         try:
             event = schemaless_reader(stream, self._schema, None)
+        except EOFError:
+            raise Poison(Reason.MALFORMED, f"{len(value)} bytes are no whole record of its Avro schema") from None
         except READ_FAULTS as error:
             raise Poison(Reason.MALFORMED, f"not of its Avro schema: {error!r}") from None
         if left := len(value) - stream.tell():

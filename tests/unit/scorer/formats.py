@@ -97,7 +97,9 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
         case "drop":
             return value[:at] + value[at + 1 :]
         case "insert":
-            return value[:at] + draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"])) + value[at:]
+            return (
+                value[:at] + draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"])) + value[at:]
+            )
         case "change":
             return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
         case _:
