@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from model_registry.signature import Signature
 from scorer.events.contract import Decoded, Poison
 from scorer.events.fields import FAULTS, Fields
-from scorer.events.schema_sources import Reader, source
+from scorer.events.schema_sources import Reader, Source, source
 from scorer.events.tensors import merge
 from scorer.settings import Settings
 
 
 class SchemaDecoder:
-    """Decodes for one signature. Raises Fatal where a schema file is none, or the format's library is missing."""
+    """Decodes for one signature; `schemas` is where readers come from, without it the configured source.
 
-    def __init__(self, signature: Signature, settings: Settings) -> None:
+    Raises Fatal where a schema file is none, or the format's library is missing.
+    """
+
+    def __init__(self, signature: Signature, settings: Settings, schemas: Source | None = None) -> None:
         self._id_field = settings.input.id_field
         self._fields = Fields(signature, self._id_field, settings.input.max_event_bytes)
-        self._source = source(settings)
+        self._source = schemas or source(settings)
         self._readers: dict[bytes, Reader] = {}
         if settings.input.schema_file:  # what is wrong with it shows at the start
             self._readers[b""] = self._source.reader(b"", self._fields, self._id_field)
@@ -68,12 +71,12 @@ class SchemaDecoder:
 
 
 class SchemaIdField:
-    """Reads the configured id field by the schema of each event."""
+    """Reads the configured id field by the schema of each event; `schemas` as above."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, schemas: Source | None = None) -> None:
         self._name = settings.input.id_field or ""
         self._fields = Fields(Signature((), ()), self._name, settings.input.max_event_bytes)
-        self._source = source(settings)
+        self._source = schemas or source(settings)
         self._readers: dict[bytes, Reader] = {}
 
     def of(self, value: bytes | None) -> str | int | None:

@@ -53,7 +53,7 @@ def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]
     for tensor in signature.inputs:
         row = tensors[tensor.tensor] = []
         for field in tensor.fields:
-            value = event.get(field.name)
+            value: Any = event.get(field.name)
             if value is None:
                 value = [field.default] * field.array if field.array else field.default
             row += value if field.array else [value]

@@ -1,0 +1,66 @@
+"""What the tests of Avro and Protobuf share: settings, schemas, and encoders that are not ours."""
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from google.protobuf import message_factory
+
+from scorer.events import proto_files
+from scorer.events.schemas import Schema
+from scorer.settings import Settings
+
+Encode = Callable[[Mapping[str, Any]], bytes]
+PROTO = """syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Other { int32 n = 1; }
+message Event {
+  string id = 1;
+  int64 at = 2;
+  float a = 4;
+  optional double b = 5;
+  optional float c = 6;
+  repeated float vector = 7;
+  bytes opaque = 20;
+}
+"""
+
+
+def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
+    """Settings with a schema file."""
+    path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
+    path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
+    path.write_text(text)
+    return settings_of(format_, schema_file=path, **more)
+
+
+def settings_of(format_: str, **more: Any) -> Settings:
+    return Settings.model_validate(
+        {
+            "name": "test",
+            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+            "input": {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more},
+            "output": {"topic": "o"},
+            "model": {"source": "oci:./r"},
+            **({} if "schema_file" in more else {"schema_registry": {"url": "http://127.0.0.1:1"}}),
+        }
+    )
+
+
+def avro_encoder(schema: Any) -> Encode:
+    parsed = fastavro.parse_schema(schema)
+
+    def encode(event: Mapping[str, Any]) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, {"at": 1_700_000_000_000, "more": {"a": 0.0}, **event})
+        return stream.getvalue()
+
+    return encode
+
+
+def proto_encoder(text: str, **more: Any) -> Encode:
+    message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), "Event")
+    new = message_factory.GetMessageClass(message)
+    return lambda event: new(**{k: v for k, v in (more | dict(event)).items() if v is not None}).SerializeToString()
