@@ -7,6 +7,7 @@ say; any other is for that reader.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from model_registry.signature import TensorInput
 from scorer.events.fields import Fields
 
 MOST_VARIABLE = 4  # strings and varints; with more of them the format's own reader is as quick
+SHORT = 0x7F  # the largest number that is one byte as a varint
 LONGEST_VARINT = 9  # bytes; longer ones exist, and are left to the format's own reader
 
 
@@ -50,6 +52,9 @@ class Varint:
 
 
 Item = Constant | Number | Text | Varint
+
+
+_Cuts = tuple[list[int], Sequence[bytes], Sequence[list[Any]]]
 
 
 @dataclass(slots=True)
@@ -95,23 +100,48 @@ class Layout:
 
     def view(self, values: Sequence[bytes], start: int) -> View | None:
         """Cut the events, whose first `start` bytes are a header, or None where not one has the shape."""
-        if self._variable:
-            rows, fixed, texts = self._cut_variable(values, start)
-        else:
-            size = start + self._width
-            rows = [row for row, value in enumerate(values) if len(value) == size]
-            fixed, texts = [values[row][start:] for row in rows], []
+        rows, fixed, texts = self._cut_simple(values, start) or self._cut_variable(values, start)
         if not rows:
             return None
         matrix = np.frombuffer(bytearray().join(fixed), np.uint8).reshape(len(rows), self._width)
         good = self._good(matrix)
         if not good.all():
             keep = np.flatnonzero(good).tolist()
-            rows, matrix, texts = [rows[k] for k in keep], matrix[good], [texts[k] for k in keep] if texts else []
+            rows, matrix = [rows[k] for k in keep], matrix[good]
+            texts = [[column[k] for k in keep] for column in texts]
         return self._view(rows, matrix, texts) if rows else None
 
-    def _cut_variable(self, values: Sequence[bytes], start: int) -> tuple[list[int], list[bytes], list[list[Any]]]:
-        """Of each event that is long enough: its fixed parts in one, and its texts."""
+    def _cut_simple(self, values: Sequence[bytes], start: int) -> _Cuts | None:
+        """The same as `_cut_variable` for no text, or one short text, where every event has the shape; else None."""
+        if len(self._variable) > 1 or len(self._texts) < len(self._variable):
+            return None
+        sizes = np.fromiter(map(len, values), np.intp, len(values))
+        rows = list(range(len(values)))
+        if not self._variable:
+            fits = bool((sizes == start + self._width).all())
+            return (rows, [value[start:] for value in values] if start else values, []) if fits else None
+        text, (before, after) = self._texts[0], self._runs
+        at = start + before
+        try:
+            lengths = np.array([value[at] for value in values], np.intp)
+        except IndexError:
+            return None
+        shift = int(text.zigzag)
+        if (lengths > SHORT).any() or (shift and (lengths & 1).any()) or (sizes != at + 1 + (lengths >> shift) + after).any():
+            return None
+        cut, end = slice(at + 1, -after if after else None), -after if after else None
+        raw = [value[cut] for value in values]
+        try:
+            texts: list[Any] = raw if text.raw else list(map(bytes.decode, raw))
+        except UnicodeDecodeError:
+            return None
+        tails = [value[end:] for value in values] if after else repeat(b"", len(values))
+        if not before:
+            return rows, list(tails), [texts]
+        return rows, [value[start:at] + tail for value, tail in zip(values, tails, strict=True)], [texts]
+
+    def _cut_variable(self, values: Sequence[bytes], start: int) -> _Cuts:
+        """Of the events that have the shape's size: their places, the fixed parts of each in one, and columns of texts."""
         rows: list[int] = []
         fixed: list[bytes] = []
         texts: list[list[Any]] = []
@@ -124,7 +154,7 @@ class Layout:
                 rows.append(row)
                 fixed.append(parts)
                 texts.append(found)
-        return rows, fixed, texts
+        return rows, fixed, [list(column) for column in zip(*texts, strict=True)]
 
     def _cut(self, value: bytes, at: int) -> tuple[bytes, list[Any], int]:
         """Raises IndexError and UnicodeDecodeError where the event has another shape."""
@@ -153,11 +183,11 @@ class Layout:
             good &= (matrix[:, self._booleans] <= 1).all(axis=1)
         return good
 
-    def _view(self, rows: list[int], matrix: NDArray[np.uint8], texts: list[list[Any]]) -> View:
-        columns = {item.field: column for item, column in zip(self._texts, zip(*texts, strict=True), strict=False)}
+    def _view(self, rows: list[int], matrix: NDArray[np.uint8], texts: Sequence[list[Any]]) -> View:
+        columns = {item.field: column for item, column in zip(self._texts, texts, strict=False)}
         tensors = {tensor.tensor: self._tensor(tensor, matrix, columns) for tensor in self._signature.inputs}
         ids = columns.get(self._id_field) if self._id_field else None
-        return View(rows, tensors, list(ids) if ids else [None] * len(rows))
+        return View(rows, tensors, ids or [None] * len(rows))
 
     def _tensor(self, tensor: TensorInput, matrix: NDArray[np.uint8], texts: dict[str | None, Any]) -> NDArray[Any]:
         count = len(matrix)
@@ -169,7 +199,7 @@ class Layout:
         places = [self._places[field.name] for field in tensor.fields]
         starts, dtype = [start for start, _ in places], places[0][1]
         step = starts[1] - starts[0] if len(starts) > 1 else dtype.itemsize
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             if all(other == dtype for _, other in places) and starts == [starts[0] + k * step for k in range(len(starts))]:
                 shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
                 found = np.ndarray(shape, dtype, matrix, starts[0], strides)

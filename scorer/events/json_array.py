@@ -52,37 +52,17 @@ class _Elements:
         return self._fields.checked(dict(zip(names, found, strict=False)))
 
 
-class JsonArrayDecoder:
-    """Decodes `[f0, f1, ...]` for one signature."""
+class FlatArrays:
+    """Reads a batch of arrays of numbers as one text."""
 
-    def __init__(self, signature: Signature, max_event_bytes: int) -> None:
-        self._fields = Fields(signature, None, max_event_bytes)
-        self._elements = _Elements(self._fields)
-        self._columns = Columns(signature) if all_float(signature) else None
-        self._decode = msgspec.json.Decoder(self._elements.type).decode
-        self._parser = simdjson.Parser()
+    def __init__(self) -> None:
+        self._parse = simdjson.Parser().parse
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch; see `Decoder`."""
-        fields = self._fields
-        if not fields.fits(values):
-            return fields.singly(values, self._read)
-        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-        numbers = self._numbers(good, self._columns.width) if self._columns is not None else None
-        if self._columns is not None and numbers is not None:
-            return fields.whole(self._columns.tensors(numbers), None)
-        try:
-            check_utf8(good)
-            decode, row = self._decode, self._elements.row
-            return fields.decoded([row(decode(value)) for value in good])
-        except FAULTS:
-            return fields.singly(values, self._read)
-
-    def _numbers(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
+    def matrix(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
         """(B, width), or None where an event is not certain to be a flat array of so many numbers.
 
-        All are parsed as one text. Each begins with `[` and ends with `]` and no more brackets are in it, nor strings (they
-        are refused): so none can reach into its neighbour.
+        Each begins with `[` and ends with `]` and no more brackets are in it, nor strings (they are refused): so none can reach
+        into its neighbour.
         """
         if not (all(map(bytes.startswith, values, repeat(b"["))) and all(map(bytes.endswith, values, repeat(b"]")))):
             return None
@@ -91,12 +71,39 @@ class JsonArrayDecoder:
         if any(np.count_nonzero(characters == ord(bracket)) != len(values) + 1 for bracket in "[]"):
             return None
         try:
-            rows: Any = self._parser.parse(text)
-            if not all(len(row) == width for row in rows):
+            rows: Any = self._parse(text)
+            if not set(map(len, rows)) <= {width}:
                 return None
             return matrix([rows.as_buffer(of_type="d")], len(values) * width, "<f8").reshape(len(values), width)
         except (ValueError, TypeError, RuntimeError, AttributeError):
             return None
+
+
+class JsonArrayDecoder:
+    """Decodes `[f0, f1, ...]` for one signature."""
+
+    def __init__(self, signature: Signature, max_event_bytes: int) -> None:
+        self._fields = Fields(signature, None, max_event_bytes)
+        self._elements = _Elements(self._fields)
+        self._columns = Columns(signature) if all_float(signature) else None
+        self._decode = msgspec.json.Decoder(self._elements.type).decode
+        self._flat = FlatArrays()
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        fields = self._fields
+        if not fields.fits(values):
+            return fields.singly(values, self._read)
+        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+        numbers = self._flat.matrix(good, self._columns.width) if self._columns is not None else None
+        if self._columns is not None and numbers is not None:
+            return fields.whole(self._columns.tensors(numbers), None)
+        try:
+            check_utf8(good)
+            decode, row = self._decode, self._elements.row
+            return fields.decoded([row(decode(value)) for value in good])
+        except FAULTS:
+            return fields.singly(values, self._read)
 
     def _read(self, value: bytes) -> Row:
         return read_checked(value, lambda text: self._elements.row(self._decode(text)), self._elements.checked)
@@ -108,18 +115,22 @@ class JsonEnvelopeDecoder:
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
         self._fields = Fields(signature, id_field, max_event_bytes, id_apart=True)
         self._elements = _Elements(self._fields)
-        columns = Columns(signature) if all_float(signature) else None
-        self._columns = columns if columns is not None and columns.width >= WIDE else None
+        self._columns = Columns(signature) if all_float(signature) else None
         self._id_field = id_field
         ids = [("id", str | int | None, None)] if id_field else []
-        self._envelope = msgspec.defstruct(
-            "Envelope",
-            [*ids, ("features", self._elements.type)],
-            rename={"id": id_field} if id_field else None,
-            kw_only=True,
-            gc=False,
+        self._decode, self._open = (
+            msgspec.json.Decoder(
+                msgspec.defstruct(
+                    "Envelope",
+                    [*ids, ("features", features)],
+                    rename={"id": id_field} if id_field else None,
+                    kw_only=True,
+                    gc=False,
+                )
+            ).decode
+            for features in (self._elements.type, msgspec.Raw)
         )
-        self._decode = msgspec.json.Decoder(self._envelope).decode
+        self._flat = FlatArrays()
         self._parse = simdjson.Parser().parse
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
@@ -128,17 +139,37 @@ class JsonEnvelopeDecoder:
         if not fields.fits(values):
             return fields.singly(values, self._read)
         good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-        if self._columns is not None:
-            found = [self._numbers(value, self._columns.width) for value in good]
-            if all(found):
-                ids = [id_ for id_, _ in found]  # type: ignore[misc]
-                numbers = matrix([buffer for _, buffer in found], self._columns.width, "<f8")  # type: ignore[misc]
-                return fields.whole(self._columns.tensors(numbers), ids if self._id_field else None)
+        whole = self._whole(good, self._columns) if self._columns is not None else None
+        if whole is not None:
+            return whole
         try:
             check_utf8(good)
             return fields.decoded([self._row(self._decode(value)) for value in good])
         except FAULTS:
             return fields.singly(values, self._read)
+
+    def _whole(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+        """The batch with its floats read by simdjson, or None where an event is not certain to be read as msgspec does it."""
+        if columns.width < WIDE:
+            return self._opened(values, columns)
+        found = [self._numbers(value, columns.width) for value in values]
+        good = [one for one in found if one is not None]
+        if len(good) < len(found):
+            return None
+        numbers = matrix([buffer for _, buffer in good], columns.width, "<f8")
+        return self._fields.whole(columns.tensors(numbers), [id_ for id_, _ in good])
+
+    def _opened(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+        """The arrays taken out of their envelopes, then read as one text."""
+        try:
+            check_utf8(values)
+            envelopes: Sequence[Any] = [self._open(value) for value in values]
+        except FAULTS:
+            return None
+        numbers = self._flat.matrix([bytes(one.features) for one in envelopes], columns.width)
+        if numbers is None:
+            return None
+        return self._fields.whole(columns.tensors(numbers), [one.id for one in envelopes] if self._id_field else None)
 
     def _numbers(self, value: bytes, width: int) -> tuple[Any, Any] | None:
         """The id and the features of one event as a buffer, or None where the other path has to look at it."""

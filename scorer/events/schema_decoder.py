@@ -5,6 +5,7 @@ numpy, the others by the format's own reader, with the same results.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from model_registry.signature import Signature
 from scorer.events.contract import Decoded, Poison
@@ -25,11 +26,20 @@ class SchemaDecoder:
         self._fields = Fields(signature, self._id_field, settings.input.max_event_bytes)
         self._source = schemas or source(settings)
         self._readers: dict[bytes, Reader] = {}
+        self._last: bytes | None = None
         if settings.input.schema_file:  # what is wrong with it shows at the start
             self._readers[b""] = self._source.reader(b"", self._fields, self._id_field)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Decode a batch; see `Decoder`. Raises Fatal where the schema registry does not answer."""
+        if self._last is not None and self._fields.fits(values):
+            good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+            if all(map(bytes.startswith, good, repeat(self._last))):
+                return self._group(self._last, good)
+        return self._sorted(values)
+
+    def _sorted(self, values: Sequence[bytes | None]) -> Decoded:
+        """Events of each schema together."""
         groups: dict[bytes, list[int]] = {}
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(values):
@@ -41,6 +51,7 @@ class SchemaDecoder:
                 rejected[row] = poison
             else:
                 groups.setdefault(header, []).append(row)
+                self._last = header
         parts = [(rows, self._group(header, [values[row] or b"" for row in rows])) for header, rows in groups.items()]
         if not parts:
             parts = [([], self._fields.decoded([]))]

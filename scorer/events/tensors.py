@@ -68,7 +68,7 @@ class Columns:
 
     def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """(B, width) floats to tensors, contiguous each."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return {name: np.ascontiguousarray(matrix[:, cut], dtype) for name, dtype, cut in self._cuts}
 
 
@@ -149,7 +149,7 @@ class _Builder:
         return tensor
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             tensor = np.array(picked, self._dtype).reshape(len(picked), len(self._fields))  # None becomes NaN
         for column, default in self._defaults:
             missing = [row for row in np.flatnonzero(np.isnan(tensor[:, column])).tolist() if picked[row][column] is None]
@@ -160,7 +160,7 @@ class _Builder:
         field = self._fields[0]
         if not field.required:
             picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             if picked and not any(isinstance(row, list) for row in picked):
                 return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
             lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]

@@ -37,6 +37,7 @@ def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
 
 
 def settings_of(format_: str, **more: Any) -> Settings:
+    """Settings with this format; with a schema registry where there is no file."""
     return Settings.model_validate(
         {
             "name": "test",
@@ -50,6 +51,7 @@ def settings_of(format_: str, **more: Any) -> Settings:
 
 
 def avro_encoder(schema: Any) -> Encode:
+    """Records without a header."""
     parsed = fastavro.parse_schema(schema)
 
     def encode(event: Mapping[str, Any]) -> bytes:
@@ -60,7 +62,19 @@ def avro_encoder(schema: Any) -> Encode:
     return encode
 
 
+def avro_reader(schema: Any) -> Callable[[bytes], Any]:
+    """Records without a header."""
+    parsed = fastavro.parse_schema(schema)
+    return lambda value: fastavro.schemaless_reader(io.BytesIO(value), parsed, None)
+
+
+def proto_class(text: str, name: str) -> Any:
+    """The class of a message."""
+    message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), name)
+    return message_factory.GetMessageClass(message)
+
+
 def proto_encoder(text: str, **more: Any) -> Encode:
-    message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), "Event")
-    new = message_factory.GetMessageClass(message)
+    """Messages `Event` without a header, with `more` in each."""
+    new = proto_class(text, "Event")
     return lambda event: new(**{k: v for k, v in (more | dict(event)).items() if v is not None}).SerializeToString()
