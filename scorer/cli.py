@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from publisher.time_window import HELP as TIME_HELP
+from scorer.contract import contract
 
 if TYPE_CHECKING:
     from publisher.time_window import TimeWindow
@@ -233,6 +234,9 @@ def demo(
     _print(json, summary.to_dict(), lambda: table(summary))
     if not summary.clean:
         raise typer.Exit(1)
+
+
+app.command()(contract)
 
 
 def main() -> None:
