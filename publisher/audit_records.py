@@ -1,5 +1,6 @@
 """What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
@@ -48,13 +49,13 @@ decode_score = msgspec.json.Decoder(ScoreRecord).decode
 decode_swap = msgspec.json.Decoder(SwapRecord).decode
 
 
-def feed_scores(audit: Audit, batch: Batch) -> None:
-    """Score records of one output partition, in its order."""
+def feed_scores(audit: Audit, batch: Batch, as_json: Callable[[bytes], bytes] = bytes) -> None:
+    """Score records of one output partition, in its order. `as_json` raises ValueError for what is no record."""
     by_source: dict[Partition, list[ScoreRecord]] = {}
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
-            record = decode_score(message.value() or b"")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            record = decode_score(as_json(message.value() or b""))
+        except (msgspec.DecodeError, ValueError):
             audit.unreadable(batch.partition, offset)
         else:
             by_source.setdefault((record.source.topic, record.source.partition), []).append(record)

@@ -8,6 +8,7 @@ transactions waited for, and then asked again what is committed: no answer may l
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,8 @@ class Plan:
     """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing, however young.
 
     `from_ms`, `to_ms` (Unix ms): only the inputs from the first one of that time or later, up to the first one of that time
-    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance.
+    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance. `as_json` turns
+    a score record of another format into JSON; it raises ValueError for what is none.
     """
 
     inputs: Sequence[str]
@@ -38,6 +40,7 @@ class Plan:
     group: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    as_json: Callable[[bytes], bytes] = bytes
 
 
 def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None, answer_seconds: float = 10.0) -> Report:
@@ -58,7 +61,8 @@ def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None,
     oldest = _feed_inputs(count, reading, windows, timed=plan.from_ms is not None)
     if plan.from_ms is not None:  # an answer has the timestamp of its input, or a later one
         starts |= {kind: topics.since(oldest, ends[kind]) for kind in ("outputs", "dead")}
-    for kind, feed in (("outputs", feed_scores), ("dead", feed_dead_letters), ("swaps", feed_swaps)):
+    feed_outputs = partial(feed_scores, as_json=plan.as_json)
+    for kind, feed in (("outputs", feed_outputs), ("dead", feed_dead_letters), ("swaps", feed_swaps)):
         for batch in reading.read(kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}):
             feed(count, batch)
     if plan.group:

@@ -2,6 +2,7 @@
 
 from publisher.audit_topics import Plan
 from publisher.time_window import ALWAYS, TimeWindow
+from scorer.scores import formats
 from scorer.settings import Settings
 
 
@@ -14,4 +15,5 @@ def plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
         [settings.swaps_topic],
         settings.name,
         *window,
+        as_json=formats.as_json(settings),
     )

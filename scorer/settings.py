@@ -66,10 +66,16 @@ class SchemaRegistrySettings(Section):
     url: str | None = Field(default=None, pattern=r"^https?://")
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
+    @property
+    def client(self) -> dict[str, str | int | float | bool]:
+        """Properties of Confluent's client. The thread that scores asks: there are a few seconds to answer, `extra` wins."""
+        timing = {"timeout": 3, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 1_000}
+        return {"url": self.url or "", **timing, **self.extra}
+
 
 class OutputSettings(Section):
     topic: TopicName
-    format: Literal["json"] = "json"
+    format: Literal["json", "avro", "protobuf"] = "json"
     headers: list[Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]] = []
 
 
@@ -129,7 +135,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _schemas_somewhere(self) -> "Settings":
-        if self.input.format in SCHEMA_FORMATS and bool(self.input.schema_file) == bool(self.schema_registry.url):
+        if self.input.format not in SCHEMA_FORMATS:
+            return self
+        both = self.input.schema_file and self.schema_registry.url and self.output.format not in SCHEMA_FORMATS
+        if both or not (self.input.schema_file or self.schema_registry.url):
             raise ValueError(
                 f"input.format {self.input.format} needs a schema: give either schema_registry.url or input.schema_file"
             )

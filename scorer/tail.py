@@ -1,7 +1,7 @@
 """`scorer tail`: read score records or dead letters, committed ones only, one JSON object a line."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, T
 from publisher import kafka
 from publisher.errors import Fatal
 from scorer import topics
+from scorer.scores import formats
 from scorer.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -21,7 +22,10 @@ def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False
     """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
     start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
-    return map(dead_letter if dead else score, records(settings, topic, start, follow=follow))
+    if dead:
+        return map(dead_letter, records(settings, topic, start, follow=follow))
+    as_json = formats.as_json(settings)
+    return (score(message, as_json) for message in records(settings, topic, start, follow=follow))
 
 
 def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
@@ -58,9 +62,13 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
         consumer.close()
 
 
-def score(message: Message) -> bytes:
-    """The record as it stands in the topic."""
-    return message.value() or b"null"
+def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
+    """The record as JSON. Raises Fatal where it is none of the configured format."""
+    try:
+        return as_json(message.value() or b"null")
+    except ValueError as error:
+        place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
+        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", 2) from error
 
 
 def dead_letter(message: Message) -> bytes:

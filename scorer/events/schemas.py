@@ -15,13 +15,6 @@ from scorer.settings import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
 UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for again after so long: it may lag behind its leader
-CLIENT: dict[str, str | int | float | bool] = {
-    "timeout": 3,
-    "max.retries": 3,
-    "retries.wait.ms": 200,
-    "retries.max.wait.ms": 1_000,
-}
-"""The registry is asked by the thread that scores: it has a few seconds to answer, and `extra` may say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,7 @@ def fetched(settings: SchemaRegistrySettings, number: int) -> Schema:
     from httpx2 import TransportError
 
     try:
-        with SchemaRegistryClient({"url": settings.url, **CLIENT, **settings.extra}) as client:
+        with SchemaRegistryClient(settings.client) as client:
             found = client.get_schema(number)
             references = tuple(
                 (one.name or "", client.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")

@@ -18,6 +18,7 @@ from scorer.batching import CostModel
 from scorer.events import formats
 from scorer.events.contract import Decoded, Decoder, Unsuited
 from scorer.events.json import JsonDecoder
+from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.settings import Settings
 
@@ -63,8 +64,13 @@ def make(package: Package, resolution: Resolution, backend: Backend, settings: S
         decoder = formats.decoder(settings, model.signature())
     except Unsuited as error:
         raise ModelRefused(str(error)) from None
-    encoder = RecordEncoder(
-        model=package.name, version=package.version, digest=package.digest, role="champion", region=settings.region
+    encoder = score_formats.encoder(
+        settings,
+        model=package.name,
+        version=package.version,
+        digest=package.digest,
+        role="champion",
+        region=settings.region,
     )
     servable = Servable(resolution, model, decoder, encoder, CostModel())
     check_golden(servable, package.golden)

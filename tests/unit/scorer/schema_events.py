@@ -36,16 +36,16 @@ def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
     return settings_of(format_, schema_file=path, **more)
 
 
-def settings_of(format_: str, **more: Any) -> Settings:
+def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:
     """Settings with this format; with a schema registry where there is no file."""
     return Settings.model_validate(
         {
             "name": "test",
             "kafka": {"bootstrap_servers": "127.0.0.1:1"},
             "input": {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more},
-            "output": {"topic": "o"},
+            "output": {"topic": "o", "format": output},
             "model": {"source": "oci:./r"},
-            **({} if "schema_file" in more else {"schema_registry": {"url": "http://127.0.0.1:1"}}),
+            **({} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}),
         }
     )
 

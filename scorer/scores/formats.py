@@ -1,0 +1,77 @@
+"""The record encoder of `output.format`, and records read back as JSON. What a format needs is imported where it is chosen.
+
+With a schema registry, records begin with Confluent's header and the schema is registered as `<topic>-value`; without one, they
+are the bytes of the record alone.
+"""
+
+import functools
+from collections.abc import Callable
+
+import orjson
+
+from publisher.errors import Fatal
+from scorer.scores.record import RecordEncoder
+from scorer.settings import Settings
+
+ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+
+
+def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
+    """For one version. Raises Fatal where the format's library is missing or the schema registry does not take the schema."""
+    output = settings.output.format
+    if output == "json":
+        return RecordEncoder(**provenance)
+    try:
+        if output == "avro":
+            from scorer.scores import avro_record
+
+            return avro_record.AvroRecordEncoder(_header(settings, avro_record.TEXT), **provenance)
+        from scorer.scores import protobuf_record
+
+        header = _header(settings, protobuf_record.TEXT)
+        return protobuf_record.ProtobufRecordEncoder(header + protobuf_record.PATH if header else b"", **provenance)
+    except ImportError as error:
+        hint = f"pip install 'scorestream[{output}]'"
+        raise Fatal(f"output.format {output} needs the extra {output!r}: {error}", hint, 2) from error
+
+
+def as_json(settings: Settings) -> Callable[[bytes], bytes]:
+    """Turns a record of the configured format into JSON. What it gives raises ValueError for what is no record."""
+    if settings.output.format == "json":
+        return bytes
+    start = ID_BYTES if settings.schema_registry.url else 0
+    if settings.output.format == "avro":
+        from scorer.scores import avro_record
+
+        return lambda value: orjson.dumps(avro_record.as_json(value, start))
+    from scorer.scores import protobuf_record
+
+    start += len(protobuf_record.PATH) if start else 0
+    return lambda value: orjson.dumps(protobuf_record.as_json(value, start))
+
+
+def _header(settings: Settings, text: str) -> bytes:
+    if settings.schema_registry.url is None:
+        return b""
+    number = _registered(settings.schema_registry.model_dump_json(), settings.output.topic, settings.output.format, text)
+    return b"\0" + number.to_bytes(ID_BYTES - 1, "big")
+
+
+@functools.lru_cache
+def _registered(registry: str, topic: str, format_: str, text: str) -> int:
+    """The schema's id. Asked once in a process: it never changes."""
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+    from httpx2 import TransportError
+
+    from scorer.settings import SchemaRegistrySettings
+
+    settings = SchemaRegistrySettings.model_validate_json(registry)
+    try:
+        with SchemaRegistryClient(settings.client) as client:
+            number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
+            return number
+    except SchemaRegistryError as error:
+        hint = f"check schema_registry.extra and the compatibility of {topic}-value"
+        raise Fatal(f"schema registry {settings.url} does not take the schema of scores: {error}", hint, 3) from error
+    except (TransportError, TypeError, ValueError) as error:
+        raise Fatal(f"schema registry {settings.url} does not answer: {error}", "check schema_registry.url") from error
