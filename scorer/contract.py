@@ -13,39 +13,64 @@ if TYPE_CHECKING:
 
 def contract(
     refs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="REF [REF]", help="oci:FOLDER:TAG, oci:FOLDER@sha256:... or a package folder; OLD NEW for --diff."
         ),
-    ],
+    ] = None,
     format_: Annotated[
-        Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The schema for producers.")
+        Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The kind of schema.")
     ] = "json-schema",
     id_field: Annotated[str | None, typer.Option("--id", help="The event field of the id (input.id), to stand in it.")] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Say which events for OLD would be bad for NEW; 1 if any.")] = False,
     positional: Annotated[
         bool, typer.Option("--positional", help="With --diff: for json-array, json-envelope, float32: the order counts.")
     ] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="The schema of score records (output.format avro or protobuf); takes no REF.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Print the schema of the events that a version takes, or what a version would break."""
-    if len(refs) != (2 if diff else 1):
-        raise typer.BadParameter("give OLD and NEW with --diff" if diff else "give one REF; two are for --diff")
+    refs = refs or []
+    if len(refs) != (2 if diff else 0 if scores else 1):
+        wanted = "OLD and NEW with --diff" if diff else "no REF with --scores" if scores else "one REF; two are for --diff"
+        raise typer.BadParameter(f"give {wanted}")
     if positional and not diff:
         raise typer.BadParameter("--positional is for --diff")
     if diff:
         _diff(refs[0], refs[1], positional, json)
-        return
+    elif scores:
+        _show("score", format_, _score_schema(format_), json)
+    else:
+        name, schema = _event_schema(refs[0], format_, id_field)
+        _show(name, format_, schema, json)
+
+
+def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
+    """The model's name and the schema."""
     from publisher.errors import Fatal
     from scorer.events.contract import Unsuited
     from scorer.events.producer_schemas import GENERATORS
 
-    name, signature = signature_of(refs[0])
+    name, signature = signature_of(ref)
     try:
-        schema = GENERATORS[format_](signature, name, id_field)
+        return name, GENERATORS[format_](signature, name, id_field)
     except Unsuited as error:
         raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", 2) from error
-    print(json_module.dumps({"model": name, "format": format_, "schema": schema}, indent=2) if json else schema)
+
+
+def _score_schema(format_: str) -> str:
+    if format_ == "json-schema":
+        raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
+    from scorer.scores import formats
+
+    return formats.schema(format_)
+
+
+def _show(name: str, format_: str, schema: str, json: bool) -> None:
+    shown = {"model": name, "format": format_, "schema": schema}
+    print(json_module.dumps(shown, indent=2) if json else schema)
 
 
 def _diff(old: str, new: str, positional: bool, json: bool) -> None:

@@ -33,7 +33,7 @@ SCHEMA = {
     ],
 }
 """`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output."""
-TEXT = json.dumps(SCHEMA)
+TEXT = json.dumps(SCHEMA, indent=2)
 double = struct.Struct("<d").pack
 
 

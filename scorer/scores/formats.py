@@ -21,18 +21,31 @@ def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
     output = settings.output.format
     if output == "json":
         return RecordEncoder(**provenance)
+    header = _header(settings, schema(output))
+    if output == "avro":
+        from scorer.scores.avro_record import AvroRecordEncoder
+
+        return AvroRecordEncoder(header, **provenance)
+    from scorer.scores.protobuf_record import PATH, ProtobufRecordEncoder
+
+    return ProtobufRecordEncoder(header + PATH if header else b"", **provenance)
+
+
+def schema(format_: str) -> str:
+    """The text of the record's schema, avro or protobuf. Raises Fatal where the format's library is missing."""
     try:
-        if output == "avro":
+        if format_ == "avro":
+            import fastavro  # noqa: F401 - whoever writes must be able to read
+
             from scorer.scores import avro_record
 
-            return avro_record.AvroRecordEncoder(_header(settings, avro_record.TEXT), **provenance)
+            return avro_record.TEXT
         from scorer.scores import protobuf_record
 
-        header = _header(settings, protobuf_record.TEXT)
-        return protobuf_record.ProtobufRecordEncoder(header + protobuf_record.PATH if header else b"", **provenance)
+        return protobuf_record.TEXT
     except ImportError as error:
-        hint = f"pip install 'scorestream[{output}]'"
-        raise Fatal(f"output.format {output} needs the extra {output!r}: {error}", hint, 2) from error
+        hint = f"pip install 'scorestream[{format_}]'"
+        raise Fatal(f"{format_} needs the extra {format_!r}: {error}", hint, 2) from error
 
 
 def as_json(settings: Settings) -> Callable[[bytes], bytes]:

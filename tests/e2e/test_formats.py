@@ -1,6 +1,7 @@
 """Every input format on the real broker, with a real schema registry: good events scored, bad ones dead-lettered, schemas
 changed while events flow."""
 
+import contextlib
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -9,21 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tests import models
-from tests.e2e.rig import MakeRig, Rig, until
+from tests import auditor, models
+from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.e2e.schema_registry import SchemaRegistry
 from tests.unit.scorer.schema_events import proto_class
 
 
 @pytest.fixture(scope="module")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    """A running schema registry; it starts while the tests before it run."""
-    running = SchemaRegistry(tmp_path_factory.mktemp("schema-registry"))
-    yield running
-    running.close()
+    """A running schema registry."""
+    with contextlib.closing(SchemaRegistry(tmp_path_factory.mktemp("schema-registry"))) as running:
+        yield running.wait()
 
 
 def serve(rig: Rig) -> None:
@@ -45,13 +45,7 @@ NAMELESS: list[tuple[str, Callable[[float, float], bytes], bytes]] = [
 
 
 @pytest.mark.parametrize(("format_", "write", "bad"), NAMELESS, ids=[row[0] for row in NAMELESS])
-def test_formats_without_names(
-    make_rig: MakeRig,
-    schema_registry: SchemaRegistry,  # noqa: ARG001 - it starts meanwhile
-    format_: str,
-    write: Callable[[float, float], bytes],
-    bad: bytes,
-) -> None:
+def test_formats_without_names(make_rig: MakeRig, format_: str, write: Callable[[float, float], bytes], bad: bytes) -> None:
     enveloped = format_ == "json-envelope"
     rig = make_rig(input={"format": format_, "id": "id" if enveloped else "header:ce_id"})
     serve(rig)
@@ -81,7 +75,7 @@ def protobuf_writer(client: SchemaRegistryClient, schema: str, topic: str) -> Ca
 
 
 def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
-    url = schema_registry.wait().url
+    url = schema_registry.url
     client = SchemaRegistryClient({"url": url})
     rig = make_rig(input={"format": "avro"}, schema_registry={"url": url, "extra": {"timeout": 5}})
     serve(rig)
@@ -113,7 +107,7 @@ def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registr
 
 
 def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
-    url = schema_registry.wait().url
+    url = schema_registry.url
     client = SchemaRegistryClient({"url": url})
     rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url})
     serve(rig)
@@ -130,15 +124,41 @@ def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_reg
     assert [letter["reason"] for letter in rig.dead()] == ["missing-field", "malformed"]
 
 
-def test_a_schema_may_be_a_file(make_rig: MakeRig) -> None:
-    rig = make_rig(input={"format": "protobuf", "schema_file": "./events.proto", "message": "Event"})
+def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    rig = make_rig(output={"format": "avro", "headers": ["id"]}, schema_registry={"url": url})
+    serve(rig)
+    rig.start().ready()
+    assert rig.emit(events(200)) == 200
+    until(lambda: rig.answered() == 200, "the scores")
+    read = AvroDeserializer(SchemaRegistryClient({"url": url}))
+    context = SerializationContext(rig.scores_topic, MessageField.VALUE)
+    records: list[Any] = [read(m.value(), context) for m in auditor.read(rig.bootstrap_servers, rig.scores_topic)]
+    assert {record["id"]: record["score"] for record in records} == {f"e{n}": 2.0 * n for n in range(200)}
+    tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
+    assert sorted(tailed, key=lambda record: record["id"]) == sorted(records, key=lambda record: record["id"])
+    assert json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)["missing"] == 0
+    wrong = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}", "replica=b"]
+    flags = [flag for change in wrong for flag in ("--set", change)]
+    assert "does not answer" in rig.run("scorer", "run", "scorer.yaml", *flags, code=4).stderr
+
+
+def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) -> None:
+    rig = make_rig(
+        input={"format": "protobuf", "schema_file": "./events.proto", "message": "Event"}, output={"format": "protobuf"}
+    )
     text = 'syntax = "proto3"; message Other {} message Event { string id = 1; float a = 2; double b = 3; }'
     rig.path.with_name("events.proto").write_text(text)
     serve(rig)
     scorer = rig.start().ready()
     rig.produce(proto_class(text, "Event")(id="one", a=1.0, b=2.0).SerializeToString(), key=b"k")
     until(lambda: rig.answered() == 1, "the score")
-    assert by_id(rig) == {"one": 6.0}
+    score = proto_class(rig.run("scorer", "contract", "--scores", "--format", "protobuf").stdout, "Score")
+    record = score.FromString(next(iter(auditor.read(rig.bootstrap_servers, rig.scores_topic))).value() or b"")
+    assert (record.id, record.score.number, record.decision, record.version) == ("one", 6.0, "high", "1.0.0")
+    assert json.loads(rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout)["score"] == 6.0
+    assert json.loads(rig.run("scorer", "contract", "--scores", "--format", "avro").stdout)["name"] == "Score"
+    assert "--format" in rig.run("scorer", "contract", "--scores", code=2).stderr
     assert scorer.stop() == 0
     said = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
     assert "no message 'Evnt', but Other, Event" in said
