@@ -61,6 +61,15 @@ def test_a_bad_array_is_named_and_its_neighbours_go_on(value: bytes | None, reas
     assert {row: poison.reason for row, poison in decoded.rejected.items()} == {1: reason}
 
 
+def test_a_batch_that_is_too_large_for_one_text_is_read_in_parts() -> None:
+    numbers = [[float(row), 0.5] for row in range(30_000)]
+    values = [json.dumps(row).encode() for row in numbers]
+    decoder = JsonArrayDecoder(FLAT, 100)
+    assert decoder.decode(values).tensors["x"].tolist() == numbers
+    values[20_000] = b"[1]"
+    assert list(decoder.decode(values).rejected) == [20_000]
+
+
 def test_two_events_that_would_be_good_only_together_are_both_bad() -> None:
     decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2],[3", b"4]"])
     assert decoded.rows == []
