@@ -32,11 +32,11 @@ class AvroReader:
                 parse_schema(_plain(json.loads(text)), named)
             document = _plain(json.loads(schema.text))
             self._schema = parse_schema(document, named)
+            lengths = {field.name: field.array for field in fields.signature.fields}
+            self.layout: Layout | None = layout(list(_record(document, lengths)), fields, id_field)
         except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType, RecursionError) as error:
             raise BadSchema(f"no Avro schema: {error!r}") from error
         self._fields = fields
-        lengths = {field.name: field.array for field in fields.signature.fields}
-        self.layout: Layout | None = layout(list(_record(document, lengths)), fields, id_field)
 
     def event(self, value: bytes, start: int) -> Any:
         """The record behind the header of `start` bytes. Raises Poison."""

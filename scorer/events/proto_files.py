@@ -13,30 +13,38 @@ from google.protobuf.message import DecodeError
 from scorer.events.fixed_layout import LONGEST_VARINT, varint
 from scorer.events.schemas import BadSchema, Schema
 
-NAME = "schema.proto"
-COMPILE_SECONDS = 30
+NAME = "__event__.proto"  # as no other file is named
+COMPILE_SECONDS = 10  # far more than it takes
 
 
 def compiled(schema: Schema) -> FileDescriptor:
     """The file that a schema's text describes. Raises BadSchema with what protoc says."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in (*schema.references, (NAME, schema.text)):
-            path = Path(folder, name)
-            if not path.resolve().is_relative_to(Path(folder).resolve()):
-                raise BadSchema(f"the schema refers to {name!r}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        with as_file(files("grpc_tools") / "_proto") as known:
-            program = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}", "--include_imports"]
-            done = subprocess.run(
-                [*program, f"--descriptor_set_out={folder}/set", NAME],
-                capture_output=True,
-                timeout=COMPILE_SECONDS,
-                check=False,
-            )
+        try:
+            for name, text in (*schema.references, (NAME, schema.text)):
+                _write(Path(folder).resolve(), name, text)
+            done = _protoc(folder)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise BadSchema(f"no Protobuf schema: {error}") from error
         if done.returncode:
             raise BadSchema(f"no Protobuf schema: {done.stderr.decode(errors='replace').strip()}")
         return described(Path(folder, "set").read_bytes())
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise BadSchema(f"the schema refers to {name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _protoc(folder: str) -> subprocess.CompletedProcess[bytes]:
+    """Compile what is in a folder, the files that it imports included, into the file `set` there."""
+    with as_file(files("grpc_tools") / "_proto") as known:
+        paths = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={folder}/set"]
+        program = [sys.executable, "-m", "grpc_tools.protoc", *paths, NAME]
+        return subprocess.run(program, capture_output=True, timeout=COMPILE_SECONDS, check=False)
 
 
 def described(data: bytes) -> FileDescriptor:

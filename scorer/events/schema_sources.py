@@ -1,6 +1,7 @@
 """The reader of an event's schema: of the one file that is configured, or of the id that stands in the event."""
 
 import functools
+import importlib.util
 from typing import Protocol
 
 from publisher.errors import Fatal
@@ -12,6 +13,8 @@ from scorer.events.schemas import ID_BYTES, BadSchema, Registry, Schema
 from scorer.events.tensors import Row
 from scorer.settings import SchemaRegistrySettings, Settings
 
+LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
+"""What the extras bring."""
 MALFORMED = Poison(Reason.MALFORMED, "the event does not begin with a zero byte and the id of its schema")
 
 
@@ -38,18 +41,12 @@ class Source(Protocol):
 
 
 def source(settings: Settings) -> Source:
-    """The configured one. Raises Fatal where the format's library is missing, or the file is no schema."""
+    """The configured one. Raises Fatal where the format's library is missing, or the file cannot be read."""
     wanted = settings.input
-    try:
-        if wanted.format == "avro":
-            import scorer.events.avro
-        else:
-            import scorer.events.protobuf  # noqa: F401 - it is there
-        if settings.schema_registry.url:
-            import confluent_kafka.schema_registry  # noqa: F401
-    except ImportError as error:
-        hint = f"pip install 'scorestream[{wanted.format}]'"
-        raise Fatal(f"input.format {wanted.format} needs the extra {wanted.format!r}: {error}", hint, 2) from error
+    for library in LIBRARIES[wanted.format]:
+        if importlib.util.find_spec(library) is None:
+            hint = f"pip install 'scorestream[{wanted.format}]'"
+            raise Fatal(f"input.format {wanted.format} needs {library}, of the extra {wanted.format!r}", hint, 2)
     if wanted.schema_file is not None:
         return FileSource(wanted.format, wanted.schema_file.name, schemas.file_bytes(wanted.schema_file), wanted.message)
     return RegistrySource(wanted.format, shared(settings.schema_registry))

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -135,11 +136,12 @@ def test_a_schema_may_refer_to_another() -> None:
     assert decoder.decode([framed(1, struct.pack("<f", 1.0) + b"\x02")]).tensors["x"].tolist() == [[1, -1]]
     text = 'syntax = "proto3"; import "more/part.proto"; message E { float a = 1; Part part = 2; }'
     part = 'syntax = "proto3"; message Part { int32 n = 1; }'
-    shelf = Shelf({1: Schema("protobuf", text, (("more/part.proto", part),)), 2: Schema("protobuf", text, (("../x", part),))})
+    names = ["more/part.proto", "../x", "", "a\0b", "x" * 999]
+    shelf = Shelf({at: Schema("protobuf", text, ((name, part),)) for at, name in enumerate(names)})
     decoder = decoder_of(shelf, "protobuf")
-    decoded = decoder.decode([framed(n, b"\x0d" + struct.pack("<f", 1.0), b"\0") for n in (1, 2)])
+    decoded = decoder.decode([framed(n, b"\x0d" + struct.pack("<f", 1.0), b"\0") for n in range(5)])
     assert decoded.tensors["x"].tolist() == [[1, -1]]
-    assert reasons(decoded) == {1: Reason.UNKNOWN_SCHEMA}
+    assert reasons(decoded) == dict.fromkeys(range(1, 5), Reason.UNKNOWN_SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,14 @@ def test_a_file_that_is_no_schema_is_refused(tmp_path: Path, format_: str, text:
     with pytest.raises(Fatal, match=error) as caught:
         SchemaDecoder(FLAT, configured(tmp_path, format_, text, **more))
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("format_", "library"), [("avro", "fastavro"), ("protobuf", "grpc_tools")])
+def test_a_format_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch, format_: str, library: str) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(Fatal, match=f"needs {library}") as caught:
+        SchemaDecoder(FLAT, settings_of(format_))
+    assert caught.value.hint == f"pip install 'scorestream[{format_}]'"
 
 
 def test_a_descriptor_set_is_a_schema_too(tmp_path: Path) -> None:
