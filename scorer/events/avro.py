@@ -92,8 +92,8 @@ def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[
         yield Number(name, NUMBERS[type_])
     elif type_ in ("string", "bytes"):
         yield Text(name, zigzag=True, raw=type_ == "bytes")
-    elif type_ in ("int", "long") and name not in wanted:
-        yield Varint()
+    elif type_ in ("int", "long"):
+        yield Varint(name, zigzag=True)
     elif type_ != "null":
         yield None
 

@@ -7,17 +7,18 @@ say; any other is for that reader.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.signature import TensorInput
+from model_registry.signature_file import INTEGER_LIMITS
 from scorer.events.fields import Fields
 
-MOST_VARIABLE = 4  # strings and varints; with more of them the format's own reader is as quick
-SHORT = 0x7F  # the largest number that is one byte as a varint
+MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
+SLICED = 64  # bytes from which on a slice an event is quicker than an index a byte
+LARGEST = (1 << 63) - 1
 LONGEST_VARINT = 9  # bytes; longer ones exist, and are left to the format's own reader
 
 
@@ -48,13 +49,26 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Varint:
-    """A varint of no interest."""
+    """A whole number of a field (None: of no interest) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
+
+    field: str | None
+    zigzag: bool
+    limit: int = 1 << 63
 
 
 Item = Constant | Number | Text | Varint
 
 
-_Cuts = tuple[list[int], Sequence[bytes], Sequence[list[Any]]]
+@dataclass(slots=True)
+class _Cuts:
+    """Of the events that have the shape's size: their places, where their parts begin and end in all `data`, and numbers."""
+
+    data: bytes
+    buffer: NDArray[np.uint8]
+    rows: NDArray[np.intp]
+    runs: list[NDArray[np.int64]]
+    texts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    numbers: list[NDArray[np.int64]]
 
 
 @dataclass(slots=True)
@@ -63,7 +77,7 @@ class View:
 
     rows: list[int]
     tensors: dict[str, NDArray[Any]]
-    ids: Sequence[str | None]
+    ids: Sequence[str | int | None]
 
 
 class Layout:
@@ -74,6 +88,7 @@ class Layout:
         self._id_field = id_field
         self._variable = [item for item in items if isinstance(item, Text | Varint)]
         self._texts = [item for item in self._variable if isinstance(item, Text)]
+        self._numbers = [item for item in self._variable if isinstance(item, Varint)]
         self._runs = [0]
         self._places: dict[str, tuple[int, np.dtype[Any]]] = {}
         self._width = 0
@@ -100,82 +115,81 @@ class Layout:
 
     def view(self, values: Sequence[bytes], start: int) -> View | None:
         """Cut the events, whose first `start` bytes are a header, or None where not one has the shape."""
-        rows, fixed, texts = self._cut_simple(values, start) or self._cut_variable(values, start)
-        if not rows:
-            return None
-        matrix = np.frombuffer(bytearray().join(fixed), np.uint8).reshape(len(rows), self._width)
-        good = self._good(matrix)
-        if not good.all():
-            keep = np.flatnonzero(good).tolist()
-            rows, matrix = [rows[k] for k in keep], matrix[good]
-            texts = [[column[k] for k in keep] for column in texts]
-        return self._view(rows, matrix, texts) if rows else None
-
-    def _cut_simple(self, values: Sequence[bytes], start: int) -> _Cuts | None:
-        """The same as `_cut_variable` for no text, or one short text, where every event has the shape; else None."""
-        if len(self._variable) > 1 or len(self._texts) < len(self._variable):
-            return None
-        sizes = np.fromiter(map(len, values), np.intp, len(values))
-        rows = list(range(len(values)))
-        if not self._variable:
-            fits = bool((sizes == start + self._width).all())
-            return (rows, [value[start:] for value in values] if start else values, []) if fits else None
-        text, (before, after) = self._texts[0], self._runs
-        at = start + before
+        cuts = self._cut(values, start)
+        matrix = self._fixed(cuts)
+        keep = self._good(matrix)
+        texts: dict[str | None, list[Any]] = {}
         try:
-            lengths = np.array([value[at] for value in values], np.intp)
-        except IndexError:
+            for item, (begins, ends) in zip(self._texts, cuts.texts, strict=True):
+                raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+                texts[item.field] = raw if item.raw else list(map(bytes.decode, raw))
+        except UnicodeDecodeError:  # one of them: for the format's own reader to say which
             return None
-        shift = int(text.zigzag)
-        if (lengths > SHORT).any() or (shift and (lengths & 1).any()) or (sizes != at + 1 + (lengths >> shift) + after).any():
-            return None
-        cut, end = slice(at + 1, -after if after else None), -after if after else None
-        raw = [value[cut] for value in values]
-        try:
-            texts: list[Any] = raw if text.raw else list(map(bytes.decode, raw))
-        except UnicodeDecodeError:
-            return None
-        tails = [value[end:] for value in values] if after else repeat(b"", len(values))
-        if not before:
-            return rows, list(tails), [texts]
-        return rows, [value[start:at] + tail for value, tail in zip(values, tails, strict=True)], [texts]
+        whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
+        for field in self._signature.fields:
+            if field.name in whole and field.dtype in INTEGER_LIMITS:
+                low, high = INTEGER_LIMITS[field.dtype]
+                keep &= (whole[field.name] >= low) & (whole[field.name] <= min(high, LARGEST))
+        if not keep.all():
+            at = np.flatnonzero(keep).tolist()
+            matrix, rows = matrix[at], cuts.rows[at]
+            texts = {field: [column[k] for k in at] for field, column in texts.items()}
+            whole = {field: numbers[at] for field, numbers in whole.items()}
+        else:
+            rows = cuts.rows
+        return self._view(rows.tolist(), matrix, texts, whole) if len(rows) else None
 
-    def _cut_variable(self, values: Sequence[bytes], start: int) -> _Cuts:
-        """Of the events that have the shape's size: their places, the fixed parts of each in one, and columns of texts."""
-        rows: list[int] = []
-        fixed: list[bytes] = []
-        texts: list[list[Any]] = []
-        for row, value in enumerate(values):
-            try:
-                parts, found, at = self._cut(value, start)
-            except (IndexError, UnicodeDecodeError):
-                continue
-            if at == len(value):
-                rows.append(row)
-                fixed.append(parts)
-                texts.append(found)
-        return rows, fixed, [list(column) for column in zip(*texts, strict=True)]
+    def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
+        """Where the parts of each event are, of all events at once.
 
-    def _cut(self, value: bytes, at: int) -> tuple[bytes, list[Any], int]:
-        """Raises IndexError and UnicodeDecodeError where the event has another shape."""
-        found: list[Any] = []
-        end = at + self._runs[0]
-        fixed = value[at:end]
+        Positions only grow, and the last must be the event's end: so none has reached beyond it.
+        """
+        data = b"".join(values)
+        buffer = np.frombuffer(data + b"\0", np.uint8)
+        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        ends = np.cumsum(sizes)
+        at = ends - sizes + start
+        good = np.ones(len(values), np.bool_)
+        runs, texts, numbers = [at], [], []
+        at = at + self._runs[0]
         for item, size in zip(self._variable, self._runs[1:], strict=True):
-            number = value[end]
-            at = end + 1
-            if number >= 0x80:
-                number, at = varint(value, end)
+            number, at, fits = _varints(buffer, at)
+            good &= fits
             if isinstance(item, Text):
                 length = number >> 1 if item.zigzag else number
-                if item.zigzag and number & 1:
-                    raise IndexError
-                text = value[at : at + length]
-                found.append(text if item.raw else text.decode())
-                at += length
-            end = at + size
-            fixed += value[at:end]
-        return fixed, found, end
+                good &= (length <= len(data)) & ~(number & item.zigzag).astype(np.bool_)
+                texts.append((at, at + np.minimum(length, len(data))))
+                at = texts[-1][1]
+            else:
+                good &= number < item.limit
+                numbers.append((number >> 1) ^ -(number & 1) if item.zigzag else number)
+            runs.append(at)
+            at = at + size
+        good &= at == ends
+        rows = np.flatnonzero(good)
+        if len(rows) == len(values):
+            return _Cuts(data, buffer, rows, runs, texts, numbers)
+        return _Cuts(
+            data,
+            buffer,
+            rows,
+            [run[rows] for run in runs],
+            [(begin[rows], end[rows]) for begin, end in texts],
+            [number[rows] for number in numbers],
+        )
+
+    def _fixed(self, cuts: "_Cuts") -> NDArray[np.uint8]:
+        """(events, width): what is fixed in each, one behind the other."""
+        parts = []
+        for begins, size in zip(cuts.runs, self._runs, strict=True):
+            if size > SLICED:
+                joined = bytearray().join([cuts.data[begin : begin + size] for begin in begins.tolist()])
+                parts.append(np.frombuffer(joined, np.uint8).reshape(len(begins), size))
+            elif size:
+                parts.append(cuts.buffer[begins[:, None] + np.arange(size)])
+        if not parts:
+            return np.empty((len(cuts.rows), 0), np.uint8)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _good(self, matrix: NDArray[np.uint8]) -> NDArray[np.bool_]:
         good: NDArray[np.bool_] = (matrix[:, self._constant_at] == self._constants).all(axis=1)
@@ -183,19 +197,36 @@ class Layout:
             good &= (matrix[:, self._booleans] <= 1).all(axis=1)
         return good
 
-    def _view(self, rows: list[int], matrix: NDArray[np.uint8], texts: Sequence[list[Any]]) -> View:
-        columns = {item.field: column for item, column in zip(self._texts, texts, strict=False)}
-        tensors = {tensor.tensor: self._tensor(tensor, matrix, columns) for tensor in self._signature.inputs}
-        ids = columns.get(self._id_field) if self._id_field else None
-        return View(rows, tensors, ids or [None] * len(rows))
+    def _view(
+        self,
+        rows: list[int],
+        matrix: NDArray[np.uint8],
+        texts: dict[str | None, list[Any]],
+        whole: dict[str | None, NDArray[np.int64]],
+    ) -> View:
+        tensors = {tensor.tensor: self._tensor(tensor, matrix, texts, whole) for tensor in self._signature.inputs}
+        ids: Sequence[str | int | None] = [None] * len(rows)
+        if self._id_field in texts:
+            ids = texts[self._id_field]
+        elif self._id_field in whole:
+            ids = whole[self._id_field].tolist()
+        return View(rows, tensors, ids)
 
-    def _tensor(self, tensor: TensorInput, matrix: NDArray[np.uint8], texts: dict[str | None, Any]) -> NDArray[Any]:
+    def _tensor(
+        self,
+        tensor: TensorInput,
+        matrix: NDArray[np.uint8],
+        texts: dict[str | None, list[Any]],
+        whole: dict[str | None, NDArray[np.int64]],
+    ) -> NDArray[Any]:
         count = len(matrix)
         if tensor.dtype == "string":
             strings = np.empty((count, tensor.width), object)
             for column, field in enumerate(tensor.fields):
                 strings[:, column] = texts[field.name]
             return strings
+        if any(field.name in whole for field in tensor.fields):
+            return self._column_by_column(tensor, matrix, whole)
         places = [self._places[field.name] for field in tensor.fields]
         starts, dtype = [start for start, _ in places], places[0][1]
         step = starts[1] - starts[0] if len(starts) > 1 else dtype.itemsize
@@ -204,9 +235,20 @@ class Layout:
                 shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
                 found = np.ndarray(shape, dtype, matrix, starts[0], strides)
                 return found.astype(tensor.dtype)
-            numbers = np.empty((count, tensor.width), tensor.dtype)
-            for column, (start, dtype) in enumerate(places):
-                numbers[:, column] = np.ndarray((count,), dtype, matrix, start, (self._width,))
+        return self._column_by_column(tensor, matrix, whole)
+
+    def _column_by_column(
+        self, tensor: TensorInput, matrix: NDArray[np.uint8], whole: dict[str | None, NDArray[np.int64]]
+    ) -> NDArray[Any]:
+        numbers = np.empty((len(matrix), tensor.width), tensor.dtype)
+        for column, field in enumerate(tensor.fields):
+            if field.name in whole:
+                found: NDArray[Any] = whole[field.name]
+                numbers[:, column] = found.astype(np.float64) if numbers.dtype.kind == "f" else found
+                continue
+            start, dtype = self._places[field.name]
+            with np.errstate(over="ignore", invalid="ignore"):
+                numbers[:, column] = np.ndarray((len(matrix),), dtype, matrix, start, (self._width,))
         return numbers
 
 
@@ -216,18 +258,38 @@ def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -
     if len(items) < len(found) or sum(isinstance(item, Text | Varint) for item in items) > MOST_VARIABLE:
         return None
     numbers = {item.field: item for item in items if isinstance(item, Number)}
+    whole = {item.field for item in items if isinstance(item, Varint)}
     texts = {item.field for item in items if isinstance(item, Text) and not item.raw}
     for field in fields.signature.fields:
         if field.dtype == "string":
             if field.array or field.name not in texts:
                 return None
             continue
+        if field.name in whole and field.dtype != "bool" and not field.array:
+            continue
         item = numbers.get(field.name)
         if item is None or item.count != (field.array or 1) or np.dtype(item.dtype).kind != np.dtype(field.dtype).kind:
             return None
-    if id_field is not None and id_field not in texts:
+    if id_field is not None and id_field not in texts | whole:
         return None
     return Layout(items, fields, id_field)
+
+
+def _varints(
+    buffer: NDArray[np.uint8], at: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The number at each position, where it ends, and whether it does so within LONGEST_VARINT bytes."""
+    last = len(buffer) - 1
+    number = np.zeros(len(at), np.int64)
+    more = np.ones(len(at), np.bool_)
+    for shift in range(0, 7 * LONGEST_VARINT, 7):
+        byte = buffer[np.minimum(at, last)]
+        number |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)
+        at = at + more
+        more &= byte >= 0x80
+        if not more.any():
+            break
+    return number, at, ~more
 
 
 def varint(value: bytes, at: int) -> tuple[int, int]:

@@ -23,14 +23,15 @@ FIXED = {
     FieldDescriptor.TYPE_DOUBLE: (WIRE_64, "<f8"),
     FieldDescriptor.TYPE_BOOL: (WIRE_VARINT, "?"),
 }
-VARINTS = (
-    FieldDescriptor.TYPE_INT32,
-    FieldDescriptor.TYPE_INT64,
-    FieldDescriptor.TYPE_UINT32,
-    FieldDescriptor.TYPE_UINT64,
-    FieldDescriptor.TYPE_SINT32,
-    FieldDescriptor.TYPE_SINT64,
-)
+VARINTS = {
+    FieldDescriptor.TYPE_INT32: (False, 1 << 31),
+    FieldDescriptor.TYPE_UINT32: (False, 1 << 32),
+    FieldDescriptor.TYPE_SINT32: (True, 1 << 32),
+    FieldDescriptor.TYPE_INT64: (False, 1 << 63),
+    FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
+    FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
+}
+"""Whether the sign is in the last bit, and the limit below which a varint is the number: the library cuts longer ones off."""
 
 
 class ProtobufReader:
@@ -87,9 +88,10 @@ def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[It
         elif field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
             yield Constant(_tag(field, WIRE_BYTES))
             yield Text(field.name, zigzag=False, raw=field.type == FieldDescriptor.TYPE_BYTES)
-        elif field.type in VARINTS and field.name not in wanted:
+        elif field.type in VARINTS:
+            zigzag, limit = VARINTS[field.type]
             yield Constant(_tag(field, WIRE_VARINT))
-            yield Varint()
+            yield Varint(field.name, zigzag, limit)
         else:
             yield None
 

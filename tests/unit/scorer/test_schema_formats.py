@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scorer.events.schema_decoder import SchemaDecoder
-from tests.unit.scorer.formats import NUMBERS, WIDTH, assert_plain, assert_same, damaged, number_events
+from tests.unit.scorer.formats import NUMBERS, WIDTH, assert_plain, assert_same, damaged, floats, number_events
 from tests.unit.scorer.schema_events import PROTO, Encode, avro_encoder, configured, proto_encoder
 from tests.unit.scorer.test_json import SIGNATURE, good_events
 from tests.unit.scorer.test_json import plain as plain_mixed
@@ -44,7 +44,7 @@ MIXED_AVRO = {
         {"name": "other", **nullable("string")},
         {"name": "flag", **nullable("boolean")},
         {"name": "vector", "type": {"type": "array", "items": "double"}},
-        {"name": "id", "type": ["null", "string", "long"], "default": None},
+        {"name": "id", "type": ["null", "string"], "default": None},
     ],
 }
 MIXED_PROTO = """syntax = "proto3";
@@ -69,11 +69,14 @@ def numbers(
 
 
 @pytest.fixture(scope="module", params=["avro", "protobuf"])
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Encode, SchemaDecoder]:
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Encode, SchemaDecoder, SchemaDecoder]:
     """The same for a signature of many dtypes."""
     text = json.dumps(MIXED_AVRO) if request.param == "avro" else MIXED_PROTO
     encode = avro_encoder(MIXED_AVRO) if request.param == "avro" else proto_encoder(MIXED_PROTO)
-    return encode, SchemaDecoder(SIGNATURE, configured(tmp_path_factory.mktemp("schemas"), request.param, text))
+    configuration = configured(tmp_path_factory.mktemp("schemas"), request.param, text)
+    return encode, SchemaDecoder(SIGNATURE, configuration), without_layout(SchemaDecoder(SIGNATURE, configuration))
 
 
 def without_layout(decoder: SchemaDecoder) -> SchemaDecoder:
@@ -111,9 +114,9 @@ def test_the_layout_and_the_library_say_the_same_of_damaged_events(
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(good_events, max_size=4), noise=st.lists(st.binary(max_size=20), max_size=3))
 def test_every_dtype_agrees_with_a_plain_decoder(
-    mixed: tuple[Encode, SchemaDecoder], events: list[dict[str, Any]], noise: list[bytes]
+    mixed: tuple[Encode, SchemaDecoder, SchemaDecoder], events: list[dict[str, Any]], noise: list[bytes]
 ) -> None:
-    encode, decoder = mixed
+    encode, decoder, _ = mixed
     events = [{**event, "id": str(event["id"])} if event.get("id") is not None else event for event in events]
     events = [{name: value for name, value in event.items() if name != "unknown"} for event in events]
     decoded = decoder.decode([*(encode(event) for event in events), *noise])
@@ -135,3 +138,29 @@ def test_an_event_in_its_usual_shape_is_not_read_field_by_field(
     reader = next(iter(fast._readers.values()))
     monkeypatch.setattr(reader, "row", lambda *_: pytest.fail("read field by field"))
     assert_plain(fast.decode([encode(event)] * 2), NUMBERS, [event] * 2)
+
+
+whole = st.fixed_dictionaries(
+    {
+        **dict.fromkeys("abc", floats),
+        "count": st.integers(-(2**31), 2**31 - 1),
+        "size": st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**31), 2**31),
+        "word": st.text(max_size=150),
+        "other": st.text(max_size=3),
+        "flag": st.booleans(),
+        "vector": st.lists(floats, min_size=3, max_size=3),
+        "id": st.text(max_size=5),
+    }
+)
+
+
+@settings(max_examples=120)
+@given(events=st.lists(whole, min_size=1, max_size=3), data=st.data())
+def test_the_layout_and_the_library_say_the_same_of_every_dtype(
+    mixed: tuple[Encode, SchemaDecoder, SchemaDecoder], events: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    encode, fast, slow = mixed
+    values = [encode(event) for event in events]
+    assert_same(fast.decode(values), slow.decode(values), len(values))
+    values[-1] = data.draw(damaged(values[-1]))
+    assert_same(fast.decode(values), slow.decode(values), len(values))
