@@ -144,8 +144,8 @@ class Layout:
 
         Positions only grow, and the last must be the event's end: so none has reached beyond it.
         """
-        data = b"".join(values)
-        buffer = np.frombuffer(data + b"\0", np.uint8)
+        data = b"".join((*values, b"\0"))  # one byte more: something is there to look at, wherever a position points
+        buffer = np.frombuffer(data, np.uint8)
         sizes = np.fromiter(map(len, values), np.int64, len(values))
         ends = np.cumsum(sizes)
         at = ends - sizes + start
