@@ -27,6 +27,7 @@ from scorer.status import fleet, state
 from scorer.tail import read_to_end, tail
 
 PARTITIONS = 6
+CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
 STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
 FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
 QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
@@ -72,8 +73,9 @@ def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.Exit
 def _clean_up(settings: Settings) -> None:
     """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
     admin = kafka.admin(settings.kafka, f"{settings.name}.demo")
-    done = [*admin.delete_topics(topics.known(settings)).values(), *admin.delete_consumer_groups([settings.name]).values()]
-    for answer in done:
+    deleted = admin.delete_topics(topics.known(settings), request_timeout=CLEAN_UP_SECONDS)
+    left = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
+    for answer in [*deleted.values(), *left.values()]:
         with contextlib.suppress(KafkaException):  # what was never made cannot be removed
             answer.result()
 

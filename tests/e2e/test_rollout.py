@@ -70,7 +70,7 @@ def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> Non
     rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
     assert (rollout["outcome"], rollout["scorers"]) == ("timed out", [])
     golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
-    rig.push(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
+    rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
     scorer = rig.start("a").ready()
     until(lambda: owned(rig) == [PARTITIONS], "the partitions")
     rollout = told(rig, "promote", "--to", "9.0.0", "--wait", code=3)["rollout"]
