@@ -44,7 +44,7 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
         plans = topics.missing(settings, found, partitions) if create else []
         if plans:
-            topics.create(admin, plans)
+            topics.create(lambda: kafka.admin(settings.kafka, f"{settings.name}.check"), plans)
             found = topics.describe(admin, topics.known(settings))
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, found)

@@ -1,7 +1,7 @@
 """The topics a scorer needs: which, how they must be, and how `scorer check --create` makes them."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -97,19 +97,22 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
     return [plan for name, plan in plans.items() if name not in found]
 
 
-def create(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
-    for name, made in admin.create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
+def create(make_admin: Callable[[], AdminClient], topics: list[NewTopic]) -> None:
+    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal.
+
+    `make_admin` gives a new client: one that has seen a topic missing was seen to go on saying so without asking again.
+    """
+    for name, made in make_admin().create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
         try:
             made.result()
         except KafkaException as error:
             raise Fatal(f"cannot create topic {name}: {error.args[0].str()}", "check the right to create topics", 3) from error
     partitions = [TopicPartition(topic.topic, p) for topic in topics for p in range(topic.num_partitions)]
     deadline = time.monotonic() + LEADER_SECONDS
-    while fault := _not_led(admin, partitions):
+    while fault := _not_led(make_admin(), partitions):
         if time.monotonic() > deadline:
             raise Fatal(f"the new topics have no leaders yet: {fault}", "see the broker's log; then try again", 4)
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def _not_led(admin: AdminClient, partitions: list[TopicPartition]) -> KafkaError | None:
