@@ -3,7 +3,8 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,11 +23,25 @@ app = typer.Typer(
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Topics = list[str] | None
+Config = Annotated[Path, typer.Argument(help="The relay's configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set lanes=8")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.callback()
 def publisher() -> None:
     """Write to Kafka exactly once, and count that it was so."""
+
+
+@app.command()
+def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
+    """Copy topics into this region, each record exactly once, until SIGTERM."""
+    from publisher import logs, relay_service
+    from publisher.settings import load
+
+    loaded = load(config, settings or [])
+    logs.configure({"publisher": loaded.settings.name}, log_level.upper())
+    relay_service.run(loaded.settings)
 
 
 @app.command("audit")
@@ -86,16 +101,22 @@ def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
 
 def main() -> None:
     """Entry point: errors become one line and a hint."""
+    from publisher.configuration import SettingsError
     from publisher.errors import Fatal
 
     try:
         app()
+    except SettingsError as error:
+        _end(2, *str(error).splitlines())
     except Fatal as error:
-        _end(error)
+        _end(error.exit_code, str(error), hint=error.hint)
+    except (BrokenPipeError, KeyboardInterrupt):
+        sys.exit(130)
 
 
-def _end(error: Any) -> NoReturn:
-    talk.print(f"error: {error}", markup=False)
-    if error.hint:
-        talk.print(f"hint: {error.hint}", markup=False)
-    raise SystemExit(error.exit_code)
+def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
+    for error in errors:
+        talk.print(f"error: {error}", markup=False)
+    if hint:
+        talk.print(f"hint: {hint}", markup=False)
+    sys.exit(code)

@@ -3,6 +3,7 @@
 Ids are how a topic that was deleted and made again is told from the one before. Thin I/O; nothing is decided here.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -123,6 +124,20 @@ class Cluster:
         plan = NewPartitions(name, partitions)
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._made(asked, f"give topic {name} {partitions} partitions")
+
+    def led(self, partitions: Iterable[Partition]) -> None:
+        """Wait until every partition has a leader. Raises Retriable where that takes longer than an answer may."""
+        wanted = list(partitions)
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                self.bounds(wanted)
+            except Retriable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
     def _made(self, asked: "Future[Any]", what: str) -> None:
         try:
