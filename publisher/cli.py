@@ -12,7 +12,10 @@ from rich.console import Console
 from publisher.time_window import HELP as TIME_HELP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from publisher.kafka import KafkaSettings
+    from publisher.positions_by_hand import Move
 
 app = typer.Typer(
     help="Write to Kafka exactly once, and count that it was so.",
@@ -20,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+positions = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True)
+app.add_typer(positions, name="checkpoint")
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Topics = list[str] | None
@@ -42,6 +47,87 @@ def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Op
     loaded = load(config, settings or [])
     logs.configure({"publisher": loaded.settings.name}, log_level.upper())
     relay_service.run(loaded.settings)
+
+
+@app.command()
+def check(
+    config: Config,
+    settings: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Make what is missing at the destination.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong before anything is copied: clusters, topics, checkpoints."""
+    from dataclasses import asdict
+
+    from publisher.relay_check import check as checks
+    from publisher.settings import load
+
+    findings = []
+    for finding in checks(load(config, settings or []).settings, create=create):
+        findings.append(finding)
+        if not as_json:
+            mark = "[green]ok[/]  " if finding.ok else "[red]FAIL[/]"
+            talk.print(f"{mark} {finding.check}: ", end="")
+            talk.print(finding.detail, markup=False)
+            if not finding.ok:
+                talk.print(f"     hint: {finding.hint}", markup=False)
+    clean = all(finding.ok for finding in findings)
+    if as_json:
+        _json({"ok": clean, "checks": [asdict(finding) for finding in findings]})
+    if not clean:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(config: Config, settings: Set = None, as_json: Json = False) -> None:
+    """Show how far each partition is copied, and how far behind it is."""
+    import msgspec
+
+    from publisher import relay_status
+    from publisher.settings import load
+    from publisher.takeover import now_ms
+
+    found = relay_status.status(load(config, settings or []).settings, now_ms())
+    if as_json:
+        _json(msgspec.to_builtins(found))
+    else:
+        Console(highlight=False).print(relay_status.table(found))
+
+
+@positions.command("show")
+def show_positions(config: Config, settings: Set = None, as_json: Json = False) -> None:
+    """Show the positions, as `publisher status` does."""
+    status(config, settings, as_json)
+
+
+@positions.command("set")
+def set_positions(
+    config: Config,
+    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    to: Annotated[str, typer.Option(help="earliest, latest or an offset of the source.", show_default=False)],
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
+    from publisher.positions_by_hand import move
+    from publisher.settings import load
+
+    _moves(move(load(config, settings or []).settings, topic, partition, to), as_json)
+
+
+@positions.command("reset")
+def reset_positions(
+    config: Config,
+    topic: Annotated[str | None, typer.Option(help="Only this source topic.")] = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
+    from publisher.positions_by_hand import forget
+    from publisher.settings import load
+
+    _moves(forget(load(config, settings or []).settings, topic), as_json)
 
 
 @app.command("audit")
@@ -77,7 +163,7 @@ def audit_command(
     plan = Plan(inputs, outputs, dead or (), swaps or (), group, *window)
     report = audit_view.audited(_settings(bootstrap_servers, properties or []), plan, timeout, talk)
     if as_json:
-        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+        _json(report.to_dict())
     else:
         Console(highlight=False).print(audit_view.table(report))
         talk.print(audit_view.verdict(report))
@@ -97,6 +183,24 @@ def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
     if not bootstrap_servers.strip():
         raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)
+
+
+def _json(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def _moves(moves: "Sequence[Move]", as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    if as_json:
+        _json({"positions": [asdict(move) for move in moves]})
+        return
+    shown = Table("partition", "before", "after")
+    for move in moves:
+        shown.add_row(f"{move.topic}[{move.partition}]", str(move.before), str(move.after))
+    Console(highlight=False).print(shown)
 
 
 def main() -> None:

@@ -118,7 +118,7 @@ class Lane:
             for name in {route.destination for route in routes}:  # what has grown is written to only when this client knows
                 self._producer.list_topics(name, CALL_SECONDS)
             self.state.routes |= {(route.topic, route.partition): route for route in routes}
-            consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, None, r.epoch) for r in routes])
+            consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, leader_epoch=r.epoch) for r in routes])
 
     def _take(self, consumer: Consumer) -> list[Message]:
         """Everything that is there, up to a transaction's size; waits a moment for the first record."""

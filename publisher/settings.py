@@ -56,8 +56,8 @@ class SourceSettings(ClusterSettings):
     """Where records are read. The byte settings are for one lane."""
 
     topics: list[TopicOrPattern] = Field(min_length=1)
-    fetch_bytes: int = Field(default=1_048_576, ge=1_024, le=1_000_000_000)
-    queue_bytes: int = Field(default=8_388_608, ge=1_048_576, le=2_000_000_000)
+    fetch_bytes: int = Field(default=524_288, ge=1_024, le=1_000_000_000)
+    queue_bytes: int = Field(default=2_097_152, ge=65_536, le=2_000_000_000)
     socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
 
 
