@@ -16,7 +16,8 @@ from publisher.budget import Budget
 from publisher.checkpoint import Place, Registration
 from publisher.clusters import Topic
 from publisher.copying import Route
-from publisher.errors import Fatal
+from publisher.errors import Aborted, Fatal
+from publisher.kafka import LARGEST_BATCH
 from publisher.lanes import Lane
 from publisher.refusals import End
 from publisher.relay_state import RelayState
@@ -45,6 +46,7 @@ class Fleet:
         self.destination = destination_of(settings)
         self.checkpoints = log_of(settings)
         self._pairs: dict[str, Pair] = {}
+        self._batch_bytes = LARGEST_BATCH
         self._cluster_ids = ("", "")
         self._lanes: list[Lane] = []
         self._control: Producer | None = None
@@ -60,13 +62,14 @@ class Fleet:
         self.checkpoints.refresh()
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
+        self._batch_bytes = self._smallest_limit(self._pairs.values())
 
     def take_over(self) -> None:
         """No process but this one writes for the relay from here on, whatever lanes its predecessor had."""
         settings, budget = self._settings, Budget(self._settings.bytes_per_second)
         last = self.checkpoints.registrations.get(settings.name)
         for state in self._state.lanes:
-            lane = Lane(settings, state, self._encoded, self._seen, budget, self._stopping, self._ended)
+            lane = Lane(settings, state, self._encoded, self._seen, budget, self._batch_bytes, self._stopping, self._ended)
             self._lanes.append(lane)
         self._control = fence(settings, last.lanes if last else 0, self._told_to_stop, [lane.open for lane in self._lanes])
 
@@ -184,6 +187,8 @@ class Fleet:
         found = self.source.topics(grown)
         create = settings.destination.create_topics
         new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, found, create=create)}
+        if self._smallest_limit(new.values()) < self._batch_bytes:
+            raise Aborted("a topic joins that takes smaller batches than those of these producers")
         before = {name: self._pairs[name].source.partitions for name in new if name in self._pairs}
         self.checkpoints.refresh()
         partitions = [
@@ -195,6 +200,12 @@ class Fleet:
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})
         self._share_out(routes)
         log.info("copying also %s", ", ".join(f"{pair.name}[{number}]" for pair, number in partitions))
+
+    def _smallest_limit(self, copied: Iterable[Pair]) -> int:
+        """What every destination topic takes in one batch, in bytes."""
+        configs = self.destination.configs(pair.destination_name for pair in copied)
+        limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
+        return min([LARGEST_BATCH, *limits])
 
     def _seen(self) -> float:
         return min(watch.seen for watch in self._watches)

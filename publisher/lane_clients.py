@@ -7,10 +7,9 @@ back-off alone) decide how soon copying goes on afterwards; fetches and queues b
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from publisher import kafka
@@ -58,17 +57,20 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
     return kafka.reader(source.kafka, settings.transactional_id(lane), **properties)
 
 
-def near_writer(settings: RelaySettings, transactional_id: str, on_failed: Callable[[KafkaError, Message], None]) -> Producer:
-    """A transactional producer for the destination; `on_failed` hears of records that were not written, and of no others."""
+def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
+    """A transactional producer for the destination. `batch_bytes`: what every topic takes at once.
+
+    Nothing hears of single records: a commit fails with what befell the first one that was not written. (A delivery callback
+    may be called while the library holds an exception for a fatal error, and then fails with SystemError.)
+    """
     destination = settings.destination
-    properties = kafka.transactional_properties(destination.kafka, transactional_id, transactional_id) | {
+    properties = kafka.transactional_properties(destination.kafka, transactional_id, transactional_id, batch_bytes) | {
         "linger.ms": 5,
         "compression.type": destination.compression,
-        "delivery.report.only.error": True,
         **QUICK,
         **destination.extra,
     }
-    return Producer(properties | {"on_delivery": on_failed, "error_cb": kafka.ErrorWatch()}, logger=library_log)
+    return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
 
 
 def admin(cluster: kafka.KafkaSettings, client_id: str) -> AdminClient:

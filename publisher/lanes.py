@@ -49,6 +49,7 @@ class Lane:
         encode: EncodeCheckpoint,
         seen: Callable[[], float],
         budget: Budget,
+        batch_bytes: int,
         stopping: threading.Event,
         ended: threading.Event,
     ) -> None:
@@ -61,10 +62,10 @@ class Lane:
         self._encode = encode
         self._seen = seen
         self._budget = budget
+        self._batch_bytes = batch_bytes
         self._stopping = stopping
         self._ended = ended
         self._rules = Rules(settings.destination.region, settings.filter)
-        self._undelivered: KafkaError | None = None
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
         self._rest_until = 0.0
@@ -74,7 +75,8 @@ class Lane:
 
     def open(self, seconds: float) -> None:
         """Take over the transactional id: no other process writes as this lane from here on. Raises as `begin` does."""
-        self._producer = begin(near_writer(self._settings, self._id, self._failed), self._id, self._stopping, seconds)
+        writer = near_writer(self._settings, self._id, self._batch_bytes)
+        self._producer = begin(writer, self._id, self._stopping, seconds)
 
     def start(self) -> None:
         """Begin to copy what is added."""
@@ -226,18 +228,14 @@ class Lane:
             if bounds is not None and bounds[1] >= 0:
                 self.state.ends[partition] = bounds[1]
 
-    def _failed(self, error: KafkaError, _message: Message) -> None:
-        self._undelivered = self._undelivered or error
-
     def _failure(self, error: KafkaError) -> Exception:
-        """What a failed transaction means: the cause is what befell its records, where that is known."""
-        cause = self._undelivered or error
-        if cause.code() in UNFIT:
+        """What a failed transaction means."""
+        if error.code() in UNFIT:
             hint = "raise max.message.bytes of the destination topic, or see what is special about the record"
-            return Refused(f"the destination does not take a record of lane {self.state.number}: {cause.str()}", hint)
-        if cause.code() in REFUSED:
-            return Fatal(f"the destination refuses lane {self.state.number}: {cause.str()}", "check the rights", 3)
-        return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {cause.str()}")
+            return Refused(f"the destination does not take a record of lane {self.state.number}: {error.str()}", hint)
+        if error.code() in REFUSED:
+            return Fatal(f"the destination refuses lane {self.state.number}: {error.str()}", "check the rights", 3)
+        return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
 
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""

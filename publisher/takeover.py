@@ -50,7 +50,7 @@ def fence(
     names = [f"{settings.name}.checkpoints"]
     names += [settings.transactional_id(lane) for lane in range(len(openings), max(lanes_before, settings.lanes))]
     with ThreadPoolExecutor(len(names) + len(openings), thread_name_prefix="take-over") as pool:
-        made = [pool.submit(lambda n: begin(near_writer(settings, n, _unheard), n, stopping, seconds), name) for name in names]
+        made = [pool.submit(lambda n: begin(near_writer(settings, n), n, stopping, seconds), name) for name in names]
         opened = [pool.submit(opening, seconds) for opening in openings]
         for future in opened:
             future.result()
@@ -94,7 +94,3 @@ def registration(settings: RelaySettings, instance: str, what: str) -> Registrat
 def now_ms() -> int:
     """The wall clock, Unix ms."""
     return time.time_ns() // 1_000_000
-
-
-def _unheard(_error: object, _message: object) -> None:
-    """A commit fails where one of its records did; that is told there."""

@@ -162,14 +162,14 @@ class RelayRig:
 
     def grow(self, servers: str, partitions: int) -> None:
         """More partitions."""
-        for made in (
-            AdminClient({"bootstrap.servers": servers}).create_partitions([NewPartitions(self.topic, partitions)]).values()
-        ):
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             made.result()
 
     def partitions(self, servers: str, topic: str) -> int:
         """How many there are; 0 where there is no such topic."""
-        known = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics
+        admin = AdminClient({"bootstrap.servers": servers})
+        known = admin.list_topics(timeout=10).topics
         return len(known[topic].partitions) if topic in known else 0
 
     def truncate(self, servers: str, topic: str = "") -> None:

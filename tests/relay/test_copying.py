@@ -120,7 +120,7 @@ def frozen_and_replaced(rig: RelayRig, flags: tuple[str, ...]) -> None:
     successor = rig.start(*flags).ready()
     rig.wait_copied(2_500)
     zombie.send(signal.SIGCONT)
-    assert zombie.wait() == 3
+    assert zombie.wait() == 3, zombie.said
     assert "another process took over" in zombie.said
     rig.fill(100)
     rig.wait_copied(2_600)
