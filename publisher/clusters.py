@@ -62,10 +62,7 @@ class Cluster:
 
     def names(self) -> list[str]:
         """The names of all topics but internal ones."""
-        try:
-            return [name for name in self._admin.list_topics(timeout=self._seconds).topics if not name.startswith("__")]
-        except KafkaException as exception:
-            raise self._failure(exception) from exception
+        return [name for name in self._metadata() if not name.startswith("__")]
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the named topics that exist."""
@@ -125,19 +122,25 @@ class Cluster:
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._made(asked, f"give topic {name} {partitions} partitions")
 
-    def led(self, partitions: Iterable[Partition]) -> None:
-        """Wait until every partition has a leader. Raises Retriable where that takes longer than an answer may."""
-        wanted = list(partitions)
+    def led(self, partitions: Mapping[str, int]) -> None:
+        """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than an
+        answer may."""
         deadline = time.monotonic() + self._seconds
         while True:
-            try:
-                self.bounds(wanted)
-            except Retriable:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
+            known = self._metadata()
+            leaders = {name: [p.leader for p in known[name].partitions.values()] for name in partitions if name in known}
+            unled = [name for name, count in partitions.items() if sum(x >= 0 for x in leaders.get(name, [])) < count]
+            if not unled:
                 return
+            if time.monotonic() > deadline:
+                raise Retriable(f"{self.name}: partitions of {', '.join(unled)} have no leader yet")
+            time.sleep(0.05)
+
+    def _metadata(self) -> dict[str, Any]:
+        try:
+            return self._admin.list_topics(timeout=self._seconds).topics
+        except KafkaException as exception:
+            raise self._failure(exception) from exception
 
     def _made(self, asked: "Future[Any]", what: str) -> None:
         try:

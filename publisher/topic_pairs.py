@@ -110,10 +110,6 @@ def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], tar
 
 
 def _wait_for(destination: Cluster, partitions: Mapping[str, int]) -> dict[str, Topic]:
-    """The topics, once every partition of theirs has a leader: what was just made may not be known everywhere yet.
-
-    Raises Retriable where that takes longer than an answer may.
-    """
-    wanted = [(name, number) for name, count in partitions.items() for number in range(count)]
-    destination.led(wanted)
+    """The topics, once every partition of theirs has a leader: what was just made may not be known everywhere yet."""
+    destination.led(partitions)
     return destination.topics(partitions)
