@@ -132,9 +132,13 @@ def reset_positions(
 
 @app.command("audit")
 def audit_command(
-    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...", show_default=False)],
-    inputs: Annotated[list[str], typer.Option("--input", help="Input topic; repeatable.", show_default=False)],
-    outputs: Annotated[list[str], typer.Option("--output", help="Score topic; repeatable.", show_default=False)],
+    config: Annotated[
+        Path | None, typer.Argument(help="A relay's configuration: count its copies, not scores.", show_default=False)
+    ] = None,
+    settings: Set = None,
+    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...")] = "",
+    inputs: Annotated[Topics, typer.Option("--input", help="Input topic; repeatable.")] = None,
+    outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
     dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
     swaps: Annotated[
         Topics, typer.Option("--swaps", help="Topic of swap records; without it versions rank by first appearance.")
@@ -151,11 +155,16 @@ def audit_command(
     timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores."""
+    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG)."""
+    if config is not None:
+        _audit_relay(config, settings or [], timeout, as_json)
+        return
     from publisher import audit_view
     from publisher.audit_topics import Plan
     from publisher.time_window import TimeWindow
 
+    if not (inputs and outputs):
+        raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     try:
         window = TimeWindow.of(start, end)
     except ValueError as error:
@@ -167,6 +176,28 @@ def audit_command(
     else:
         Console(highlight=False).print(audit_view.table(report))
         talk.print(audit_view.verdict(report))
+    if not report.clean:
+        raise typer.Exit(1)
+
+
+def _audit_relay(config: Path, flags: list[str], timeout: float, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.progress import Progress
+
+    from publisher import relay_audit
+    from publisher.settings import load
+
+    with Progress(console=talk, transient=True, disable=not talk.is_terminal) as bar:
+        task = bar.add_task("reading partitions")
+        report = relay_audit.audit(
+            load(config, flags).settings, lambda done, total: bar.update(task, completed=done, total=total), timeout
+        )
+    if as_json:
+        _json({"clean": report.clean, **asdict(report)})
+    else:
+        Console(highlight=False).print(relay_audit.table(report))
+        talk.print("[green]clean[/]" if report.clean else "[red]not clean[/]")
     if not report.clean:
         raise typer.Exit(1)
 

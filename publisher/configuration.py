@@ -147,11 +147,19 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
         key, equals, text = flag.partition("=")
         if not equals or not key:
             raise SettingsError(f"--set {flag}: write --set key=value, for instance --set name=other")
-        nested: Any = yaml.safe_load(text) if text else ""
+        nested = _value(text)
         for part in reversed(key.split(".")):
             nested = {part: nested}
         _merge(values, nested)
     return values
+
+
+def _value(text: str) -> Any:
+    """A flag's value: YAML where it is that, else the text itself."""
+    try:
+        return yaml.safe_load(text) if text else ""
+    except yaml.YAMLError:
+        return text
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:

@@ -76,13 +76,17 @@ class Rules:
         headers.append(FIRST_HOP)
         return headers
 
+    def is_home(self, origin: bytes) -> bool:
+        """Whether a record of this `x-origin` was first written at the destination."""
+        return origin.startswith(self._home)
+
     def passes(self, headers: Headers | None) -> bool:
         """Whether the filter lets a record through."""
         there = headers or []
         return all(any(name == wanted and value in values for name, value in there) for wanted, values in self.wanted.items())
 
     def _once_more(self, headers: Headers, origin: bytes) -> Headers | None:
-        if origin.startswith(self._home):
+        if self.is_home(origin):
             return None
         hops = next((value for name, value in headers if name == HOPS), None) or b""
         count = int(hops) + 1 if hops.isdigit() and len(hops) <= LONGEST_COUNT else 1

@@ -238,8 +238,10 @@ class RelayRig:
         until(lambda: self.copied(topic) >= count, f"{count} copies")
 
     def audit(self, topic: str = "", target: str = "") -> dict[str, int]:
-        """Hold the copy against the source, record by record."""
+        """Hold the copy against the source, record by record; the product's own count must say the same."""
         name = topic or self.topic
+        own = self.json("audit")
+        assert own["clean"], own
         return compare(auditor.read(self.source, name), auditor.read(self.destination, target or name))
 
     def close(self) -> None:
