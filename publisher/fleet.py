@@ -194,8 +194,8 @@ class Fleet:
         partitions = [
             (pair, number) for pair in new.values() for number in range(before.get(pair.name, 0), pair.source.partitions)
         ]
-        routes = self._routes(partitions, None)
         self._pairs |= new
+        routes = self._routes(partitions, None)
         self._watches[0].add({pair.name: pair.source for pair in new.values()})
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})
         self._share_out(routes)

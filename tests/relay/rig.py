@@ -235,7 +235,10 @@ class RelayRig:
 
     def wait_copied(self, count: int, topic: str = "") -> None:
         """Wait until so many have arrived."""
-        until(lambda: self.copied(topic) >= count, f"{count} copies")
+        try:
+            until(lambda: self.copied(topic) >= count, f"{count} copies")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; there are {self.copied(topic)}\n{self.processes[-1].said}") from None
 
     def audit(self, topic: str = "", target: str = "") -> dict[str, int]:
         """Hold the copy against the source, record by record; the product's own count must say the same."""
