@@ -31,6 +31,8 @@ CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of 
 SEEN_SECONDS = 2.0  # the topics' ids were checked no longer ago than this when a transaction begins
 REST_SECONDS = 0.005  # between two small transactions: the broker pays for each, and writes its markers meanwhile
 SMALL = 500  # records
+PIECE = 500  # records
+LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on the client may have asked twice: see README.md
 UNFIT = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
@@ -65,6 +67,9 @@ class Lane:
         self._batch_bytes = batch_bytes
         self._stopping = stopping
         self._ended = ended
+        rate = settings.bytes_per_second
+        self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
+        self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
         self._rules = Rules(settings.destination.region, settings.filter)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
@@ -107,10 +112,13 @@ class Lane:
         """Take what is there, publish it."""
         self.state.heartbeat = time.monotonic()
         self._assign(consumer)
-        messages = self._take(consumer)
+        rest = self._rest_until - time.monotonic()
+        if rest > 0:
+            self._stopping.wait(rest)
+        messages = consumer.consume(1, IDLE_SECONDS)
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
-            self._publish(messages)
-            self._pay(len(messages), sum(map(len, messages)))
+            count, size = self._publish(consumer, messages)
+            self._pay(count, size)
         self._measure(consumer)
 
     def _assign(self, consumer: Consumer) -> None:
@@ -122,16 +130,6 @@ class Lane:
             self.state.routes |= {(route.topic, route.partition): route for route in routes}
             consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, leader_epoch=r.epoch) for r in routes])
 
-    def _take(self, consumer: Consumer) -> list[Message]:
-        """Everything that is there, up to a transaction's size; waits a moment for the first record."""
-        rest = self._rest_until - time.monotonic()
-        if rest > 0:
-            self._stopping.wait(rest)
-        messages = consumer.consume(1, IDLE_SECONDS)
-        if messages and self._settings.transaction_records > 1:
-            messages += consumer.consume(self._settings.transaction_records - 1, 0)
-        return messages
-
     def _same_topics(self) -> bool:
         """Wait until the topics are known to be the same ones; False where the lane ends before that."""
         while not self._stopping.is_set():
@@ -141,38 +139,44 @@ class Lane:
             self._stopping.wait(0.01)
         return False
 
-    def _publish(self, messages: Sequence[Message]) -> None:
-        """One transaction: copies, and the positions after them."""
+    def _publish(self, consumer: Consumer, messages: list[Message]) -> tuple[int, int]:
+        """One transaction: copies of `messages` and of what else is there, and the positions after them. The number of
+        records read, and the bytes of their values."""
         producer = self._producer
         assert producer is not None
         before = self.state.tally.copied
         try:
             producer.begin_transaction()
-            events = copy(messages, self.state.routes, self._rules, self._produce, self.state.tally)
-            for event in events:
-                self._hear(event)
+            count, size = self._copy(consumer, producer, messages)
             moved = [route for route in self.state.routes.values() if route.settle()]
             due = time.monotonic() - self.state.checkpoint_at >= CHECKPOINT_SECONDS
             if self.state.tally.copied == before and not (moved and due):
                 producer.abort_transaction(CALL_SECONDS)
-                return
+                return count, size
             for route in moved:
                 key, value = self._encode(route)
-                self._produce(self._settings.checkpoint_topic, value, key)
+                producer.produce(self._settings.checkpoint_topic, value, key)
             self._commit(producer)
         except KafkaException as exception:
             raise self._failure(exception.args[0]) from exception
         for route in moved:
             route.committed = route.next
-        self._rest_until = time.monotonic() + (REST_SECONDS if len(messages) < SMALL else 0.0)
+        self._rest_until = time.monotonic() + (REST_SECONDS if count < SMALL else 0.0)
+        return count, size
 
-    def _produce(self, *record: Any) -> None:
-        assert self._producer is not None
-        try:
-            self._producer.produce(*record)
-        except BufferError:
-            self._producer.poll(CALL_SECONDS)
-            self._producer.produce(*record)
+    def _copy(self, consumer: Consumer, producer: Producer, messages: list[Message]) -> tuple[int, int]:
+        """Copy in small pieces, which stay in the processor's cache, and so few that the producer's queue takes them all."""
+        state, room = self.state, self._settings.transaction_records
+        count = size = 0
+        while messages:
+            for event in copy(messages, state.routes, self._rules, producer.produce, state.tally):
+                self._hear(event)
+            count += len(messages)
+            size += sum(map(len, messages))
+            if size >= self._largest or (left := min(self._piece, room - count)) <= 0:
+                break
+            messages = consumer.consume(left, 0)
+        return count, size
 
     def _commit(self, producer: Producer) -> None:
         """Commit; repeated while the client says that it may be, up to the transaction timeout."""

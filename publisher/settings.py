@@ -56,8 +56,8 @@ class SourceSettings(ClusterSettings):
     """Where records are read. The byte settings are for one lane."""
 
     topics: list[TopicOrPattern] = Field(min_length=1)
-    fetch_bytes: int = Field(default=524_288, ge=1_024, le=1_000_000_000)
-    queue_bytes: int = Field(default=2_097_152, ge=65_536, le=2_000_000_000)
+    fetch_bytes: int = Field(default=131_072, ge=1_024, le=1_000_000_000)
+    queue_bytes: int = Field(default=524_288, ge=65_536, le=2_000_000_000)
     socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
 
 
@@ -92,7 +92,7 @@ class RelaySettings(Configuration):
     lanes: int = Field(default=4, ge=1, le=64)
     checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
     filter: dict[str, list[str]] = Field(default_factory=dict)
-    transaction_records: int = Field(default=10_000, ge=1, le=100_000)
+    transaction_records: int = Field(default=4_000, ge=1, le=100_000)
     bytes_per_second: int = Field(default=0, ge=0)
     http: HttpSettings = HttpSettings()
 
