@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+import publisher
 from publisher.configuration import SettingsError
-from publisher.settings import RelaySettings, load
+from publisher.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
 
 GIVEN: dict[str, Any] = {
     "name": "r",
@@ -28,6 +29,14 @@ def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, mo
     monkeypatch.setenv("PUBLISHER_SOURCE__FETCH_BYTES", "4096")
     found = loaded(tmp_path, "lanes=2")
     assert (found.lanes, found.source.fetch_bytes, found.checkpoint_topic) == (2, 4096, "scorestream.checkpoints")
+
+
+def test_every_setting_stands_in_the_documentation() -> None:
+    told = (Path(publisher.__file__).parent / "REGIONS.md").read_text()
+    sections = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
+    names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
+    names |= set(RelaySettings.model_fields) - set(sections)
+    assert [name for name in sorted(names) if f"`{name}`" not in told] == []
 
 
 WRONG = {
