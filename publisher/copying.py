@@ -24,17 +24,20 @@ Headers = list[tuple[str, Any]]
 
 
 class Route:
-    """One partition's way: from where to where, and how far. `next` is the next offset to read, `committed` the one that
-    the last confirmed checkpoint holds; `timestamp_ms` and `epoch` are those of the last record (-1: none)."""
+    """One partition's way: from where to where, and how far.
 
-    __slots__ = ("committed", "destination", "epoch", "last", "next", "origin", "partition", "timestamp_ms", "topic")
+    `next` is the next offset to read, `committed` the one that the last confirmed checkpoint holds, `end` where the source's
+    log ends as last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none).
+    """
+
+    __slots__ = ("committed", "destination", "end", "epoch", "last", "next", "origin", "partition", "timestamp_ms", "topic")
 
     def __init__(self, region: str, topic: str, partition: int, destination: str, start: int) -> None:
         self.topic = topic
         self.partition = partition
         self.destination = destination
         self.origin = str(Position(region, topic, partition, 0))[:-1]
-        self.next = self.committed = start
+        self.next = self.committed = self.end = start
         self.timestamp_ms = self.epoch = -1
         self.last: Message | None = None
 

@@ -133,7 +133,7 @@ class Fleet:
     def _routes(self, partitions: Sequence[tuple[Pair, int]], registration: Registration | None) -> list[Route]:
         """Verified ways, their checkpoints written."""
         settings = self._settings
-        lows = self.source.bounds((pair.name, number) for pair, number in partitions)
+        here = self.source.bounds((pair.name, number) for pair, number in partitions)
         there = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
         own = self.checkpoints.of_relay(settings.name)
         routes, fresh = [], []
@@ -143,11 +143,12 @@ class Fleet:
                 place,
                 own.get(place),
                 {other: found for other, found in self.checkpoints.positions.items() if other.relay != settings.name},
-                End(self._cluster_ids[0], pair.name, pair.source, lows[pair.name, number]),
+                End(self._cluster_ids[0], pair.name, pair.source, here[pair.name, number]),
                 End(self._cluster_ids[1], pair.destination_name, pair.destination, there[pair.destination_name, number]),
                 [p.partition for p in own if (p.region, p.topic) == (place.region, place.topic)],
             )
             route = Route(place.region, pair.name, number, pair.destination_name, start)
+            route.end = here[pair.name, number].high
             if place in own:
                 route.timestamp_ms, route.epoch = own[place].timestamp_ms, own[place].epoch
             else:

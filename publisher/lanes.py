@@ -58,7 +58,6 @@ class Lane:
         self.state = state
         self.failure: Exception | None = None
         self.state.routes = {}
-        self.state.ends = {}
         self._settings = settings
         self._id = settings.transactional_id(state.number)
         self._encode = encode
@@ -102,6 +101,8 @@ class Lane:
             self._consumer = far_reader(self._settings, self.state.number)
             while not self._stopping.is_set():
                 self._turn(self._consumer)
+        except KafkaException as error:
+            self.failure = self._failure(error.args[0])
         except Exception as error:  # noqa: BLE001 - handed to whoever runs the lane
             self.failure = error
         finally:
@@ -227,10 +228,10 @@ class Lane:
         if now - self._lag_at < LAG_SECONDS:
             return
         self._lag_at = now
-        for partition in self.state.routes:
+        for partition, route in self.state.routes.items():
             bounds: Any = consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
             if bounds is not None and bounds[1] >= 0:
-                self.state.ends[partition] = bounds[1]
+                route.end = bounds[1]
 
     def _failure(self, error: KafkaError) -> Exception:
         """What a failed transaction means."""

@@ -9,6 +9,8 @@ import threading
 import time
 import uuid
 
+from confluent_kafka import KafkaException
+
 from publisher.checkpoint import Registration
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.fleet import Fleet
@@ -46,7 +48,7 @@ class Relay:
             except OutOfRange as error:
                 out_of_range = error
                 self.state.note("out of range", error)
-            except (Aborted, Retriable, Fatal) as error:
+            except (Aborted, Retriable, Fatal, KafkaException) as error:
                 self.state.note(type(error).__name__.lower(), error)
                 if isinstance(error, Fatal) and error.exit_code != UNREACHABLE:
                     raise
@@ -68,6 +70,7 @@ class Relay:
                     f"{out_of_range.topic}[{out_of_range.partition}] does not go on where its copy ended: {out_of_range}",
                     "look at that log, then go on deliberately: publisher checkpoint set",
                 )
+            self.state.registered = True
             self.state.began()
             running.supervise()
         finally:
@@ -84,5 +87,4 @@ class Relay:
             )
 
     def _registration(self) -> Registration:
-        self.state.registered = True
         return registration(self._settings, self._instance, "publisher run")

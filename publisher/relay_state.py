@@ -11,7 +11,7 @@ SILENT_SECONDS = 2.0  # a source that was not heard for longer is behind by at l
 
 @dataclass
 class LaneState:
-    """What a lane did. Times are monotonic, in seconds; `ends` is where the source's partitions end, as last heard."""
+    """What a lane did. Times are monotonic, in seconds."""
 
     number: int
     tally: Tally = field(default_factory=Tally)
@@ -22,21 +22,15 @@ class LaneState:
     heartbeat: float = field(default_factory=time.monotonic)
     checkpoint_at: float = field(default_factory=time.monotonic)
     routes: dict[Partition, Route] = field(default_factory=dict)
-    ends: dict[Partition, int] = field(default_factory=dict)
 
     def lag_records(self) -> int:
         """Offsets of the source that are not at the destination yet, as far as known."""
-        ends = dict(self.ends)
-        return sum(max(0, ends.get(partition, 0) - route.committed) for partition, route in list(self.routes.items()))
+        return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
         """The age of the oldest last copied record of a partition in which records wait; 0 where none do."""
-        ends = dict(self.ends)
-        waiting = [
-            route.timestamp_ms
-            for partition, route in list(self.routes.items())
-            if ends.get(partition, 0) > route.committed and route.timestamp_ms >= 0
-        ]
+        behind = [route for route in list(self.routes.values()) if route.end > route.committed]
+        waiting = [route.timestamp_ms for route in behind if route.timestamp_ms >= 0]
         return max(0, now_ms - min(waiting)) / 1_000 if waiting else 0.0
 
 

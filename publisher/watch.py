@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from publisher.clusters import Cluster, Topic
-from publisher.errors import Fatal, Retriable
+from publisher.errors import Retriable
 from publisher.refusals import Refused, gone, recreated
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Watch:
     def __init__(self, cluster: Cluster, region: str, expected: Mapping[str, Topic]) -> None:
         self.region = region
         self.found: dict[str, Topic] = dict(expected)
-        self.failure: Fatal | None = None
+        self.failure: Exception | None = None
         self.seen = float("-inf")
         self._cluster = cluster
         self._expected = {name: topic.id for name, topic in expected.items()}
@@ -51,7 +51,7 @@ class Watch:
                 self.failure = self._judge(expected, found, began)
             except Retriable as error:
                 log.info("%s", error)
-            except Fatal as error:
+            except Exception as error:  # noqa: BLE001 - whoever runs the watch raises it
                 self.failure = error
             else:
                 if self.failure is None and not self._absent_since:
