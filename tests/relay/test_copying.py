@@ -5,7 +5,7 @@ import signal
 from confluent_kafka import Producer
 
 from tests import auditor
-from tests.relay.rig import CLEAN, MakeRelay, RelayRig, header, until
+from tests.relay.rig import CLEAN, MakeRelay, header, until
 
 
 def test_everything_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRelay) -> None:
@@ -109,15 +109,15 @@ def test_only_what_the_filter_lets_through_is_copied(make_relay: MakeRelay) -> N
     assert rig.copied() == 200
 
 
-def frozen_and_replaced(rig: RelayRig, flags: tuple[str, ...]) -> None:
-    """A process is frozen in the middle, another takes over, the first one thaws."""
+def test_a_frozen_process_that_was_replaced_writes_nothing_any_more(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=4)
     rig.create(rig.source)
     rig.fill(2_000)
     zombie = rig.start("bytes_per_second=40000").ready()
     until(lambda: zombie.metric("publisher_records_total") > 100, "the first copies")
     zombie.send(signal.SIGSTOP)
     rig.fill(500)
-    successor = rig.start(*flags).ready()
+    successor = rig.start("lanes=1").ready()
     rig.wait_copied(2_500)
     zombie.send(signal.SIGCONT)
     assert zombie.wait() == 3, zombie.said
@@ -126,11 +126,3 @@ def frozen_and_replaced(rig: RelayRig, flags: tuple[str, ...]) -> None:
     rig.wait_copied(2_600)
     assert successor.stop() == 0
     assert rig.audit() == CLEAN
-
-
-def test_a_frozen_process_that_was_replaced_writes_nothing_any_more(make_relay: MakeRelay) -> None:
-    frozen_and_replaced(make_relay(lanes=2), ())
-
-
-def test_so_it_is_where_the_successor_has_fewer_lanes(make_relay: MakeRelay) -> None:
-    frozen_and_replaced(make_relay(lanes=4), ("lanes=1",))

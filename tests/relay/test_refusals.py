@@ -1,14 +1,12 @@
 """Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
 
 import json
-import shlex
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Producer
 
 from tests import auditor
-from tests.relay.rig import CLEAN, MakeRelay, RelayRig
+from tests.relay.rig import CLEAN, MakeRelay, RelayRig, until
 
 
 def copied(make_relay: MakeRelay, count: int = 400) -> RelayRig:
@@ -70,31 +68,27 @@ def move_position(rig: RelayRig, ahead: int) -> None:
     assert producer.flush(10) == 0
 
 
-CASES: dict[str, tuple[Callable[[RelayRig], None], tuple[str, ...]]] = {
-    "source made again": (recreate_source, ("made again", "its id was")),
-    "source truncated": (truncate_source, ("were deleted before they were copied", "begins at 125")),
-    "position behind the end": (restore_the_source, ("ends at 100", "up to offset 1100")),
-    "destination made again": (recreate_destination, ("destination topic", "made again")),
-    "checkpoints lost": (lose_the_checkpoints, ("has no checkpoint", "holds data up to offset")),
-    "one checkpoint lost": (lose_one_checkpoint, ("has no checkpoint, but higher partitions have",)),
+CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
+    recreate_source: ("made again", "its id was"),
+    truncate_source: ("were deleted before they were copied", "begins at"),
+    restore_the_source: ("but its log in eu ends at", "is copied up to offset"),
+    lose_the_checkpoints: ("has no checkpoint", "holds data up to offset"),
+    lose_one_checkpoint: ("has no checkpoint, but higher partitions have",),
+    recreate_destination: ("destination topic", "made again"),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_relay_does_not_guess(make_relay: MakeRelay, case: str) -> None:
+def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
     rig = copied(make_relay)
-    befall, facts = CASES[case]
-    befall(rig)
-    said = rig.refused()
-    assert all(fact in said for fact in facts), said
-    command = said.split("hint: ")[1].split("publisher ")[1].splitlines()[0]
-    words = shlex.split(command.replace("earliest|latest|OFFSET", "latest").replace("earliest|latest", "latest"))
-    assert words[:3] == ["checkpoint", "set", "CONFIG"]
-    rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
-    before = rig.copied()
+    for befall, facts in CASES.items():
+        befall(rig)
+        said = rig.refused()
+        assert all(fact in said for fact in facts), said
+        assert "publisher checkpoint set CONFIG --topic" in said.split("hint: ")[1], said
+        rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
     relay = rig.start().ready()
     rig.fill(100)
-    rig.wait_copied(before + 100)
+    until(lambda: relay.metric("publisher_records_total") == 100, "the copies after all that")
     assert relay.stop() == 0
 
 
