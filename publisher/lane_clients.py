@@ -20,8 +20,9 @@ QUICK: dict[str, Any] = {
     "socket.connection.setup.timeout.ms": 2_000,  # an attempt into a cut link: the kernel repeats its SYN after 1 s, then 2, 4
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
+    "log_level": 3,  # errors: each attempt into a cut link would be a warning, and readiness tells of that
 }
-ANSWER_MS = 5_000  # a connection that is silent for longer is made anew
+ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
 INIT_CALL_SECONDS = 5.0
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 REFUSED = frozenset(
@@ -75,7 +76,7 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
 
 def admin(cluster: kafka.KafkaSettings, client_id: str) -> AdminClient:
     """An administrative client that is back soon after its cluster is. Raises Fatal (2) for unknown client properties."""
-    quick = cluster.model_copy(update={"extra": {**QUICK, **cluster.extra}})
+    quick = cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
     try:
         return kafka.admin(quick, client_id)
     except KafkaException as error:
