@@ -81,7 +81,7 @@ class ModelSettings(Section):
     policy: Path | None = None
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
     max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
-    op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = list(DEFAULT_DOMAINS)
+    op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
 
 
 class BatchingSettings(Section):

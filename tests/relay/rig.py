@@ -245,7 +245,7 @@ class RelayRig:
         name = topic or self.topic
         own = self.json("audit")
         assert own["clean"], own
-        return compare(auditor.read(self.source, name), auditor.read(self.destination, target or name))
+        return compare(list(auditor.read(self.source, name)), list(auditor.read(self.destination, target or name)))
 
     def close(self) -> None:
         """End what runs."""
