@@ -22,7 +22,7 @@ from publisher.takeover import registration
 
 log = logging.getLogger(__name__)
 
-FIRST_ANSWER_SECONDS = 10.0  # for a process that has never copied anything; afterwards it waits as long as it takes
+FIRST_ANSWER_SECONDS = 30.0  # for a process that has never copied anything; afterwards it waits as long as it takes
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
 UNREACHABLE = 4
 

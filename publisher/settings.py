@@ -89,7 +89,7 @@ class RelaySettings(Configuration):
     name: str = Field(pattern=NAME)
     source: SourceSettings
     destination: DestinationSettings
-    lanes: int = Field(default=4, ge=1, le=64)
+    lanes: int = Field(default=2, ge=1, le=64)
     checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
     filter: dict[str, list[str]] = Field(default_factory=dict)
     transaction_records: int = Field(default=4_000, ge=1, le=100_000)

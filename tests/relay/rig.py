@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import yaml
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests import auditor
 
@@ -199,6 +199,12 @@ class RelayRig:
         admin = AdminClient({"bootstrap.servers": servers})
         known = admin.list_topics(timeout=10).topics
         return len(known[topic].partitions) if topic in known else 0
+
+    def config(self, servers: str, topic: str) -> dict[str, str]:
+        """How a topic is configured."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result().items()}
 
     def truncate(self, servers: str, topic: str = "") -> None:
         """What retention does: everything so far is gone."""
