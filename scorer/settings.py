@@ -16,6 +16,8 @@ from publisher.configuration import Configuration, Loaded, Section, SettingsErro
 from publisher.kafka import KafkaSettings
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+NAMELESS = ("json-array", "float32")
+SCHEMA_FORMATS = ("avro", "protobuf")
 HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
 OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
 
@@ -60,9 +62,7 @@ class SchemaRegistrySettings(Section):
 class OutputSettings(Section):
     topic: TopicName
     format: Literal["json", "avro", "protobuf"] = "json"
-    headers: list[Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]] = Field(
-        default_factory=list
-    )
+    headers: list[HeaderField] = Field(default_factory=list)
 
 
 class DeadLetterSettings(Section):
