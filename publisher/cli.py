@@ -3,7 +3,8 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -11,7 +12,10 @@ from rich.console import Console
 from publisher.time_window import HELP as TIME_HELP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from publisher.kafka import KafkaSettings
+    from publisher.positions_by_hand import Move
 
 app = typer.Typer(
     help="Write to Kafka exactly once, and count that it was so.",
@@ -19,9 +23,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+positions = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True)
+app.add_typer(positions, name="checkpoint")
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Topics = list[str] | None
+Config = Annotated[Path, typer.Argument(help="The relay's configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set lanes=8")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.callback()
@@ -29,11 +38,107 @@ def publisher() -> None:
     """Write to Kafka exactly once, and count that it was so."""
 
 
+@app.command()
+def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
+    """Copy topics into this region, each record exactly once, until SIGTERM."""
+    from publisher import logs, relay_service
+    from publisher.settings import load
+
+    loaded = load(config, settings or [])
+    logs.configure({"publisher": loaded.settings.name}, log_level.upper())
+    relay_service.run(loaded.settings)
+
+
+@app.command()
+def check(
+    config: Config,
+    settings: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Make what is missing at the destination.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong before anything is copied: clusters, topics, checkpoints."""
+    from dataclasses import asdict
+
+    from publisher.relay_check import check as checks
+    from publisher.settings import load
+
+    findings = []
+    for finding in checks(load(config, settings or []).settings, create=create):
+        findings.append(finding)
+        if not as_json:
+            mark = "[green]ok[/]  " if finding.ok else "[red]FAIL[/]"
+            talk.print(f"{mark} {finding.check}: ", end="")
+            talk.print(finding.detail, markup=False)
+            if not finding.ok:
+                talk.print(f"     hint: {finding.hint}", markup=False)
+    clean = all(finding.ok for finding in findings)
+    if as_json:
+        _json({"ok": clean, "checks": [asdict(finding) for finding in findings]})
+    if not clean:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(config: Config, settings: Set = None, as_json: Json = False) -> None:
+    """Show how far each partition is copied, and how far behind it is."""
+    import msgspec
+
+    from publisher import relay_status
+    from publisher.settings import load
+    from publisher.takeover import now_ms
+
+    found = relay_status.status(load(config, settings or []).settings, now_ms())
+    if as_json:
+        _json(msgspec.to_builtins(found))
+    else:
+        Console(highlight=False).print(relay_status.table(found))
+
+
+@positions.command("show")
+def show_positions(config: Config, settings: Set = None, as_json: Json = False) -> None:
+    """Show the positions, as `publisher status` does."""
+    status(config, settings, as_json)
+
+
+@positions.command("set")
+def set_positions(
+    config: Config,
+    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    to: Annotated[str, typer.Option(help="earliest, latest or an offset of the source.", show_default=False)],
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
+    from publisher.positions_by_hand import move
+    from publisher.settings import load
+
+    _moves(move(load(config, settings or []).settings, topic, partition, to), as_json)
+
+
+@positions.command("reset")
+def reset_positions(
+    config: Config,
+    topic: Annotated[str | None, typer.Option(help="Only this source topic.")] = None,
+    settings: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
+    from publisher.positions_by_hand import forget
+    from publisher.settings import load
+
+    _moves(forget(load(config, settings or []).settings, topic), as_json)
+
+
 @app.command("audit")
 def audit_command(
-    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...", show_default=False)],
-    inputs: Annotated[list[str], typer.Option("--input", help="Input topic; repeatable.", show_default=False)],
-    outputs: Annotated[list[str], typer.Option("--output", help="Score topic; repeatable.", show_default=False)],
+    config: Annotated[
+        Path | None, typer.Argument(help="A relay's configuration: count its copies, not scores.", show_default=False)
+    ] = None,
+    settings: Set = None,
+    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...")] = "",
+    inputs: Annotated[Topics, typer.Option("--input", help="Input topic; repeatable.")] = None,
+    outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
     dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
     swaps: Annotated[
         Topics, typer.Option("--swaps", help="Topic of swap records; without it versions rank by first appearance.")
@@ -50,11 +155,16 @@ def audit_command(
     timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores."""
+    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG)."""
+    if config is not None:
+        _audit_relay(config, settings or [], timeout, as_json)
+        return
     from publisher import audit_view
     from publisher.audit_topics import Plan
     from publisher.time_window import TimeWindow
 
+    if not (inputs and outputs):
+        raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     try:
         window = TimeWindow.of(start, end)
     except ValueError as error:
@@ -62,10 +172,32 @@ def audit_command(
     plan = Plan(inputs, outputs, dead or (), swaps or (), group, *window)
     report = audit_view.audited(_settings(bootstrap_servers, properties or []), plan, timeout, talk)
     if as_json:
-        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+        _json(report.to_dict())
     else:
         Console(highlight=False).print(audit_view.table(report))
         talk.print(audit_view.verdict(report))
+    if not report.clean:
+        raise typer.Exit(1)
+
+
+def _audit_relay(config: Path, flags: list[str], timeout: float, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.progress import Progress
+
+    from publisher import relay_audit
+    from publisher.settings import load
+
+    with Progress(console=talk, transient=True, disable=not talk.is_terminal) as bar:
+        task = bar.add_task("reading partitions")
+        report = relay_audit.audit(
+            load(config, flags).settings, lambda done, total: bar.update(task, completed=done, total=total), timeout
+        )
+    if as_json:
+        _json({"clean": report.clean, **asdict(report)})
+    else:
+        Console(highlight=False).print(relay_audit.table(report))
+        talk.print("[green]clean[/]" if report.clean else "[red]not clean[/]")
     if not report.clean:
         raise typer.Exit(1)
 
@@ -84,18 +216,42 @@ def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)
 
 
+def _json(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def _moves(moves: "Sequence[Move]", as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    if as_json:
+        _json({"positions": [asdict(move) for move in moves]})
+        return
+    shown = Table("partition", "before", "after")
+    for move in moves:
+        shown.add_row(f"{move.topic}[{move.partition}]", str(move.before), str(move.after))
+    Console(highlight=False).print(shown)
+
+
 def main() -> None:
     """Entry point: errors become one line and a hint."""
+    from publisher.configuration import SettingsError
     from publisher.errors import Fatal
 
     try:
         app()
+    except SettingsError as error:
+        _end(2, *str(error).splitlines())
     except Fatal as error:
-        _end(error)
+        _end(error.exit_code, str(error), hint=error.hint)
+    except (BrokenPipeError, KeyboardInterrupt):
+        sys.exit(130)
 
 
-def _end(error: Any) -> NoReturn:
-    talk.print(f"error: {error}", markup=False)
-    if error.hint:
-        talk.print(f"hint: {error.hint}", markup=False)
-    raise SystemExit(error.exit_code)
+def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
+    for error in errors:
+        talk.print(f"error: {error}", markup=False)
+    if hint:
+        talk.print(f"hint: {hint}", markup=False)
+    sys.exit(code)

@@ -14,8 +14,9 @@ from publisher.time_window import HELP as TIME_HELP
 from scorer.contract import contract
 
 if TYPE_CHECKING:
+    from publisher.configuration import Loaded
     from publisher.time_window import TimeWindow
-    from scorer.settings import Loaded
+    from scorer.settings import Settings
 
 ANSWER_SECONDS = 10.0  # that the broker may take to answer
 
@@ -37,18 +38,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 @app.command()
 def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
     """Score events until SIGTERM."""
+    from publisher import logs
     from scorer import service
-    from scorer.observe import logs
 
     loaded = _load(config, settings)
-    logs.configure(loaded.settings.owner, log_level.upper())
+    logs.configure({"scorer": loaded.settings.owner}, log_level.upper())
     service.run(loaded.settings)
 
 
 @app.command("config")
 def show_config(config: Config, settings: Set = None, json: Json = False) -> None:
     """Show the effective settings and where each comes from."""
-    from scorer.settings import flatten, shown
+    from publisher.configuration import flatten, shown
 
     loaded = _load(config, settings)
     rows = {
@@ -242,8 +243,8 @@ app.command()(contract)
 def main() -> None:
     """Entry point: errors become one line and a hint."""
     from model_registry.errors import RegistryError
+    from publisher.configuration import SettingsError
     from publisher.errors import Fatal
-    from scorer.settings import SettingsError
 
     try:
         app()
@@ -257,7 +258,7 @@ def main() -> None:
         sys.exit(130)
 
 
-def _load(config: Path, flags: list[str] | None) -> "Loaded":
+def _load(config: Path, flags: list[str] | None) -> "Loaded[Settings]":
     from scorer.settings import load
 
     return load(config, flags or [])
@@ -273,8 +274,8 @@ def _window(start: str | None, end: str | None) -> "TimeWindow":
 
 
 def _reasons(names: list[str]) -> list[str]:
+    from publisher.configuration import nearest
     from scorer.events.contract import Reason
-    from scorer.settings import nearest
 
     for name in names:
         if name not in list(Reason):

@@ -23,6 +23,7 @@ from publisher import fencing, kafka
 from publisher.delivery import CheckpointSession
 from publisher.errors import Aborted, Fatal
 from publisher.group_commits import GroupCommits
+from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
 from publisher.session import Session
 from publisher.transactions import TransactionSession
@@ -30,7 +31,6 @@ from scorer import backends, topics
 from scorer.intake import Intake
 from scorer.loop import Loop
 from scorer.marks import Mark
-from scorer.observe.health import HealthServer
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress

@@ -1,39 +1,25 @@
-"""Every setting of the scorer, typed, in one place: flag > environment > file > default, and where each value came from.
+"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/configuration.py."""
 
-A YAML file, environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--set kafka.bootstrap_servers=...` name the same
-keys. `${NAME}` and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
-"""
-
-import difflib
-import os
-import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ByteSize, Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from model_registry import reference
 from model_registry.errors import RegistryError
 from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
-from publisher.kafka import KafkaSettings, is_secret
+from publisher import configuration
+from publisher.configuration import Configuration, Loaded, Section, SettingsError
+from publisher.kafka import KafkaSettings
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")
 SCHEMA_FORMATS = ("avro", "protobuf")
+HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
 OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
-
-
-class SettingsError(Exception):
-    """The configuration is wrong. The message holds one line a fault: the name, the value and the way out."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class InputSettings(Section):
@@ -76,7 +62,7 @@ class SchemaRegistrySettings(Section):
 class OutputSettings(Section):
     topic: TopicName
     format: Literal["json", "avro", "protobuf"] = "json"
-    headers: list[Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]] = []
+    headers: list[HeaderField] = Field(default_factory=list)
 
 
 class DeadLetterSettings(Section):
@@ -95,7 +81,7 @@ class ModelSettings(Section):
     policy: Path | None = None
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
     max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
-    op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = list(DEFAULT_DOMAINS)
+    op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
 
 
 class BatchingSettings(Section):
@@ -107,10 +93,10 @@ class HttpSettings(Section):
     listen: str = Field(default="127.0.0.1:9464", pattern=r"^.+:\d{1,5}$")
 
 
-class Settings(BaseSettings):
+class Settings(Configuration):
     """The whole configuration of a scorer."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="SCORER_", env_nested_delimiter="__")
+    model_config = SettingsConfigDict(env_prefix="SCORER_")
 
     name: str = Field(pattern=OWNER_PART)
     kafka: KafkaSettings
@@ -144,18 +130,6 @@ class Settings(BaseSettings):
             )
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the names are the base class's
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` has merged: it keeps the origin of each value."""
-        return (init_settings,)
-
     @property
     def owner(self) -> str:
         """`<name>.<replica>`: client.id, prefix of the transactional ids, and the owner that committed offsets name."""
@@ -174,106 +148,9 @@ class Settings(BaseSettings):
         return f"{self.name}.swaps"
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Settings, and for each dotted key the place its value came from."""
-
-    settings: Settings
-    origins: Mapping[str, str]
-
-
-def load(path: Path, flags: Sequence[str] = ()) -> Loaded:
-    """Read and merge file, environment and `--set` flags. Raises SettingsError."""
-    origins: dict[str, str] = {}
-    merged: dict[str, Any] = {}
-    from_environment = EnvSettingsSource(Settings, case_sensitive=False)()
-    for values, origin, base in (
-        (_read_file(path), str(path), path.parent),
-        (from_environment, "environment", Path.cwd()),
-        (_read_flags(flags), "--set", Path.cwd()),
-    ):
-        _absolute(values, base)
-        _merge(merged, values)
-        origins |= {key: origin for key, _ in flatten(values)}
-    try:
-        return Loaded(Settings.model_validate(merged), origins)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_explain(fault, origins) for fault in error.errors())) from None
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and leaf values."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def shown(key: str, value: Any) -> Any:
-    """A value as it may be printed: never a secret."""
-    return "***" if is_secret(key) or key.endswith("user.info") else value
-
-
-def nearest(name: str, valid: Sequence[str]) -> str:
-    """`the nearest valid name is X`, or the whole list where nothing is near."""
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    return f"the nearest valid name is {near[0]!r}" if near else f"valid names: {', '.join(sorted(valid))}"
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"cannot read {path}: {error}") from None
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise SettingsError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
-    expanded: dict[str, Any] = _expand(values, path)
-    return expanded
-
-
-def _expand(value: Any, path: Path) -> Any:
-    """`${NAME}` and `${NAME:-default}` inside strings."""
-    if isinstance(value, dict):
-        return {str(k): _expand(v, path) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_expand(v, path) for v in value]
-    if not isinstance(value, str):
-        return value
-
-    def one(match: re.Match[str]) -> str:
-        name, default = match["name"], match["default"]
-        found = os.environ.get(name) or (socket.gethostname() if name == "HOSTNAME" else default)
-        if found is None:
-            raise SettingsError(f"{path}: ${{{name}}} is not set; export {name} or write ${{{name}:-default}}")
-        return found
-
-    return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", one, value)
-
-
-def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for flag in flags:
-        key, equals, text = flag.partition("=")
-        if not equals or not key:
-            raise SettingsError(f"--set {flag}: write --set key=value, for instance --set batching.latency_target_ms=10")
-        nested: Any = yaml.safe_load(text) if text else ""
-        for part in reversed(key.split(".")):
-            nested = {part: nested}
-        _merge(values, nested)
-    return values
-
-
-def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = dict(value) if isinstance(value, Mapping) else value
+def load(path: Path, flags: Sequence[str] = ()) -> Loaded[Settings]:
+    """Read and merge file, environment (`SCORER_...`) and `--set` flags. Raises SettingsError."""
+    return configuration.load(Settings, path, flags, _absolute)
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
@@ -292,26 +169,3 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
             model["source"] = str(reference.parse(model["source"], base_dir=base.resolve()))
         except RegistryError as error:
             raise SettingsError(f"model.source: {error}") from None
-
-
-def _explain(fault: Any, origins: Mapping[str, str]) -> str:
-    """One line for one fault that pydantic found."""
-    path = [str(part) for part in fault["loc"]]
-    key = ".".join(path)
-    where = origins.get(key, "")
-    value = shown(key, fault.get("input"))
-    place = f"{key} ({where})" if where else key
-    if fault["type"] == "extra_forbidden":
-        return f"{place}: unknown key with value {value!r}; {nearest(path[-1], _names_at(path[:-1]))}"
-    if fault["type"] == "missing":
-        return f"{place}: missing; write it in the file, or --set {key}=..., or export SCORER_{'__'.join(path).upper()}"
-    if fault["type"] == "literal_error":
-        return f"{place}: {value!r} is not one of {fault['ctx']['expected']}"
-    return f"{place}: {value!r}: {fault['msg']}"
-
-
-def _names_at(path: Sequence[str]) -> list[str]:
-    model: Any = Settings
-    for part in path:
-        model = model.model_fields[part].annotation
-    return list(model.model_fields)

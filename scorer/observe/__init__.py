@@ -1,1 +1,1 @@
-"""What the scorer tells of itself: metrics, health, logs and status records."""
+"""What the scorer tells of itself: metrics, progress and status records."""

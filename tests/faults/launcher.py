@@ -22,15 +22,15 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from publisher import kafka
+from publisher import kafka, logs
+from publisher.configuration import SettingsError
 from publisher.errors import Fatal
 from publisher.kafka import KafkaSettings
 from publisher.transactions import TransactionSession
 from scorer import service
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
-from scorer.observe import logs
-from scorer.settings import SettingsError, load
+from scorer.settings import load
 
 AHEAD_SECONDS = 1.0  # as if inference took so long
 
@@ -129,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         settings = load(options.config, options.set).settings
-        logs.configure(settings.owner, "INFO")
+        logs.configure({"scorer": settings.owner}, "INFO")
         service.run(settings, parts(os.environ.get("ARM_FILE"), os.environ.get("BROKEN")))
     except SettingsError as error:
         sys.exit(f"error: {error}")

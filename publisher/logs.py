@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 
-def configure(owner: str, level: str = "INFO") -> None:
-    """Set logging up for a process whose owner id is `owner`."""
+def configure(owner: dict[str, str], level: str = "INFO") -> None:
+    """Set logging up. `owner` says in every line whose it is: {"scorer": "<name>.<replica>"}."""
     handler: logging.Handler
     if sys.stderr.isatty():
         handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=True)
@@ -21,7 +21,7 @@ def configure(owner: str, level: str = "INFO") -> None:
                 "{asctime}{levelname}{name}{message}",
                 style="{",
                 rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
-                static_fields={"scorer": owner},
+                static_fields=owner,
             )
         )
     logging.basicConfig(level=level, handlers=[handler], force=True)

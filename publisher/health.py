@@ -1,5 +1,5 @@
-"""/livez, /readyz and /metrics over HTTP, read-only. /livez tells whether the owner thread still moves, /readyz whether a
-version is served and the scorer is in its consumer group."""
+"""/livez, /readyz and /metrics over HTTP, read-only. /livez tells whether the work still moves, /readyz whether the process
+does what it is there for; what that means, the caller says."""
 
 import json
 import logging

@@ -1,0 +1,128 @@
+"""The positions that a relay has reached, as records of a compacted topic at the destination.
+
+A lane writes them in the transaction of the records that they cover, so they tell exactly what is visible there. Beside them
+stands one registration a relay: how many lanes it has, and which process began last. Encoding is pure; `CheckpointLog` reads.
+"""
+
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from publisher.errors import Fatal
+from publisher.topic_reader import Partition, TopicReader
+
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "8388608",  # compaction leaves the newest segment alone, and a start reads all of it
+    "min.cleanable.dirty.ratio": "0.1",
+    "retention.ms": "-1",
+}
+SEPARATOR = "/"
+
+
+class Place(NamedTuple):
+    """Whose position a checkpoint is: the relay's name, the source region, its topic and partition."""
+
+    relay: str
+    region: str
+    topic: str
+    partition: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The next offset to read of a source partition, and what was there when it was written. `cluster`, `topic_id`: the
+    source's. `epoch` is the leader epoch, `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none);
+    `at_ms` is the wall clock."""
+
+    next: int
+    cluster: str
+    topic_id: str
+    destination_cluster: str
+    destination_topic: str
+    destination_topic_id: str
+    epoch: int = -1
+    timestamp_ms: int = -1
+    at_ms: int = 0
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """The process that began last under a relay's name. Whoever finds another `instance` than its own has been replaced."""
+
+    lanes: int
+    instance: str
+    what: str
+    host: str
+    pid: int
+    at_ms: int
+
+
+encode = msgspec.json.Encoder().encode
+_decode_checkpoint = msgspec.json.Decoder(Checkpoint).decode
+_decode_registration = msgspec.json.Decoder(Registration).decode
+
+
+def key(place: Place) -> bytes:
+    """The record key of a position."""
+    parts = (place.relay, place.region, place.topic, str(place.partition))
+    return SEPARATOR.join(quote(part, safe="") for part in parts).encode("ascii")
+
+
+def registration_key(relay: str) -> bytes:
+    """The record key of a relay's registration: no position's key has a single part."""
+    return quote(relay, safe="").encode("ascii")
+
+
+def parse_key(text: bytes) -> Place | str:
+    """A position's place, or the relay's name of a registration. Raises ValueError for anything else."""
+    parts = [unquote(part, errors="strict") for part in text.decode("ascii").split(SEPARATOR)]
+    match parts:
+        case [relay]:
+            return relay
+        case [relay, region, topic, partition] if partition.isdigit():
+            return Place(relay, region, topic, int(partition))
+    raise ValueError(f"not the key of a checkpoint: {text!r}")
+
+
+class CheckpointLog:
+    """All relays' positions and registrations, as far as `refresh` has read. Methods raise Fatal."""
+
+    def __init__(self, reader: TopicReader, topic: str) -> None:
+        self.topic = topic
+        self.positions: dict[Place, Checkpoint] = {}
+        self.registrations: dict[str, Registration] = {}
+        self._reader = reader
+        self._read: dict[Partition, int] = {}
+
+    def refresh(self) -> None:
+        """Read on to where the topic ends now. Transactions that are open there are waited for: one that was begun before
+        may hold the end of what is visible back, behind which a decided one of ours may stand."""
+        ends = self._reader.written(self._reader.partitions([self.topic]))
+        starts = self._reader.earliest(ends) if not self._read else self._read
+        for batch in self._reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
+            for message in batch.messages:
+                self._take(message.key() or b"", message.value())
+        self._read = ends
+
+    def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
+        """The positions of one relay."""
+        return {place: found for place, found in self.positions.items() if place.relay == relay}
+
+    def _take(self, name: bytes, value: bytes | None) -> None:
+        try:
+            place = parse_key(name)
+            if isinstance(place, str):
+                if value is None:
+                    self.registrations.pop(place, None)
+                else:
+                    self.registrations[place] = _decode_registration(value)
+            elif value is None:
+                self.positions.pop(place, None)
+            else:
+                self.positions[place] = _decode_checkpoint(value)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise Fatal(
+                f"topic {self.topic} holds a record that is no checkpoint: {name!r}: {error}",
+                "give the relays a checkpoint_topic of their own",
+                3,
+            ) from None

@@ -1,0 +1,264 @@
+"""A lane copies a fixed set of partitions: one consumer, one transactional producer, one thread, one transaction after another.
+
+Records and the positions that follow them are one transaction at the destination. A lane decides nothing: it begins where it
+is told, and ends at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from publisher.budget import Budget
+from publisher.copying import Route, Rules, copy
+from publisher.errors import Aborted, Fatal, Fenced
+from publisher.kafka import RETRY_BACKOFF_MS
+from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer
+from publisher.refusals import Refused
+from publisher.relay_state import LaneState
+from publisher.settings import RelaySettings
+from publisher.topic_reader import Partition
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 5.0
+IDLE_SECONDS = 0.1
+CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
+SEEN_SECONDS = 2.0  # the topics' ids were checked no longer ago than this when a transaction begins
+REST_SECONDS = 0.005  # between two small transactions: the broker pays for each, and writes its markers meanwhile
+SMALL = 500  # records
+PIECE = 500  # records
+LARGEST_TRANSACTION = 16_777_216  # bytes of values
+LAG_SECONDS = 1.0
+SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on the client may have asked twice: see README.md
+UNFIT = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
+
+EncodeCheckpoint = Callable[[Route], tuple[bytes, bytes]]
+"""The key and value of a position's record."""
+
+
+class Lane:
+    """See the module. `seen()` is when the topics' ids were last found unchanged; `ended` is set when the thread ends."""
+
+    def __init__(
+        self,
+        settings: RelaySettings,
+        state: LaneState,
+        encode: EncodeCheckpoint,
+        seen: Callable[[], float],
+        budget: Budget,
+        batch_bytes: int,
+        stopping: threading.Event,
+        ended: threading.Event,
+    ) -> None:
+        self.state = state
+        self.failure: Exception | None = None
+        self.state.routes = {}
+        self._settings = settings
+        self._id = settings.transactional_id(state.number)
+        self._encode = encode
+        self._seen = seen
+        self._budget = budget
+        self._batch_bytes = batch_bytes
+        self._stopping = stopping
+        self._ended = ended
+        rate = settings.bytes_per_second
+        self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
+        self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
+        self._rules = Rules(settings.destination.region, settings.filter)
+        self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
+        self._lag_at = float("-inf")
+        self._rest_until = 0.0
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
+
+    def open(self, seconds: float) -> None:
+        """Take over the transactional id: no other process writes as this lane from here on. Raises as `begin` does."""
+        writer = near_writer(self._settings, self._id, self._batch_bytes)
+        self._producer = begin(writer, self._id, self._stopping, seconds)
+
+    def start(self) -> None:
+        """Begin to copy what is added."""
+        self._thread.start()
+
+    def add(self, routes: Sequence[Route]) -> None:
+        """Copy these partitions too, from their `next` on; their checkpoints are written. From any thread."""
+        self._added.put(routes)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of the thread; whether it came."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._consumer = far_reader(self._settings, self.state.number)
+            while not self._stopping.is_set():
+                self._turn(self._consumer)
+        except KafkaException as error:
+            self.failure = self._failure(error.args[0])
+        except Exception as error:  # noqa: BLE001 - handed to whoever runs the lane
+            self.failure = error
+        finally:
+            self._close()
+            self._ended.set()
+
+    def _turn(self, consumer: Consumer) -> None:
+        """Take what is there, publish it."""
+        self.state.heartbeat = time.monotonic()
+        self._assign(consumer)
+        rest = self._rest_until - time.monotonic()
+        if rest > 0:
+            self._stopping.wait(rest)
+        messages = consumer.consume(1, IDLE_SECONDS)
+        if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
+            count, size = self._publish(consumer, messages)
+            self._pay(count, size)
+        self._measure(consumer)
+
+    def _assign(self, consumer: Consumer) -> None:
+        while not self._added.empty():
+            routes = self._added.get()
+            assert self._producer is not None
+            for name in {route.destination for route in routes}:  # what has grown is written to only when this client knows
+                self._producer.list_topics(name, CALL_SECONDS)
+            self.state.routes |= {(route.topic, route.partition): route for route in routes}
+            consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, leader_epoch=r.epoch) for r in routes])
+
+    def _same_topics(self) -> bool:
+        """Wait until the topics are known to be the same ones; False where the lane ends before that."""
+        while not self._stopping.is_set():
+            now = self.state.heartbeat = time.monotonic()
+            if self._seen() >= now - SEEN_SECONDS:
+                return True
+            self._stopping.wait(0.01)
+        return False
+
+    def _publish(self, consumer: Consumer, messages: list[Message]) -> tuple[int, int]:
+        """One transaction: copies of `messages` and of what else is there, and the positions after them. The number of
+        records read, and the bytes of their values."""
+        producer = self._producer
+        assert producer is not None
+        before = self.state.tally.copied
+        try:
+            producer.begin_transaction()
+            count, size = self._copy(consumer, producer, messages)
+            moved = [route for route in self.state.routes.values() if route.settle()]
+            due = time.monotonic() - self.state.checkpoint_at >= CHECKPOINT_SECONDS
+            if self.state.tally.copied == before and not (moved and due):
+                producer.abort_transaction(CALL_SECONDS)
+                return count, size
+            for route in moved:
+                key, value = self._encode(route)
+                producer.produce(self._settings.checkpoint_topic, value, key)
+            self._commit(producer)
+        except KafkaException as exception:
+            raise self._failure(exception.args[0]) from exception
+        for route in moved:
+            route.committed = route.next
+        self._rest_until = time.monotonic() + (REST_SECONDS if count < SMALL else 0.0)
+        return count, size
+
+    def _copy(self, consumer: Consumer, producer: Producer, messages: list[Message]) -> tuple[int, int]:
+        """Copy in small pieces, which stay in the processor's cache, and so few that the producer's queue takes them all."""
+        state, room = self.state, self._settings.transaction_records
+        count = size = 0
+        while messages:
+            for event in copy(messages, state.routes, self._rules, producer.produce, state.tally):
+                self._hear(event)
+            count += len(messages)
+            size += sum(map(len, messages))
+            if size >= self._largest or (left := min(self._piece, room - count)) <= 0:
+                break
+            messages = consumer.consume(left, 0)
+        return count, size
+
+    def _commit(self, producer: Producer) -> None:
+        """Commit; repeated while the client says that it may be, up to the transaction timeout."""
+        deadline = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000
+        producer.flush(self._settings.destination.transaction_timeout_ms / 1_000)
+        began = time.monotonic()
+        while True:
+            try:
+                producer.commit_transaction(CALL_SECONDS)
+                break
+            except KafkaException as exception:
+                error = exception.args[0]
+                self.state.heartbeat = time.monotonic()
+                if error.fatal() or error.txn_requires_abort() or not error.retriable() or self.state.heartbeat > deadline:
+                    raise
+        now = self.state.checkpoint_at = time.monotonic()
+        self.state.transactions += 1
+        self.state.commit_seconds += now - began
+        if now - began >= SLOW_COMMIT_SECONDS:
+            self.state.rotations += 1
+            self.open(self._settings.destination.transaction_timeout_ms / 1_000)
+
+    def _hear(self, event: Message) -> None:
+        """What the consumer says that is no record."""
+        error = event.error()
+        assert error is not None
+        code, route = error.code(), self.state.routes.get(cast("Partition", (event.topic(), event.partition())))
+        if code == KafkaError._PARTITION_EOF and route is not None:
+            route.settle()
+            route.next = max(route.next, event.offset() or 0)
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            raise OutOfRange(error.str(), event.topic(), event.partition())
+        elif code in REFUSED or error.fatal():
+            raise Fatal(f"the source refuses: {error.str()}", "check the credentials, and the right to read the topics", 3)
+        else:
+            raise Aborted(f"lane {self.state.number}: the source says: {error.str()}")
+
+    def _pay(self, count: int, size: int) -> None:
+        """Count the bytes, and wait where there is a limit."""
+        self.state.bytes += size
+        until = time.monotonic() + self._budget.spend(size + 64 * count, time.monotonic())
+        while (left := until - time.monotonic()) > 0 and not self._stopping.wait(min(left, 1.0)):
+            self.state.heartbeat = time.monotonic()
+
+    def _measure(self, consumer: Consumer) -> None:
+        """Where the source's partitions end, as far as the last fetches told."""
+        now = time.monotonic()
+        if now - self._lag_at < LAG_SECONDS:
+            return
+        self._lag_at = now
+        for partition, route in self.state.routes.items():
+            bounds: Any = consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
+            if bounds is not None and bounds[1] >= 0:
+                route.end = bounds[1]
+
+    def _failure(self, error: KafkaError) -> Exception:
+        """What a failed transaction means."""
+        if error.code() in UNFIT:
+            hint = "raise max.message.bytes of the destination topic, or see what is special about the record"
+            return Refused(f"the destination does not take a record of lane {self.state.number}: {error.str()}", hint)
+        if error.code() in REFUSED:
+            return Fatal(f"the destination refuses lane {self.state.number}: {error.str()}", "check the rights", 3)
+        return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
+
+    def _close(self) -> None:
+        """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
+        try:
+            if self._producer is not None and self.failure is not None:
+                self._producer.abort_transaction(CALL_SECONDS)
+        except KafkaException as exception:
+            log.info("lane %d: abort: %s", self.state.number, exception.args[0])
+        self._producer = None
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class OutOfRange(Exception):
+    """The source does not hold the offset that comes next."""
+
+    def __init__(self, message: str, topic: str | None, partition: int | None) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition

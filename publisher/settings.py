@@ -1,0 +1,120 @@
+"""Every setting of the relay between regions, typed, in one place. How they are read and merged: `configuration.py`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from publisher import configuration
+from publisher.configuration import Configuration, Loaded, Section
+from publisher.kafka import KafkaSettings
+
+NAME = r"^[a-zA-Z0-9._-]{1,100}$"
+TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+
+
+def _topic_or_pattern(text: str) -> str:
+    if text.startswith("^"):
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"not a pattern: {error}") from None
+    elif not re.match(TOPIC, text):
+        raise ValueError("neither the name of a topic nor a pattern, which begins with ^")
+    return text
+
+
+def _renaming(text: str) -> str:
+    if "{topic}" not in text and not re.match(TOPIC, text):
+        raise ValueError("neither the name of a topic nor a form like '{region}.{topic}'")
+    if not re.match(TOPIC, text.replace("{topic}", "t").replace("{region}", "r")):
+        raise ValueError("only {topic}, {region} and letters, digits, '.', '_' and '-' may stand in it")
+    return text
+
+
+TopicOrPattern = Annotated[str, AfterValidator(_topic_or_pattern)]
+Renaming = Annotated[str, AfterValidator(_renaming)]
+
+
+class ClusterSettings(Section):
+    """How a cluster is reached. `region` stands in the positions that records carry."""
+
+    region: str = Field(pattern=NAME)
+    bootstrap_servers: str = Field(min_length=1)
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """What the makers of clients take."""
+        return KafkaSettings(bootstrap_servers=self.bootstrap_servers, extra=self.extra)
+
+
+class SourceSettings(ClusterSettings):
+    """Where records are read. The byte settings are for one lane."""
+
+    topics: list[TopicOrPattern] = Field(min_length=1)
+    fetch_bytes: int = Field(default=131_072, ge=1_024, le=1_000_000_000)
+    queue_bytes: int = Field(default=524_288, ge=65_536, le=2_000_000_000)
+    socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
+
+
+class DestinationSettings(ClusterSettings):
+    """Where records are written."""
+
+    topic: Renaming = "{topic}"
+    create_topics: bool = False
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
+    transaction_timeout_ms: int = Field(default=15_000, ge=1_000, le=900_000)
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """What the makers of clients take."""
+        return super().kafka.model_copy(update={"transaction_timeout_ms": self.transaction_timeout_ms})
+
+
+class HttpSettings(Section):
+    """Where health and metrics are served."""
+
+    listen: str = Field(default="127.0.0.1:9474", pattern=r"^.+:\d{1,5}$")
+
+
+class RelaySettings(Configuration):
+    """The whole configuration of `publisher run`."""
+
+    model_config = SettingsConfigDict(env_prefix="PUBLISHER_")
+
+    name: str = Field(pattern=NAME)
+    source: SourceSettings
+    destination: DestinationSettings
+    lanes: int = Field(default=2, ge=1, le=64)
+    checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
+    filter: dict[str, list[str]] = Field(default_factory=dict)
+    transaction_records: int = Field(default=4_000, ge=1, le=100_000)
+    bytes_per_second: int = Field(default=0, ge=0)
+    http: HttpSettings = HttpSettings()
+
+    @model_validator(mode="after")
+    def _two_places(self) -> "RelaySettings":
+        if self.source.region == self.destination.region:
+            raise ValueError(f"source.region and destination.region are both {self.source.region!r}: give each its own name")
+        return self
+
+    def destination_topic(self, topic: str) -> str:
+        """The name that a source topic has at the destination."""
+        return self.destination.topic.replace("{topic}", topic).replace("{region}", self.source.region)
+
+    def transactional_id(self, lane: int) -> str:
+        """The id under which a lane writes."""
+        return f"{self.name}.{lane}"
+
+    def lane(self, topic: str, partition: int) -> int:
+        """The lane that copies a partition: fixed, and even where there are few topics."""
+        return (sum(topic.encode()) + partition) % self.lanes
+
+
+def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:
+    """Read and merge file, environment (`PUBLISHER_...`) and `--set` flags. Raises SettingsError."""
+    return configuration.load(RelaySettings, path, flags)

@@ -1,0 +1,96 @@
+"""Taking over a relay: its clusters, its checkpoints, and every transactional id under which anything may still write for it.
+
+Whoever changes a relay's positions does it through here, `publisher run` and `publisher checkpoint` alike: fence first, then
+read to the end, then write.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import KafkaException, Producer
+
+from publisher import checkpoint
+from publisher.checkpoint import Checkpoint, CheckpointLog, Place, Registration
+from publisher.clusters import Cluster
+from publisher.copying import Route
+from publisher.errors import Aborted
+from publisher.lane_clients import admin, begin, near_writer
+from publisher.settings import RelaySettings
+from publisher.topic_pairs import Pair
+from publisher.topic_reader import TopicReader
+
+ANSWER_SECONDS = 5.0
+
+
+def encoded(settings: RelaySettings, clusters: tuple[str, str], pair: Pair, route: Route) -> tuple[bytes, bytes]:
+    """Key and value of the checkpoint of a route as it is; `clusters` are the ids of source and destination."""
+    value = Checkpoint(
+        next=route.next,
+        cluster=clusters[0],
+        topic_id=pair.source.id,
+        destination_cluster=clusters[1],
+        destination_topic=pair.destination_name,
+        destination_topic_id=pair.destination.id,
+        epoch=route.epoch,
+        timestamp_ms=route.timestamp_ms,
+        at_ms=now_ms(),
+    )
+    return checkpoint.key(Place(settings.name, settings.source.region, route.topic, route.partition)), checkpoint.encode(value)
+
+
+def fence(
+    settings: RelaySettings, lanes_before: int, stopping: threading.Event, openings: Sequence[Callable[[float], None]] = ()
+) -> Producer:
+    """Take every transactional id of the relay, `openings` (Lane.open) among them; the producer of its checkpoints."""
+    seconds = settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
+    names = [f"{settings.name}.checkpoints"]
+    names += [settings.transactional_id(lane) for lane in range(len(openings), max(lanes_before, settings.lanes))]
+    with ThreadPoolExecutor(len(names) + len(openings), thread_name_prefix="take-over") as pool:
+        made = [pool.submit(lambda n: begin(near_writer(settings, n), n, stopping, seconds), name) for name in names]
+        opened = [pool.submit(opening, seconds) for opening in openings]
+        for future in opened:
+            future.result()
+        producers = [future.result() for future in made]
+    return producers[0]
+
+
+def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Keys and values in one transaction. Raises Aborted."""
+    try:
+        producer.begin_transaction()
+        for key, value in records:
+            producer.produce(topic, value, key)
+        producer.commit_transaction(ANSWER_SECONDS)
+    except KafkaException as exception:
+        raise Aborted(f"the checkpoints could not be written: {exception.args[0].str()}") from exception
+
+
+def source_of(settings: RelaySettings) -> Cluster:
+    """The source, to be asked."""
+    region = settings.source.region
+    return Cluster(admin(settings.source.kafka, settings.name), f"{region} (source)", ANSWER_SECONDS)
+
+
+def destination_of(settings: RelaySettings) -> Cluster:
+    """The destination, to be asked."""
+    region = settings.destination.region
+    return Cluster(admin(settings.destination.kafka, settings.name), f"{region} (destination)", ANSWER_SECONDS)
+
+
+def log_of(settings: RelaySettings) -> CheckpointLog:
+    """The checkpoints at the destination."""
+    return CheckpointLog(TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS), settings.checkpoint_topic)
+
+
+def registration(settings: RelaySettings, instance: str, what: str) -> Registration:
+    """This process, as a relay's last one."""
+    return Registration(settings.lanes, instance, what, socket.gethostname(), os.getpid(), now_ms())
+
+
+def now_ms() -> int:
+    """The wall clock, Unix ms."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,115 @@
+"""Which topics are copied, and the topics at the destination that take them: found, made like the source, or refused."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from publisher import checkpoint
+from publisher.clusters import Cluster, Topic, copied_config
+from publisher.copying import ROOM
+from publisher.errors import Fatal
+from publisher.refusals import fewer_partitions
+from publisher.settings import RelaySettings
+
+
+class Pair(NamedTuple):
+    """A source topic and where it goes."""
+
+    name: str
+    source: Topic
+    destination_name: str
+    destination: Topic
+
+
+def selected(settings: RelaySettings, names: list[str]) -> list[str]:
+    """The topics that the settings name, whether they exist or not, and those of `names` that a pattern matches. Pure."""
+    patterns = [re.compile(entry) for entry in settings.source.topics if entry.startswith("^")]
+    named = [entry for entry in settings.source.topics if not entry.startswith("^")]
+    matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]
+    return list(dict.fromkeys([*named, *sorted(matched)]))
+
+
+def has_patterns(settings: RelaySettings) -> bool:
+    """Whether topics may join."""
+    return any(entry.startswith("^") for entry in settings.source.topics)
+
+
+def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
+    """What is wrong with the names of the destination topics, a line each. Pure."""
+    lines = []
+    taken: dict[str, str] = {}
+    for name in names:
+        target = settings.destination_topic(name)
+        if target == settings.checkpoint_topic:
+            lines.append(f"source topic {name} would be copied into the checkpoint topic {target}")
+        if target in taken:
+            lines.append(f"source topics {taken[target]} and {name} would both be copied into {target}")
+        taken[target] = name
+    return lines
+
+
+def pairs(
+    settings: RelaySettings, source: Cluster, destination: Cluster, found: Mapping[str, Topic], *, create: bool
+) -> list[Pair]:
+    """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
+
+    Raises Fatal (2) where one is missing, Refused where it has fewer partitions, Retriable.
+    """
+    if wrong := clashes(settings, list(found)):
+        raise Fatal("; ".join(wrong), "write {topic} in destination.topic, or choose other names", 2)
+    targets = {name: settings.destination_topic(name) for name in found}
+    if create and _made(source, destination, found, targets):
+        source_of = {target: found[name].partitions for name, target in targets.items()}
+        there = _wait_for(destination, source_of)
+    else:
+        there = destination.topics(targets.values())
+    for name, target in targets.items():
+        if target not in there:
+            raise Fatal(
+                f"topic {target} does not exist at the destination",
+                "publisher check CONFIG --create makes it like the source's; or set destination.create_topics",
+                2,
+            )
+        if there[target].partitions < found[name].partitions:
+            raise fewer_partitions(name, found[name].partitions, target, there[target].partitions)
+    return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
+
+
+def ensure_checkpoint_topic(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
+    """See that positions can be kept. Raises Fatal (2) where they cannot."""
+    name = settings.checkpoint_topic
+    if name not in destination.topics([name]):
+        if not create:
+            raise Fatal(
+                f"the checkpoint topic {name} does not exist at the destination",
+                "publisher check CONFIG --create makes it; or set destination.create_topics",
+                2,
+            )
+        destination.create(name, 1, checkpoint.TOPIC_CONFIG)
+        _wait_for(destination, {name: 1})
+    config = destination.configs([name])[name]
+    if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
+        raise Fatal(
+            f"the checkpoint topic {name} has cleanup.policy {config['cleanup.policy']}: positions would be deleted",
+            "set its cleanup.policy to compact",
+            2,
+        )
+
+
+def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
+    """Make what is missing; whether anything was."""
+    there = destination.topics(targets.values())
+    missing = [name for name, target in targets.items() if target not in there]
+    configs = source.configs(missing)
+    for name in missing:
+        destination.create(targets[name], found[name].partitions, copied_config(configs[name], ROOM))
+    growing = [n for n, target in targets.items() if target in there and there[target].partitions < found[n].partitions]
+    for name in growing:
+        destination.grow(targets[name], found[name].partitions)
+    return bool(missing or growing)
+
+
+def _wait_for(destination: Cluster, partitions: Mapping[str, int]) -> dict[str, Topic]:
+    """The topics, once every partition of theirs has a leader: what was just made may not be known everywhere yet."""
+    destination.led(partitions)
+    return destination.topics(partitions)

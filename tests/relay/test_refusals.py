@@ -1,0 +1,174 @@
+"""Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
+
+import json
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+from tests import auditor
+from tests.relay.rig import CLEAN, MakeRelay, RelayRig, until
+
+
+def copied(make_relay: MakeRelay, count: int = 400) -> RelayRig:
+    """A relay that has copied something and was stopped."""
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(count)
+    relay = rig.start().ready()
+    rig.wait_copied(count)
+    assert relay.stop() == 0
+    return rig
+
+
+def recreate_source(rig: RelayRig) -> None:
+    """Deleted and made again, with a log that is longer than the position."""
+    rig.delete(rig.source)
+    rig.create(rig.source)
+    rig.fill(800)
+
+
+def truncate_source(rig: RelayRig) -> None:
+    """Retention took what was not copied."""
+    rig.fill(100)
+    rig.truncate(rig.source)
+
+
+def recreate_destination(rig: RelayRig) -> None:
+    """Deleted and made again."""
+    rig.delete(rig.destination)
+    rig.create(rig.destination)
+
+
+def lose_the_checkpoints(rig: RelayRig) -> None:
+    """The topic of the positions is gone."""
+    rig.delete(rig.destination, f"{rig.name}.checkpoints")
+
+
+def lose_one_checkpoint(rig: RelayRig) -> None:
+    """A position is gone."""
+    rig.run("checkpoint", "reset")
+    rig.run("checkpoint", "set", "--topic", rig.topic, "--partition", "3", "--to", "latest")
+
+
+def restore_the_source(rig: RelayRig) -> None:
+    """Another name, the same data: the position is of a log that went further."""
+    rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
+    move_position(rig, 1_000)
+
+
+def move_position(rig: RelayRig, ahead: int) -> None:
+    """As if the source had been longer when it was copied."""
+    last = {m.key(): m.value() for m in auditor.read(rig.destination, f"{rig.name}.checkpoints")}
+    producer = Producer({"bootstrap.servers": rig.destination})
+    for key, value in last.items():
+        if key and b"/" in key and value:
+            moved = json.loads(value)
+            moved["next"] += ahead
+            producer.produce(f"{rig.name}.checkpoints", json.dumps(moved), key)
+    assert producer.flush(10) == 0
+
+
+CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
+    recreate_source: ("made again", "its id was"),
+    truncate_source: ("were deleted before they were copied", "begins at"),
+    restore_the_source: ("but its log in eu ends at", "is copied up to offset"),
+    lose_the_checkpoints: ("has no checkpoint", "holds data up to offset"),
+    lose_one_checkpoint: ("has no checkpoint, but higher partitions have",),
+    recreate_destination: ("destination topic", "made again"),
+}
+
+
+def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    for befall, facts in CASES.items():
+        befall(rig)
+        said = rig.refused()
+        assert all(fact in said for fact in facts), said
+        assert "publisher checkpoint set CONFIG --topic" in said.split("hint: ")[1], said
+        rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
+    relay = rig.start().ready()
+    rig.fill(100)
+    until(lambda: relay.metric("publisher_records_total") == 100, "the copies after all that")
+    assert relay.stop() == 0
+
+
+def test_a_topic_made_again_under_a_running_relay_is_not_copied_onto_the_old_one(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    relay = rig.start().ready()
+    recreate_source(rig)
+    assert relay.wait() == 3, relay.said
+    assert "made again" in relay.said or "does not exist" in relay.said
+    assert rig.copied() == 400
+
+
+def test_another_cluster_under_the_address_is_noticed(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    other = make_relay()
+    other.create(rig.destination, f"{rig.name}.other")
+    rig.configure(source={"bootstrap_servers": rig.destination}, destination={"topic": "{topic}"})
+    said = rig.refused()
+    assert "the checkpoint" in said
+    assert "cluster" in said
+
+
+def test_fewer_partitions_at_the_destination_are_refused(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    rig.configure(destination={"create_topics": False})
+    relay = rig.start().ready()
+    rig.grow(rig.source, 6)
+    assert relay.wait() == 3, relay.said
+    assert "has 6 partitions" in relay.said
+    assert "publisher check CONFIG --create" in relay.said
+    assert rig.json("check", "--create")["ok"]
+    relay = rig.start().ready()
+    rig.fill(600, partitions=6)
+    rig.wait_copied(1_000)
+    assert relay.stop() == 0
+    assert rig.audit() == CLEAN
+
+
+def test_a_relay_under_another_name_does_not_copy_the_same_again(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    name = rig.name
+    rig.configure(name=f"{name}-renamed")
+    assert f"relay {name!r} copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
+
+
+def test_a_record_that_the_destination_does_not_take_ends_the_relay(make_relay: MakeRelay) -> None:
+    rig = make_relay()
+    rig.create(rig.source)
+    rig.create(rig.destination, max_message_bytes="200")
+    rig.fill(20)
+    rig.fill(4, long="x" * 400)
+    said = rig.refused()
+    assert "does not take a record" in said
+    assert "max.message.bytes" in said
+    assert not rig.json("check", code=1)["ok"]
+
+
+def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
+    rig = make_relay(destination={"create_topics": False})
+    assert f"topic {rig.name}.checkpoints does not exist" in rig.refused(2)
+    assert f"topic {rig.topic} does not exist in eu" in str(rig.json("check", "--create", code=1)["checks"])
+    assert f"topic {rig.topic} does not exist in eu" in rig.refused(2)
+    rig.create(rig.source)
+    assert "does not exist at the destination" in rig.refused(2)
+    assert rig.json("check", "--create")["ok"]
+    assert rig.start().ready().stop() == 0
+
+
+def test_a_position_set_by_hand_ends_the_relay_that_runs(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    relay = rig.start().ready()
+    moves = rig.json("checkpoint", "set", "--topic", rig.topic, "--partition", "0", "--to", "50")["positions"]
+    assert moves == [{"topic": rig.topic, "partition": 0, "before": 100, "after": 50}]
+    rig.fill(4)
+    assert relay.wait() == 3, relay.said
+    assert "publisher checkpoint set" in relay.said
+    relay = rig.start().ready()
+    rig.wait_copied(454)
+    assert relay.stop() == 0
+    assert "no offset" in rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "9999", code=2).stderr
+    assert (
+        "no partition 9" in rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "1", "--partition", "9", code=2).stderr
+    )

@@ -1,0 +1,79 @@
+"""What people and Prometheus see of a relay, and every setting on the real clusters. Runs last: it looks at what was used."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from publisher.settings import RelaySettings
+from tests.relay.rig import MakeRelay, RelayRig, until
+
+METRICS = (
+    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total", "publisher_records_looped_total",
+    "publisher_transactions_total", "publisher_producer_rotations_total", "publisher_commit_seconds_total",
+    "publisher_lag_records", "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
+    "publisher_restarts_total", "publisher_copying",
+)  # fmt: skip
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Dotted names of every setting."""
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        kind: Any = field.annotation
+        nested = isinstance(kind, type) and issubclass(kind, BaseModel)
+        found |= keys(kind, f"{prefix}{name}.") if nested else {prefix + name}
+    return found
+
+
+def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(400)
+    relay = rig.start().ready()
+    rig.wait_copied(400)
+    assert relay.metric("publisher_records_total") == 400
+    text = relay.get("/metrics")[1]
+    assert [name for name in METRICS if name not in text] == []
+    until(lambda: relay.metric("publisher_lag_records") == 0, "no lag")
+    assert relay.get("/livez")[0] == 200
+    assert relay.stop() == 0
+    assert "everything copied is committed" in relay.said
+    rig.fill(40)
+    status = rig.json("status")
+    assert status["last"]["what"] == "publisher run"
+    assert [row["lag_records"] for row in status["partitions"]] == [10, 10, 10, 10]
+    assert all(row["lag_seconds"] > 0 for row in status["partitions"])
+    assert "lag" in rig.run("status").stdout
+    assert len(rig.json("checkpoint", "show")["partitions"]) == 4
+    rig.configure(source={"bootstrap_servers": "127.0.0.1:1"})
+    dark = rig.json("status")
+    assert dark["source_answers"] is False
+    assert {row["lag_records"] for row in dark["partitions"]} == {None}
+    assert not rig.json("check", code=1)["ok"]
+    rig.configure(destination={"bootstrap_servers": "127.0.0.1:1"})
+    assert "does not answer" in rig.run("status", code=4).stderr
+
+
+def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
+    rig = make_relay(
+        source={
+            "fetch_bytes": 65_536,
+            "queue_bytes": 1_048_576,
+            "socket_buffer_bytes": 1_000_000,
+            "extra": {"client.rack": "r"},
+        },
+        destination={"compression": "zstd", "transaction_timeout_ms": 20_000, "topic": "{topic}", "extra": {"linger.ms": 1}},
+        bytes_per_second=20_000,
+        transaction_records=100,
+        lanes=3,
+        filter={"number": [str(number) for number in range(900)]},
+    )
+    rig.create(rig.source)
+    rig.fill(1_000)
+    relay = rig.start().ready()
+    until(lambda: relay.metric("publisher_records_total") > 0, "the first copies")
+    assert relay.metric("publisher_records_total") < 900, "the limit of bytes a second"
+    rig.wait_copied(900)
+    assert relay.stop() == 0
+    assert rig.json("audit")["copies"] == 900
+    assert keys(RelaySettings) - RelayRig.tested_keys == set()

@@ -1,0 +1,72 @@
+"""The small pure parts of the relay."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from publisher.budget import Budget
+from publisher.checkpoint import Place, key, parse_key, registration_key
+from publisher.clusters import Bounds, copied_config
+from publisher.errors import Fatal
+from publisher.positions_by_hand import offset
+from publisher.settings import RelaySettings
+from publisher.topic_pairs import clashes, selected
+
+WORDS = st.text(min_size=1, max_size=10)
+
+
+@settings(max_examples=50)
+@given(WORDS, WORDS, WORDS, st.integers(0, 2**31 - 1))
+def test_a_checkpoints_key_says_whose_it_is(relay: str, region: str, topic: str, partition: int) -> None:
+    place = Place(relay, region, topic, partition)
+    assert parse_key(key(place)) == place
+    assert parse_key(registration_key(relay)) == relay
+
+
+@pytest.mark.parametrize("wrong", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
+def test_other_keys_are_no_checkpoints(wrong: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_key(wrong)
+
+
+def test_a_budget_lets_through_its_rate_and_no_more() -> None:
+    budget = Budget(1_000)
+    assert budget.spend(500, now=0.0) == 0.5
+    assert budget.spend(500, now=0.0) == 1.0
+    assert budget.spend(100, now=10.0) == pytest.approx(0.1)
+    assert Budget(0).spend(10**9, now=0.0) == 0.0
+
+
+def settings_for(*topics: str, target: str = "{topic}") -> RelaySettings:
+    """A relay of these topics."""
+    return RelaySettings.model_validate(
+        {
+            "name": "r",
+            "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": list(topics)},
+            "destination": {"region": "us", "bootstrap_servers": "b:1", "topic": target},
+        }
+    )
+
+
+def test_topics_are_named_or_match() -> None:
+    there = ["b.scores", "a.scores", "a.dead"]
+    assert selected(settings_for("named", "^.*scores$", "^a"), there) == ["named", "a.dead", "a.scores", "b.scores"]
+
+
+def test_two_topics_do_not_go_into_one() -> None:
+    assert clashes(settings_for("a", "b"), ["a", "b"]) == []
+    assert "both be copied into all" in clashes(settings_for("a", "b", target="all"), ["a", "b"])[0]
+    assert "checkpoint topic" in clashes(settings_for("a", target="scorestream.checkpoints"), ["a"])[0]
+
+
+def test_a_topic_is_made_like_its_source_with_room_for_the_headers() -> None:
+    source = {"retention.ms": "5", "max.message.bytes": "1000", "min.insync.replicas": "2"}
+    assert copied_config(source, 24) == {"retention.ms": "5", "max.message.bytes": "1024"}
+
+
+def test_an_offset_is_one_that_the_log_holds() -> None:
+    bounds = Bounds(5, 9)
+    assert [offset(to, bounds, "t[0]") for to in ("earliest", "latest", "5", "9")] == [5, 9, 5, 9]
+    for wrong in ("4", "10", "now", "-1"):
+        with pytest.raises(Fatal, match="holds 5 to 9"):
+            offset(wrong, bounds, "t[0]")

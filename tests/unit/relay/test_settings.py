@@ -1,0 +1,66 @@
+"""The relay's settings: strict, and each fault named with its value and the way out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import publisher
+from publisher.configuration import SettingsError
+from publisher.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
+
+GIVEN: dict[str, Any] = {
+    "name": "r",
+    "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": ["scores"]},
+    "destination": {"region": "us", "bootstrap_servers": "b:1"},
+}
+
+
+def loaded(tmp_path: Path, *flags: str) -> RelaySettings:
+    """The smallest configuration with these changes."""
+    path = tmp_path / "publisher.yaml"
+    path.write_text(yaml.safe_dump(GIVEN))
+    return load(path, flags).settings
+
+
+def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBLISHER_LANES", "8")
+    monkeypatch.setenv("PUBLISHER_SOURCE__FETCH_BYTES", "4096")
+    found = loaded(tmp_path, "lanes=2")
+    assert (found.lanes, found.source.fetch_bytes, found.checkpoint_topic) == (2, 4096, "scorestream.checkpoints")
+
+
+def test_every_setting_stands_in_the_documentation() -> None:
+    told = (Path(publisher.__file__).parent / "REGIONS.md").read_text()
+    sections: dict[str, type[BaseModel]] = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
+    names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
+    names |= set(RelaySettings.model_fields) - set(sections)
+    assert [name for name in sorted(names) if f"`{name}`" not in told] == []
+
+
+WRONG = {
+    "lane=4": ["lane", "'lanes'"],
+    "source.topcs=[a]": ["source.topcs", "'topics'"],
+    "lanes=0": ["lanes", "0"],
+    "source.topics=['^(']": ["source.topics", "not a pattern"],
+    "source.topics=[a/b]": ["source.topics", "a/b"],
+    "destination.topic='{tpic}'": ["destination.topic", "{tpic}"],
+    "destination.region=eu": ["both 'eu'", "each its own name"],
+    "destination.compression=lzma": ["lzma", "'lz4'"],
+}
+
+
+@pytest.mark.parametrize("flag", WRONG)
+def test_a_wrong_setting_is_named(tmp_path: Path, flag: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(tmp_path, flag)
+    assert all(part in str(caught.value) for part in WRONG[flag]), str(caught.value)
+
+
+def test_destination_names_and_lanes(tmp_path: Path) -> None:
+    found = loaded(tmp_path, "destination.topic={region}.{topic}", "lanes=3")
+    assert found.destination_topic("scores") == "eu.scores"
+    assert {found.lane("scores", partition) for partition in range(6)} == {0, 1, 2}
+    assert found.transactional_id(2) == "r.2"
