@@ -102,7 +102,8 @@ def create(make_admin: Callable[[], AdminClient], topics: list[NewTopic]) -> Non
 
     `make_admin` gives a new client: one that has seen a topic missing was seen to go on saying so without asking again.
     """
-    for name, made in make_admin().create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
+    admin = make_admin()
+    for name, made in admin.create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
         try:
             made.result()
         except KafkaException as error:
