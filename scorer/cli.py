@@ -1,6 +1,7 @@
 """The `scorer` command. stdout is data, stderr is talk; exit codes: 0 ok, 1 a finding, 2 usage or configuration, 3 refused,
 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -36,14 +37,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command()
-def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
+def run(
+    config: Config,
+    settings: Set = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes in the consumer group; default: as many as cores are allowed.", min=1)
+    ] = None,
+    log_level: Annotated[str, typer.Option()] = "INFO",
+) -> None:
     """Score events until SIGTERM."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
     from publisher import logs
-    from scorer import service
+    from scorer import cores, service, supervisor
 
     loaded = _load(config, settings)
+    count = workers or cores.allowed()
     logs.configure({"scorer": loaded.settings.owner}, log_level.upper())
-    service.run(loaded.settings)
+    if count == 1:
+        service.run(loaded.settings)
+    else:
+        supervisor.run(loaded.settings, count, service.run, log_level.upper())
 
 
 @app.command("config")

@@ -55,8 +55,11 @@ class Parts:
     make_intake: Callable[..., Intake] = Intake
 
 
-def run(settings: Settings, parts: Parts | None = None) -> None:
-    """Score until SIGTERM or SIGINT. Raises Fatal where it cannot begin or go on."""
+def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[str], None] = lambda _: None) -> None:
+    """Score until SIGTERM or SIGINT; `on_serving(address of health and metrics)` is called when that begins.
+
+    Raises Fatal where it cannot begin or go on.
+    """
     parts = parts or Parts()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
@@ -79,7 +82,7 @@ def run(settings: Settings, parts: Parts | None = None) -> None:
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
             with contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
-                _serve(settings, loop, reporter, metrics, stopping, watch)
+                _serve(settings, loop, reporter, metrics, stopping, watch, on_serving)
     log.info("stopped; everything scored is committed")
 
 
@@ -90,6 +93,7 @@ def _serve(
     metrics: Metrics,
     stopping: threading.Event,
     watch: kafka.ErrorWatch,
+    on_serving: Callable[[str], None],
 ) -> None:
     """The main loop, with what watches it and tells of it."""
     health = HealthServer(settings.http.listen, metrics.registry, _live(settings, loop), reporter.not_ready)
@@ -98,6 +102,7 @@ def _serve(
     threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
     gc.collect()
     gc.freeze()
+    on_serving(health.address)
     try:
         loop.run(lambda: _stop(stopping, watch), reporter.tick)
     finally:

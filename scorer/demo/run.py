@@ -148,7 +148,9 @@ class _Demo:
         self.view.step("3. Topics, then two scorers in one consumer group")
         self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
         scorers = {
-            replica: self.shell.start(f"scorer-{replica}.log", "scorer", "run", "scorer.yaml", "--set", f"replica={replica}")
+            replica: self.shell.start(
+                f"scorer-{replica}.log", "scorer", "run", "scorer.yaml", "--workers", "1", "--set", f"replica={replica}"
+            )
             for replica in ("a", "b")
         }
         self._processes = scorers

@@ -42,13 +42,13 @@ def until(done: Callable[[], bool], what: str) -> None:
 class ScorerProcess:
     """A `scorer run`."""
 
-    def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], workers: int, environment: dict[str, str]) -> None:
         self.replica = replica
         Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
         self.log = rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log"
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
-                [*rig.program, "run", str(rig.path), "--set", f"replica={replica}", *flags],
+                [*rig.program, "run", str(rig.path), "--workers", str(workers), "--set", f"replica={replica}", *flags],
                 stdout=said,
                 stderr=said,
                 stdin=subprocess.DEVNULL,
@@ -185,9 +185,9 @@ class Rig:
         """Every topic; `code` 1 where there is no model yet."""
         self.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(partitions), code=code)
 
-    def start(self, replica: str = "a", *flags: str, **environment: str) -> ScorerProcess:
+    def start(self, replica: str = "a", *flags: str, workers: int = 1, **environment: str) -> ScorerProcess:
         """A scorer."""
-        scorer = ScorerProcess(self, replica, flags, environment)
+        scorer = ScorerProcess(self, replica, flags, workers, environment)
         self.scorers.append(scorer)
         return scorer
 

@@ -26,7 +26,8 @@ class Slot:
         self._folder = folder
         self._armed = folder / f"armed-{replica}"
         self._log = folder / f"scorer-{replica}.log"
-        program = [str(Path(sys.executable).with_name("scorer")), "run"] if installed else [sys.executable, str(LAUNCHER)]
+        scorer = [str(Path(sys.executable).with_name("scorer")), "run", "--workers", "1"]
+        program = scorer if installed else [sys.executable, str(LAUNCHER)]
         self._command = [*program, "scorer.yaml", "--set", f"replica={replica}", *flags]
         self._environment = os.environ | {"ARM_FILE": str(self._armed)} | ({"BROKEN": broken} if broken else {})
 

@@ -75,7 +75,7 @@ def main() -> None:
     run("model-registry", "promote", repository, "--to", "1.0.0", folder=folder)
     run("scorer", "check", "scorer.yaml", "--create", folder=folder)
     os.chdir(folder)
-    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml"])
+    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1"])
 
 
 if __name__ == "__main__":
