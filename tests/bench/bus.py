@@ -1,0 +1,79 @@
+"""The limit of the bus: what consume and produce cost with nothing in between, by the scorer's own client settings.
+
+Reads a topic in batches, then writes as many records of a score record's size in transactions of one batch each. CPU
+microseconds an event: of the calling thread, and of the process, which has the client's own threads.
+
+    python -m tests.bench.bus BOOTSTRAP_SERVERS SOURCE TARGET EVENTS [--batch 512]
+"""
+
+import argparse
+import json
+import time
+import uuid
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from publisher import kafka
+from publisher.kafka import KafkaSettings
+
+VALUE = b'{"id":"1000000","score":0.123456,' + b"p" * 320 + b"}"  # a score record with its provenance
+WAIT_SECONDS = 10.0
+
+
+def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
+    """Read `events` of a topic as intake does, every column of them; how many there were."""
+    consumer = kafka.consumer(settings, "bench", f"bench-{uuid.uuid4().hex}", lambda _: None, lambda *_: None)
+    partitions = consumer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    seen = 0
+    while seen < events and (messages := consumer.consume(batch, WAIT_SECONDS)):
+        for read in ("topic", "partition", "offset", "key", "value", "timestamp"):
+            _ = [getattr(message, read)() for message in messages]
+        seen += len(messages)
+    consumer.close()
+    return seen
+
+
+def produce(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
+    """Write `events` records in transactions of `batch`; how many."""
+    producer = kafka.transactional_producer(settings, f"bench-{uuid.uuid4().hex}", "bench")
+    producer.init_transactions(WAIT_SECONDS)
+    width = len(producer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
+    for start in range(0, events, batch):
+        producer.begin_transaction()
+        for number in range(start, min(events, start + batch)):
+            producer.produce(topic, VALUE, b"k1", number % width, timestamp=1_700_000_000_000)
+        producer.commit_transaction(WAIT_SECONDS)
+    return events
+
+
+def spent(work: Callable[[], int]) -> dict[str, float]:
+    """CPU microseconds an event of the thread and of the process, and events a second by the clock."""
+    began, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+    events = max(work(), 1)
+    return {
+        "thread_us": round((time.thread_time() - thread) / events * 1e6, 3),
+        "process_us": round((time.process_time() - process) / events * 1e6, 3),
+        "events_per_s": round(events / (time.perf_counter() - began)),
+        "events": events,
+    }
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bus")
+    parser.add_argument("bootstrap_servers")
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("events", type=int)
+    parser.add_argument("--batch", type=int, default=512)
+    o = parser.parse_args()
+    settings = KafkaSettings(bootstrap_servers=o.bootstrap_servers)
+    read = spent(lambda: consume(settings, o.source, o.events, o.batch))
+    written = spent(lambda: produce(settings, o.target, o.events, o.batch))
+    print(json.dumps({"consume": read, "produce": written, "batch": o.batch}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What is measured with: a small network over any number of features, its package, and events for it.
+
+With 30 features it is the workload `tab30` of the side-by-side benchmark: 30 named floats in about 500 bytes of JSON, and a
+network of 30-64-32-1. Everything follows from the number of features and a fixed seed.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from tests import models
+
+POOL = 200  # distinct events; their ids differ
+HIDDEN = (64, 32)
+KEYS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Named float features `f0`, `f1`, and so on."""
+
+    features: int = 30
+
+    @property
+    def names(self) -> list[str]:
+        return [f"f{k}" for k in range(self.features)]
+
+    def package(self, folder: Path, seed: int = 0) -> Path:
+        """A model version; another seed gives other weights."""
+        signature = {
+            "inputs": [{"tensor": "x", "dtype": "float32", "fields": self.names}],
+            "output": {"tensor": "y"},
+        }
+        return models.package(folder, lambda path: network(path, (self.features, *HIDDEN, 1), seed), signature)
+
+    def bodies(self) -> list[bytes]:
+        """The pool: all of an event behind its id."""
+        rows = np.random.default_rng(7).normal(size=(POOL, self.features)).tolist()
+        return [b",".join(b'"%s":%.6f' % (n.encode(), v) for n, v in zip(self.names, row, strict=True)) + b"}" for row in rows]
+
+    def events(self, count: int) -> Iterator[bytes]:
+        """Events with the ids 0 to `count`, each once."""
+        pool = self.bodies()
+        for number in range(count):
+            yield event(pool, number)
+
+
+def event(pool: list[bytes], number: int) -> bytes:
+    """One event of the pool under this id."""
+    return b'{"id":%d,' % number + pool[number % len(pool)]
+
+
+def key(number: int) -> bytes:
+    """The entity of an event."""
+    return b"k%d" % (number % KEYS)
+
+
+def network(path: Path, sizes: tuple[int, ...], seed: int) -> None:
+    """Write a multilayer perceptron with a sigmoid at its end."""
+    random, nodes, weights, last = np.random.default_rng(seed), [], [], "x"
+    for layer, (wide, narrow) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        final = layer == len(sizes) - 2
+        matrix = (random.normal(size=(wide, narrow)) / np.sqrt(wide)).astype(np.float32)
+        weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
+        weights.append(numpy_helper.from_array(np.zeros(narrow, np.float32), f"b{layer}"))
+        nodes.append(helper.make_node("Gemm", [last, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
+        last = "y" if final else f"a{layer}"
+        nodes.append(helper.make_node("Sigmoid" if final else "Relu", [f"g{layer}"], [last]))
+    io = models.tensor("x", TensorProto.FLOAT, "N", sizes[0]), models.tensor("y", TensorProto.FLOAT, "N", sizes[-1])
+    models.save(nodes, [io[0]], [io[1]], path, weights)
+
+
+def configuration(name: str, bootstrap_servers: str, delivery: str) -> str:
+    """A configuration that differs from the defaults in names and addresses only. JSON is YAML."""
+    return json.dumps(
+        {
+            "name": name,
+            "kafka": {"bootstrap_servers": bootstrap_servers},
+            "input": {"topics": [f"{name}.events"], "id": "id"},
+            "output": {"topic": f"{name}.scores"},
+            "model": {"source": "oci:./registry/model", "cache": "./cache"},
+            "delivery": delivery,
+            "http": {"listen": "127.0.0.1:0"},
+        },
+        indent=1,
+    )
