@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from itertools import cycle
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
@@ -19,6 +20,7 @@ from publisher.kafka import KafkaSettings
 
 VALUE = b'{"id":"1000000","score":0.123456,' + b"p" * 320 + b"}"  # a score record with its provenance
 WAIT_SECONDS = 10.0
+PRODUCERS = 3
 
 
 def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
@@ -36,11 +38,13 @@ def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int
 
 
 def produce(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
-    """Write `events` records in transactions of `batch`; how many."""
-    producer = kafka.transactional_producer(settings, f"bench-{uuid.uuid4().hex}", "bench")
-    producer.init_transactions(WAIT_SECONDS)
-    width = len(producer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
-    for start in range(0, events, batch):
+    """Write `events` records in transactions of `batch`, by producers in turn as a session does; how many."""
+    name = f"bench-{uuid.uuid4().hex}"
+    pool = [kafka.transactional_producer(settings, f"{name}.{number}", "bench") for number in range(PRODUCERS)]
+    for producer in pool:
+        producer.init_transactions(WAIT_SECONDS)
+    width = len(pool[0].list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
+    for start, producer in zip(range(0, events, batch), cycle(pool)):
         producer.begin_transaction()
         for number in range(start, min(events, start + batch)):
             producer.produce(topic, VALUE, b"k1", number % width, timestamp=1_700_000_000_000)

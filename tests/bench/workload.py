@@ -7,6 +7,7 @@ network of 30-64-32-1. Everything follows from the number of features and a fixe
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def key(number: int) -> bytes:
 def network(path: Path, sizes: tuple[int, ...], seed: int) -> None:
     """Write a multilayer perceptron with a sigmoid at its end."""
     random, nodes, weights, last = np.random.default_rng(seed), [], [], "x"
-    for layer, (wide, narrow) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for layer, (wide, narrow) in enumerate(pairwise(sizes)):
         final = layer == len(sizes) - 2
         matrix = (random.normal(size=(wide, narrow)) / np.sqrt(wide)).astype(np.float32)
         weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
