@@ -1,4 +1,4 @@
-"""What a measurement of the whole scorer stands on: a real broker, topics of its own, a registry, and `scorer run` on its core."""
+"""What a measurement of the whole scorer stands on: a real broker, topics of its own, a registry, `scorer run` on its core."""
 
 import contextlib
 import json

@@ -1,0 +1,62 @@
+"""From arrivals to figures: percentiles, and the count of what is missing or came twice. Pure."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Figures = dict[str, Any]
+
+
+def count(ids: NDArray[Any], expected: int) -> dict[str, int]:
+    """`missing` and `duplicates` among the ids 0 to `expected`."""
+    unique = np.unique(ids)
+    return {"missing": expected - len(unique), "duplicates": len(ids) - len(unique)}
+
+
+def latency(delays_ms: NDArray[Any]) -> dict[str, float | None]:
+    """Percentiles and the maximum, in ms; None where there is nothing."""
+    if not len(delays_ms):
+        return dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms"))
+    found = np.percentile(delays_ms, (50, 99, 99.9, 100)).tolist()
+    return {name: round(value, 2) for name, value in zip(("p50_ms", "p99_ms", "p999_ms", "max_ms"), found, strict=True)}
+
+
+def firsts(arrivals: NDArray[Any]) -> NDArray[Any]:
+    """The first arrival of each id: (3, n) with ids that ascend."""
+    order = np.lexsort((arrivals[1], arrivals[0]))
+    kept = order[np.unique(arrivals[0][order], return_index=True)[1]]
+    first: NDArray[Any] = arrivals[:, kept]
+    return first
+
+
+def delays(arrivals: NDArray[Any], due_ms: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Ids that arrived, and the ms from the time that each was due (by id) to its first arrival."""
+    first = firsts(arrivals)
+    ids = first[0].astype(np.int64)
+    return ids, first[1] - due_ms[ids]
+
+
+def spread(runs: list[Figures]) -> Figures:
+    """Of repeated runs: the median, the lowest and the highest of each figure; counts of faults are summed."""
+    rows: Figures = {}
+    for name in runs[0]:
+        values = [run[name] for run in runs]
+        if name in ("missing", "duplicates"):
+            rows[name] = sum(values)
+        elif all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            rows[name] = {"median": float(np.median(values)), "lowest": min(values), "highest": max(values)}
+        else:
+            rows[name] = values[0]
+    return rows
+
+
+def swap(ids: NDArray[Any], delays_ms: NDArray[Any], due_ms: NDArray[Any], asked_ms: float, flipped_ms: float) -> Figures:
+    """Latency before the promotion, from it until a second after the flip, and in the second around the flip."""
+    due = due_ms[ids]
+    before = latency(delays_ms[due < asked_ms])
+    during = latency(delays_ms[(due >= asked_ms) & (due < flipped_ms + 1_000)])
+    around = latency(delays_ms[np.abs(due - flipped_ms) <= 500])
+    known = before["p99_ms"] and around["p99_ms"]
+    ratio = round(float(around["p99_ms"] or 0) / float(before["p99_ms"] or 1), 2) if known else None
+    return {"before": before, "during": during, "swap_second": around, "p99_ratio": ratio}

@@ -1,0 +1,56 @@
+"""The figures of a run as tables for people."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+PARTS = ("decode", "infer", "encode", "score")
+
+
+def tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    """One table for each group that was measured."""
+    if parts := found.get("components"):
+        yield _components(parts)
+    for group in ("bus", "drain", "workers", "paced", "swap", "start"):
+        if rows := found.get(group):
+            yield _rows(group, [_flat(row) for row in rows])
+
+
+def faults(found: Mapping[str, Any]) -> int:
+    """Events missing or answered twice, over all measurements."""
+    rows = [row for group in ("drain", "workers", "paced", "swap") for row in found.get(group, [])]
+    return sum(row["missing"] + row["duplicates"] for row in rows)
+
+
+def _components(parts: Mapping[str, Any]) -> Table:
+    table = Table("batch", "features", *PARTS, title="CPU us an event, this thread: median (lowest-highest)")
+    for row in [*parts["by_batch"], *parts["by_features"]]:
+        table.add_row(str(row["batch"]), str(row["features"]), *(_cost(row[name]) for name in PARTS))
+    table.caption = f"the yardstick is {parts['yardstick_us']:.2f} us"
+    return table
+
+
+def _cost(cost: Mapping[str, float]) -> str:
+    return f"{cost['us']:.2f} ({cost['lowest']:.2f}-{cost['highest']:.2f})"
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A row of figures, nested ones by dotted names, spreads as `median (lowest-highest)`."""
+    cells: dict[str, str] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping) and "median" in value:
+            cells[prefix + name] = f"{value['median']:g} ({value['lowest']:g}-{value['highest']:g})"
+        elif isinstance(value, Mapping):
+            cells |= _flat(value, f"{prefix}{name}.")
+        else:
+            cells[prefix + name] = f"{value:g}" if isinstance(value, float) else str(value)
+    return cells
+
+
+def _rows(title: str, rows: list[dict[str, str]]) -> Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = Table(*names, title=title)
+    for row in rows:
+        table.add_row(*(row.get(name, "") for name in names))
+    return table
