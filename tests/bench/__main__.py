@@ -30,6 +30,7 @@ from tests.bench.workload import Workload
 
 DELIVERIES = ("exactly-once", "at-least-once")
 GROUPS = ("components", "bus", "drain", "workers", "paced", "swap", "start")
+WIDTH = 160  # of tables that go into a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=GROUPS, help="only these measurements")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
-    talk = Console(stderr=True, highlight=False)
+    talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDTH)
     try:
         cores = Cores.split(os.sched_getaffinity(0))
     except ValueError as error:

@@ -21,6 +21,7 @@ from publisher.kafka import KafkaSettings
 VALUE = b'{"id":"1000000","score":0.123456,' + b"p" * 320 + b"}"  # a score record with its provenance
 WAIT_SECONDS = 10.0
 PRODUCERS = 3
+PATIENCE_SECONDS = 120.0
 
 
 def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int:
@@ -28,8 +29,10 @@ def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int
     consumer = kafka.consumer(settings, "bench", f"bench-{uuid.uuid4().hex}", lambda _: None, lambda *_: None)
     partitions = consumer.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    seen = 0
-    while seen < events and (messages := consumer.consume(batch, WAIT_SECONDS)):
+    seen, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    while seen < events and time.monotonic() < deadline:
+        first = consumer.poll(0.1)
+        messages = [first, *consumer.consume(batch - 1, 0)] if first else []
         for read in ("topic", "partition", "offset", "key", "value", "timestamp"):
             _ = [getattr(message, read)() for message in messages]
         seen += len(messages)

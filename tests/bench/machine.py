@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -49,10 +50,14 @@ def description() -> dict[str, object]:
 
 @dataclass(slots=True)
 class Sampler:
-    """Follows a process and its children: (Unix seconds, CPU seconds so far) ten times a second, until `stop`."""
+    """Follows a process and its children, and the cores, ten times a second until `stop`.
+
+    A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, and of all on the other cores.
+    """
 
     pid: int
-    samples: list[tuple[float, float]] = field(default_factory=list)
+    cores: Cores
+    samples: list[tuple[float, float, float, float]] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -68,18 +73,34 @@ class Sampler:
         if self._thread:
             self._thread.join()
 
-    def cpu_seconds(self, start: float, end: float) -> float:
-        """CPU seconds spent between two Unix times, by interpolation."""
-        times, cpu = np.array(self.samples).T
-        spent = np.interp([start, end], times, cpu)
-        return float(spent[1] - spent[0])
+    def usage(self, start: float, end: float, events: float) -> dict[str, float]:
+        """Between two Unix times, by interpolation: CPU microseconds an event, and whether the figures can be trusted.
+
+        `others_on_core` is the share of the scorer's core that something else took, `rest_busy` of the other cores (the
+        broker, the load) what was in use: near 1 the broker is what was measured.
+        """
+        times, *columns = np.array(self.samples).T
+        seconds = max(end - start, 1e-3)
+        own, core, rest = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
+        return {
+            "cpu_us_per_event": round(own / max(events, 1) * 1e6, 2),
+            "others_on_core": round(max(0.0, core - own) / seconds, 3),
+            "rest_busy": round(rest / seconds / len(self.cores.others), 3),
+        }
 
     def _run(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             try:
-                self.samples.append((time.time(), cpu_seconds(self.pid)))
+                own, each = cpu_seconds(self.pid), psutil.cpu_times(percpu=True)
+                rest = sum(_busy(each[number]) for number in self.cores.others)
+                self.samples.append((time.time(), own, _busy(each[self.cores.scorer]), rest))
             except psutil.NoSuchProcess:
                 return
+
+
+def _busy(times: Any) -> float:
+    """Seconds that a core was not idle."""
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -40,7 +40,8 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     cells: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, Mapping) and "median" in value:
-            cells[prefix + name] = f"{value['median']:g} ({value['lowest']:g}-{value['highest']:g})"
+            same = value["lowest"] == value["highest"]
+            cells[prefix + name] = f"{value['median']:g}" + ("" if same else f" ({value['lowest']:g}-{value['highest']:g})")
         elif isinstance(value, Mapping):
             cells |= _flat(value, f"{prefix}{name}.")
         else:
@@ -49,8 +50,9 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _rows(title: str, rows: list[dict[str, str]]) -> Table:
+    """A line for each figure, a column for each measurement."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table(*names, title=title)
-    for row in rows:
-        table.add_row(*(row.get(name, "") for name in names))
+    table = Table("figure", *(str(number + 1) for number in range(len(rows))), title=title)
+    for name in names:
+        table.add_row(name, *(row.get(name, "") for row in rows))
     return table

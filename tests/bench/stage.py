@@ -47,7 +47,7 @@ class Stage:
         self.broker = self._cleanup.enter_context(EmbeddedBroker(heap_mb=1_024))
         self.servers = self.broker.bootstrap_servers
         self.settings = KafkaSettings(bootstrap_servers=self.servers)
-        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 3})
+        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         for seed, version in enumerate(("1.0.0", "2.0.0")):
             package = self.workload.package(self.folder / f"package-{version}", seed)
             self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
@@ -81,7 +81,7 @@ class Stage:
     def fill(self, topic: str, events: int) -> None:
         """A new topic with so many events in it."""
         self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "log_level": 0})
         for number, value in enumerate(self.workload.events(events)):
             while len(producer) > 50_000:
                 producer.poll(0.05)

@@ -21,7 +21,7 @@ from scorer.demo.processes import executable
 from tests.bench import counting
 from tests.bench.counting import Figures
 from tests.bench.machine import Sampler, cpu_seconds, memory
-from tests.bench.stage import PARTITIONS, Reader, Running, Stage
+from tests.bench.stage import PARTITIONS, PATIENCE_SECONDS, Reader, Running, Stage
 from tests.bench.workload import event, key
 
 MIDDLE = (0.1, 0.9)
@@ -35,7 +35,7 @@ def drain(stage: Stage, delivery: str, source: str, events: int, workers: int = 
     name = stage.make("drain", delivery, source=source)
     began = time.time()
     with stage.scorer(name, workers) as running:
-        sampler = Sampler(running.pid).start()
+        sampler = Sampler(running.pid, stage.cores).start()
         running.until(lambda: stage.written(f"{name}.scores") >= events, "the last score", 0.1)
         used = memory(running.pid)
         ids, stamps = read_back(stage, f"{name}.scores", events)
@@ -47,7 +47,7 @@ def drain(stage: Stage, delivery: str, source: str, events: int, workers: int = 
         "workers": workers,
         "events": events,
         "events_per_s": round(events * share / max(high - low, 1e-3)),
-        "cpu_us_per_event": round(sampler.cpu_seconds(low, high) / (events * share) * 1e6, 2),
+        **sampler.usage(low, high, events * share),
         "first_append_s": round(float(stamps.min()) / 1_000 - began, 2),
         **used,
         **counting.count(ids, events),
@@ -74,9 +74,10 @@ class Load:
     def __init__(self, stage: Stage, topic: str) -> None:
         self._topic = topic
         self._pool = stage.workload.bodies()
-        properties = {"bootstrap.servers": stage.servers, "linger.ms": LINGER_MS, "socket.nagle.disable": True}
-        self._producer = Producer(properties)
+        properties = {"linger.ms": LINGER_MS, "socket.nagle.disable": True, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": stage.servers, **properties})
         self._due: list[float] = []
+        self._late: list[float] = []
 
     @property
     def sent(self) -> int:
@@ -96,14 +97,20 @@ class Load:
                 between()
                 time.sleep(min(wait, 0.001))
             at = first + number
+            self._late.append(time.time() - due)
             self._producer.produce(self._topic, event(self._pool, at), key(at), partition=at % PARTITIONS)
             self._producer.poll(0)
             self._due.append(due)
         return began, began + seconds
 
+    def late_p99_ms(self, first: int, last: int) -> float:
+        """How late these events were handed to the client: latency that is the load's own doing."""
+        return round(float(np.percentile(self._late[first:last], 99)) * 1_000, 2)
+
     def close(self) -> None:
-        """Everything is at the broker."""
-        self._producer.flush(30)
+        """Everything is at the broker. Raises RuntimeError where it takes too long."""
+        if self._producer.flush(PATIENCE_SECONDS):
+            raise RuntimeError(f"the broker did not take the events for {self._topic}")
 
 
 def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> list[Figures]:
@@ -111,7 +118,7 @@ def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> li
     name = stage.make("paced", delivery)
     spans = []
     with stage.scorer(name) as running, stage.reader(f"{name}.scores") as reader:
-        sampler = Sampler(running.pid).start()
+        sampler = Sampler(running.pid, stage.cores).start()
         load = Load(stage, f"{name}.events")
         _first_score(running, reader, load)
         for rate in rates:
@@ -128,8 +135,8 @@ def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> li
     rows = []
     for rate, first, began, ended, last in spans:
         chosen = (ids >= first) & (ids < last)
-        spent = sampler.cpu_seconds(began, ended) / max(last - first, 1) * 1e6
-        figures = {"delivery": delivery, "rate": rate, **counting.latency(late[chosen]), "cpu_us_per_event": round(spent, 2)}
+        figures = {"delivery": delivery, "rate": rate, **counting.latency(late[chosen])}
+        figures |= sampler.usage(began, ended, last - first) | {"load_late_p99_ms": load.late_p99_ms(first, last)}
         rows.append(figures | {"missing": int(last - first - chosen.sum()), "duplicates": 0})
     rows[-1]["duplicates"] = counting.count(arrivals[0], load.sent)["duplicates"]
     rows.append({"delivery": delivery, "rate": 0.0, "idle_core_share": round(idle / seconds, 4), "missing": 0, "duplicates": 0})
@@ -154,7 +161,8 @@ def swap(stage: Stage, delivery: str, rate: float, seconds: float) -> Figures:
         """Once, when its time has come; beside the load, on the other core."""
         if time.time() >= promote_at and not asked:
             asked.append(time.time() * 1_000)
-            command = [executable("model-registry"), "promote", "oci:./registry/model", "--to", "2.0.0"]
+            told = ("--kafka", stage.servers, "--status-topic", f"{name}.status")
+            command = [executable("model-registry"), "promote", "oci:./registry/model", "--to", "2.0.0", *told]
             moves.append(subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     moves: list[subprocess.Popen[bytes]] = []
