@@ -44,8 +44,8 @@ def cost(call: Callable[[], object], events: int, *, rounds: int = ROUNDS, least
     return Cost(statistics.median(found), min(found), max(found))
 
 
-def yardstick(rounds: int = ROUNDS) -> float:
-    """CPU microseconds for a row of the fixed work."""
+def yardstick(rounds: int = ROUNDS) -> Cost:
+    """A row of the fixed work."""
     fields = {f"f{k}": k / 7 for k in range(30)}
     text = json.dumps({"id": 1, **fields})
     names = tuple(fields)
@@ -57,4 +57,4 @@ def yardstick(rounds: int = ROUNDS) -> float:
             rows.append(tuple(row[name] for name in names))
         return np.array(rows, np.float32)
 
-    return cost(work, ROWS, rounds=rounds).us
+    return cost(work, ROWS, rounds=rounds)

@@ -110,7 +110,7 @@ def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dic
         parts = Parts(folder, Workload())
         by_batch = [_row(parts, size, rounds) for size in batches]
         by_features = [_row(Parts(folder / str(n), Workload(n)), BATCH, rounds) for n in features if _made(folder / str(n))]
-    return {"yardstick_us": round(yardstick(rounds), 3), "by_batch": by_batch, "by_features": by_features}
+    return {"yardstick_us": round(yardstick(rounds).us, 3), "by_batch": by_batch, "by_features": by_features}
 
 
 def _made(folder: Path) -> Path:
