@@ -49,14 +49,15 @@ class Sizes:
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.5, 6.0, 500.0, 1, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 2, "1,64", "4,30")
 
 
 class Bench:
     """One run: what was asked for, and what was found so far."""
 
-    def __init__(self, stage: Stage, sizes: Sizes, groups: list[str], talk: Console) -> None:
+    def __init__(self, stage: Stage, sizes: Sizes, groups: list[str], deliveries: list[str], talk: Console) -> None:
         self._stage = stage
+        self._deliveries = deliveries
         self._sizes = sizes
         self._talk = talk
         self._groups = groups
@@ -90,28 +91,28 @@ class Bench:
 
     def _drain(self) -> Any:
         events = self._sizes.events
-        return [self._repeated(lambda d=d: whole.drain(self._stage, d, self._source, events)) for d in DELIVERIES]  # type: ignore[misc]
+        return [self._repeated(lambda d=d: whole.drain(self._stage, d, self._source, events)) for d in self._deliveries]  # type: ignore[misc]
 
     def _workers(self) -> Any:
         """Several workers on the one core: what each event costs, and what memory they share."""
-        return [whole.drain(self._stage, DELIVERIES[0], self._source, self._sizes.events, n) for n in self._sizes.workers]
+        return [whole.drain(self._stage, self._deliveries[0], self._source, self._sizes.events, n) for n in self._sizes.workers]
 
     def _paced(self) -> Any:
         rates, seconds = list(self._sizes.rates), self._sizes.seconds
-        return [row for delivery in DELIVERIES for row in whole.paced(self._stage, delivery, rates, seconds)]
+        return [row for delivery in self._deliveries for row in whole.paced(self._stage, delivery, rates, seconds)]
 
     def _swap(self) -> Any:
         drained = self.found.get("drain")
         rate = self._sizes.swap_rate
-        rates = [min(rate, row["events_per_s"]["median"] / 2) for row in drained] if drained else [rate, rate]
+        rates = [min(rate, row["events_per_s"]["median"] / 2) for row in drained] if drained else [rate] * len(self._deliveries)
         return [
             whole.swap(self._stage, delivery, rate, self._sizes.swap_seconds)
-            for delivery, rate in zip(DELIVERIES, rates, strict=True)
+            for delivery, rate in zip(self._deliveries, rates, strict=True)
             for _ in range(self._sizes.repetitions)
         ]
 
     def _start(self) -> Any:
-        return [self._repeated(lambda d=d: whole.start(self._stage, d, self._source)) for d in DELIVERIES]  # type: ignore[misc]
+        return [self._repeated(lambda d=d: whole.start(self._stage, d, self._source)) for d in self._deliveries]  # type: ignore[misc]
 
 
 def main() -> int:
@@ -120,6 +121,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the figures as JSON (default: stdout)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: it runs, its figures say nothing")
     parser.add_argument("--only", action="append", choices=GROUPS, help="only these measurements")
+    parser.add_argument("--delivery", action="append", choices=DELIVERIES, help="only in this delivery mode")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDTH)
@@ -130,7 +132,7 @@ def main() -> int:
         return 2
     groups = [group for group in GROUPS if not options.only or group in options.only]
     with Stage(cores, Workload()) as stage:
-        found = Bench(stage, QUICK if options.quick else Sizes(), groups, talk).run()
+        found = Bench(stage, QUICK if options.quick else Sizes(), groups, options.delivery or list(DELIVERIES), talk).run()
     text = json.dumps(found, indent=1)
     if options.out:
         options.out.write_text(text + "\n")

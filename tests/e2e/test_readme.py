@@ -92,7 +92,10 @@ def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None
         assert answer.split()[2] == "1.0.0"
         reader.shell(swap)
         until(
-            lambda: json.loads(reader.shell(status + " --json"))["scorers"][0]["versions"]["champion"]["version"] == "2.0.0",
+            lambda: (
+                {"2.0.0"}
+                == {s["versions"]["champion"]["version"] for s in json.loads(reader.shell(status + " --json"))["scorers"]}
+            ),
             "2.0.0",
         )
         (reader.folder / "events.jsonl").write_bytes(b"\n".join(flights.lines(50)))
