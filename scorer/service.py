@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
+from publisher.call_thread import CallThread
 from publisher.delivery import CheckpointSession
 from publisher.errors import Aborted, Fatal
 from publisher.group_commits import GroupCommits
@@ -64,10 +65,11 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
+    finding = CallThread("backend").submit(lambda: _backend(settings))  # imports a library while the broker answers
     admin = kafka.admin(settings.kafka, settings.owner)
     output, dead = _targets(settings, admin)
     _refuse_a_twin(settings, admin, stopping)
-    backend = _backend(settings)
+    backend = finding.result()
     commits = _member(settings, watch)
     largest = min(output.max_bytes, dead.max_bytes)
     progress = Progress(time.monotonic())
