@@ -1,0 +1,82 @@
+"""The supervisor with workers that do one thing each: hang, crash before they serve, or crash after."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bench.workload import configuration
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from publisher import logs
+from publisher.errors import Fatal
+from scorer import supervisor
+from scorer.settings import load
+
+def hang(settings, on_serving):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("deaf", flush=True)
+    on_serving("nowhere")
+    while True:
+        signal.pause()
+
+def crash(settings, on_serving):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def crash_later(settings, on_serving):
+    mark = Path(settings.replica)
+    on_serving("nowhere")
+    if mark.exists():
+        print("again", flush=True)
+        signal.pause()
+    mark.touch()
+    sys.exit(70)
+
+supervisor.GRACE_SECONDS = 0.0
+settings = load(Path(sys.argv[1])).settings
+logs.configure({}, "INFO")
+try:
+    supervisor.run(settings, 2, globals()[sys.argv[2]], "INFO")
+except Fatal as error:
+    print(error, flush=True)
+    sys.exit(error.exit_code)
+"""
+
+
+def supervised(folder: Path, work: str) -> subprocess.Popen[str]:
+    """A supervisor of two workers that do this."""
+    config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
+    config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": 1_000}}
+    (folder / "scorer.yaml").write_text(json.dumps(config))
+    command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_worker_that_does_not_end_in_time_is_killed_and_told_of(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "hang")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["deaf\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "did not end within 2 s and was killed" in said
+
+
+def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "crash")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGSEGV
+    assert "was ended by SIGSEGV" in said
+
+
+def test_a_crash_after_that_is_followed_by_a_restart_of_that_worker(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "crash_later")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["again\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert log.count("ended with code 70; starting it again in 0.5 s") == 2
