@@ -24,9 +24,10 @@ from pydantic import ValidationError
 
 from model_registry.errors import RegistryError
 from publisher import logs
+from publisher.configuration import SettingsError
 from publisher.errors import Fatal
 from scorer.restarts import EndAll, Restart, Restarts
-from scorer.settings import Settings, SettingsError
+from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
