@@ -17,7 +17,9 @@ COPY scorer scorer
 # Without pip and the build backend, which nothing needs at run time.
 RUN python3 -m pip install --no-deps --no-build-isolation . \
     && python3 -m compileall -q /opt/scorestream \
-    && python3 -m pip uninstall -y hatchling editables pip
+    && python3 -m pip uninstall -y hatchling editables pathspec pluggy tomlkit trove-classifiers \
+    && python3 -m pip check \
+    && python3 -m pip uninstall -y pip
 
 # What is in it, from what is really installed: a CycloneDX bill of materials. The tool itself stays out of the image.
 FROM build AS bill-of-materials
