@@ -1,5 +1,5 @@
-"""`python -m tests.image`: build the container image, run it, stop it, kill it, measure it, against a real broker. Minutes; needs
-root and the Debian packages buildah, podman, runc and mmdebstrap.
+"""`python -m tests.image`: build the container image, run it, stop it, kill it, measure it, against a real broker. Minutes;
+needs root and the Debian packages buildah, podman, runc and mmdebstrap.
 
 It runs as a strict cluster would run it: read-only, as a user without name, without capabilities and without a shell.
 """
