@@ -1,4 +1,5 @@
-"""`python -m tests.deploy`: render the manifests with kustomize, hold them against those kept here, and let kube-score judge them.
+"""`python -m tests.deploy`: render the manifests with kustomize, hold them against those kept here, and let kube-score
+judge them.
 
 Needs Go, once, for some two minutes. `--write` keeps what was rendered.
 """

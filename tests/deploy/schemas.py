@@ -1,4 +1,4 @@
-"""`python -m tests.deploy.schemas CRD.yaml...`: JSON schemas from the definitions of custom resources, into the folder schemas/.
+"""`python -m tests.deploy.schemas CRD.yaml...`: JSON schemas from the definitions of custom resources, into schemas/.
 
 They come from KEDA (config/crd/bases), Strimzi (install/cluster-operator) and the Prometheus operator (example/
 prometheus-operator-crd), all Apache-2.0. As an API server prunes unknown fields in silence, these refuse them.

@@ -1,4 +1,4 @@
-"""What is proved of the image, a function a claim. Each returns findings: what was looked at, what was seen, and if it holds."""
+"""What is proved of the image, a function a claim. Each returns findings: what was looked at, what was seen, does it hold."""
 
 import json
 import threading
