@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +23,12 @@ STRICT = (
 """The last two put nothing in the shells' place: whatever asks for a shell fails."""
 
 
-def podman(*arguments: str, check: bool = True) -> str:
-    """A podman command; its stdout. Raises CalledProcessError."""
+def podman(*arguments: str) -> str:
+    """A podman command; its stdout. Raises RuntimeError. It runs in a folder for temporary files: conmon leaves one there."""
     command = ["podman", "--runtime", "runc", *arguments]
-    done = subprocess.run(command, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
-    if check and done.returncode != 0:
+    place = tempfile.gettempdir()
+    done = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
         raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
     return done.stdout
 
