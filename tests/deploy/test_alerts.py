@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from publisher.relay_metrics import RelayMetrics
+from publisher.relay_state import RelayState
 from publisher.session import Counters
 from scorer.observe.metrics import Metrics
 from tests.deploy.manifests import of_kind, rendered
@@ -22,14 +24,15 @@ def rules() -> list[dict[str, Any]]:
 
 
 def exported() -> set[str]:
-    """The names of all samples of a scorer."""
+    """The names of all samples of a scorer and of a relay."""
     metrics = Metrics(Counters())
     metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.lag_records.labels("flights", "0").set(0)
     metrics.dead.labels("malformed").inc()
     metrics.events.labels("scored").inc()
-    return {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    families = [*metrics.registry.collect(), *RelayMetrics(RelayState(2)).collect()]
+    return {sample.name for family in families for sample in family.samples}
 
 
 @pytest.fixture
@@ -55,9 +58,9 @@ def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == names
 
 
-def test_every_metric_of_a_scorer_that_an_alert_looks_at_is_exported() -> None:
-    asked = {name for rule in rules() for name in re.findall(r"\bscorer_\w+", rule["expr"])}
-    assert len(asked) > 8
+def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
+    asked = {name for rule in rules() for name in re.findall(r"\b(?:scorer|publisher)_\w+", rule["expr"])}
+    assert len(asked) > 10
     assert asked <= exported()
 
 

@@ -7,6 +7,8 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from publisher import settings as relay_settings
+from publisher.checkpoint import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, Topic
 from tests.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
@@ -20,7 +22,6 @@ KEDA = {
     "excludePersistentLag", "limitToPartitionsWithLag", "tls",
 }  # fmt: skip
 """The metadata of KEDA's Kafka trigger that is used; KEDA ignores names that it does not know (pkg/scalers/kafka_scaler.go)."""
-LONGEST_RELAY_COMMIT = 15.0  # seconds: the default of destination.transaction_timeout_ms
 
 
 def scorer_of(name: str) -> Object:
@@ -43,11 +44,16 @@ def loaded(name: str, folder: Path) -> settings.Settings:
     return settings.load(path).settings
 
 
-def relays(name: str) -> dict[str, dict[str, Any]]:
-    """The relays' configurations, by the source's region."""
-    sets = [thing for thing in of_kind(rendered(name), "StatefulSet").values() if thing["metadata"]["name"] != "scorer"]
-    values = [yaml.safe_load(configuration(rendered(name), relay)) for relay in sets]
-    return {value["source"]["region"]: value for value in values}
+def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
+    """The relays' configurations as the product reads them, by the source's region."""
+    found = {}
+    for title, workload in of_kind(rendered(name), "StatefulSet").items():
+        if title != "scorer":
+            path = folder / f"{title}.yaml"
+            path.write_text(configuration(rendered(name), workload))
+            relay = relay_settings.load(path).settings
+            found[relay.source.region] = relay
+    return found
 
 
 def paths(values: Any) -> set[str]:
@@ -88,8 +94,10 @@ def test_the_grace_period_is_longer_than_what_may_be_in_hand(name: str, tmp_path
     found = loaded(name, tmp_path)
     ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
     assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
-    for workload in of_kind(rendered(name), "StatefulSet").values():
-        assert pod_of(workload)["terminationGracePeriodSeconds"] > LONGEST_RELAY_COMMIT
+    for relay in relays(name, tmp_path).values():
+        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
+        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
+        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
@@ -147,16 +155,18 @@ def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tm
         name = f"overlays/{here}"
         found = loaded(name, tmp_path)
         assert [found.region, found.model.tag] == [here, f"prod.{here}"]
-        assert set(relays(name)) == set(REGIONS) - {here}
-        copies = set(of_kind(rendered(f"kafka/{here}"), "KafkaTopic"))
-        for far, relay in relays(name).items():
-            assert relay["destination"]["region"] == here
-            assert relay["destination"]["bootstrap_servers"] == found.kafka.bootstrap_servers
-            assert relay["source"]["topics"] == [found.output.topic]
-            assert relay["destination"]["topic"].format(topic=found.output.topic, region=far) in copies
-            assert relay["checkpoint_topic"] in copies
-            assert relay["name"].startswith("scores-")  # the prefix of the transactional ids that the user `relay` may use
-    names = [relay["name"] for here in REGIONS for relay in relays(f"overlays/{here}").values()]
+        assert set(relays(name, tmp_path)) == set(REGIONS) - {here}
+        copies = of_kind(rendered(f"kafka/{here}"), "KafkaTopic")
+        for far, relay in relays(name, tmp_path).items():
+            assert relay.destination.region == here
+            assert relay.destination.bootstrap_servers == found.kafka.bootstrap_servers
+            assert relay.source.topics == [found.output.topic]
+            original = of_kind(rendered(f"kafka/{far}"), "KafkaTopic")[found.output.topic]
+            assert copies[relay.destination_topic(found.output.topic)]["spec"] == original["spec"]
+            checkpoints = copies[relay.checkpoint_topic]["spec"]["config"]
+            assert {key: str(checkpoints[key]) for key in TOPIC_CONFIG} == TOPIC_CONFIG
+            assert relay.transactional_id(0).startswith("scores-")  # the prefix that the user `relay` may use
+    names = [relay.name for here in REGIONS for relay in relays(f"overlays/{here}", tmp_path).values()]
     assert len(set(names)) == len(REGIONS) * (len(REGIONS) - 1)
 
 

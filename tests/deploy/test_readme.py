@@ -7,14 +7,16 @@ import pytest
 import typer
 
 from model_registry.cli import app as model_registry
+from publisher.cli import app as publisher
 from scorer.cli import app as scorer
 from tests.deploy.manifests import OVERLAYS, REGIONS, ROOT, of_kind, pod_of, rendered
 
 TEXT = (ROOT / "deploy" / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 LINES = [line.strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
-COMMANDS = {"scorer": typer.main.get_command(scorer), "model-registry": typer.main.get_command(model_registry)}
-OURS = [line.partition(" -- ")[2] or line for line in LINES if re.search(r"(^|-- )(scorer|model-registry) ", line)]
+APPS = {"scorer": scorer, "model-registry": model_registry, "publisher": publisher}
+COMMANDS = {name: typer.main.get_command(app) for name, app in APPS.items()}
+OURS = [line.partition(" -- ")[2] or line for line in LINES if re.search(r"(^|-- )(scorer|model-registry|publisher) ", line)]
 
 
 @pytest.mark.parametrize("line", OURS)
