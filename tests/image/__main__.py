@@ -16,14 +16,33 @@ from pathlib import Path
 from scorer.demo.broker import EmbeddedBroker
 from tests.e2e.rig import Rig
 from tests.image import build, stages
+from tests.image.relaying import relays
 from tests.image.stages import Finding
 
 PROGRAMS = {"buildah": "buildah", "podman": "podman", "runc": "runc", "mmdebstrap": "mmdebstrap"}
-STAGES: dict[str, Callable[[str, Rig], list[Finding]]] = {
-    "scores": stages.scores,
-    "stops": stages.stops,
-    "runs-out-of-memory": stages.runs_out_of_memory,
-    "keeps-to-its-share": stages.keeps_to_its_share,
+Stage = Callable[[str, str, Path], list[Finding]]
+"""Takes the image, a broker's address and a folder to make."""
+
+
+def on_a_rig(stage: Callable[[str, Rig], list[Finding]]) -> Stage:
+    """A stage of scorers, with topics of its own and a version in production."""
+
+    def run(image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
+        rig = stages.prepared(bootstrap_servers, folder, f"{folder.name}-{time.time_ns()}")
+        try:
+            return stage(image, rig)
+        finally:
+            rig.close()
+
+    return run
+
+
+STAGES: dict[str, Stage] = {
+    "scores": on_a_rig(stages.scores),
+    "stops": on_a_rig(stages.stops),
+    "runs-out-of-memory": on_a_rig(stages.runs_out_of_memory),
+    "keeps-to-its-share": on_a_rig(stages.keeps_to_its_share),
+    "relays": relays,
 }
 
 
@@ -58,15 +77,12 @@ def built() -> tuple[str, list[Finding]]:
     return made.name, [Finding("built in", f"{made.seconds:.0f} s", True), Finding("size", f"{size:.0f} MB", size < 600)]
 
 
-def attempt(stage: Callable[[str, Rig], list[Finding]], image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
-    """A stage's findings on topics of its own; one that could not be ended is a finding too."""
-    rig = stages.prepared(bootstrap_servers, folder, f"{folder.name}-{time.time_ns()}")
+def attempt(stage: Stage, image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:
+    """A stage's findings; that it could not be ended is one too."""
     try:
-        return stage(image, rig)
+        return stage(image, bootstrap_servers, folder)
     except (AssertionError, RuntimeError) as error:
         return [Finding("the stage ended early", str(error), False)]
-    finally:
-        rig.close()
 
 
 def told(findings: dict[str, list[Finding]], as_json: bool) -> int:
