@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ STRICT = (
 """The last two put nothing in the shells' place: whatever asks for a shell fails."""
 
 
-def podman(*arguments: str) -> str:
-    """A podman command; its stdout. Raises RuntimeError. It runs in a folder for temporary files: conmon leaves one there."""
+def podman(*arguments: str, place: Path | None = None) -> str:
+    """A podman command, in the folder `place`; its stdout. Raises RuntimeError."""
     command = ["podman", "--runtime", "runc", *arguments]
-    place = tempfile.gettempdir()
     done = subprocess.run(command, cwd=place, env=os.environ | STORAGE, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
@@ -39,7 +37,8 @@ class Container:
     def __init__(self, image: str, folder: Path, command: Sequence[str], *limits: str) -> None:
         self.name = f"scorestream-{uuid.uuid4().hex[:8]}"
         volume = f"--volume={folder}:/etc/scorestream:ro"
-        podman("run", "--detach", f"--name={self.name}", *STRICT, volume, *limits, image, *command)
+        self._folder = folder
+        podman("run", "--detach", f"--name={self.name}", *STRICT, volume, *limits, image, *command, place=folder)
 
     def __enter__(self) -> "Container":
         return self
@@ -49,7 +48,7 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        """podman's own words: Status, Pid, ExitCode, OOMKilled."""
+        """podman's own words: Running, Pid, ExitCode."""
         found: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
         return found
 
@@ -57,6 +56,11 @@ class Container:
     def running(self) -> bool:
         """Whether it still runs."""
         return bool(self.state["Running"])
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed for memory in it: its monitor notes that as a file in the folder it was started in."""
+        return (self._folder / "oom").exists()
 
     @property
     def process(self) -> psutil.Process:

@@ -111,12 +111,12 @@ def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
         ready(container)
         rig.emit(flow)
         until(lambda: not container.running, "the kill")
-        state = container.state
+        code, killed = container.state["ExitCode"], container.out_of_memory
     with scorer(image, rig, "--memory=4g") as container:
         ready(container)
         until(lambda: rig.answered() >= len(flow), "all scores")
-    code = state["ExitCode"]
-    return [Finding(f"at its limit of {LIMIT}", f"exit code {code}", code == 137), *audited(rig, len(flow))]
+    seen = f"exit code {code}{', killed by the kernel' if killed else ''}"
+    return [Finding(f"at its limit of {LIMIT}", seen, code == 137 and killed), *audited(rig, len(flow))]
 
 
 def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
