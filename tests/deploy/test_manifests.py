@@ -126,12 +126,12 @@ def test_cards_new_and_old_are_chosen_by_capability_and_never_shared() -> None:
         resources = pod(name)["containers"][0]["resources"]
         assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == 1
         assert pod(name)["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert terms("overlays/gpu") == [
-        {"matchExpressions": [{"key": "nvidia.com/gpu.compute.major", "operator": "Gt", "values": ["7"]}]}
+    label = "nvidia.com/gpu.compute."
+    assert terms("overlays/gpu") == [{"matchExpressions": [{"key": f"{label}major", "operator": "Gt", "values": ["7"]}]}]
+    turing = [
+        {"key": f"{label}{part}", "operator": "In", "values": [number]} for part, number in (("major", "7"), ("minor", "5"))
     ]
-    assert terms("overlays/gpu-older") == [
-        {"matchExpressions": [{"key": "nvidia.com/gpu.compute.major", "operator": "In", "values": ["7"]}]}
-    ]
+    assert terms("overlays/gpu-older") == [{"matchExpressions": turing}]
     values = {name: thing["value"] for name, thing in of_kind(rendered("overlays/gpu"), "PriorityClass").items()}
     new, old = (pod(name)["priorityClassName"] for name in ("overlays/gpu", "overlays/gpu-older"))
     assert values[new] > values[old] > 0

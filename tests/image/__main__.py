@@ -51,6 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.image", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(STAGES), help="only this stage; may be repeated")
     parser.add_argument("--image", help="run this image of the local storage instead of building one")
+    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="gpu: only built and looked into; 20 GB of disk")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")
     options = parser.parse_args()
     missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
@@ -58,23 +59,24 @@ def main() -> int:
         build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
         return 2
     findings: dict[str, list[Finding]] = {}
-    image, findings["build"] = built() if options.image is None else (options.image, [])
+    image, findings["build"] = built(options.extra) if options.image is None else (options.image, [])
     with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        findings["contents"] = stages.contents(image, folder)
-        for stage in options.only or STAGES:
+        findings["contents"] = stages.contents(image, folder, options.extra)
+        for stage in (options.only or STAGES) if options.extra == "cpu" else ():
             build.say(f"== {stage}")
             findings[stage] = attempt(STAGES[stage], image, broker.bootstrap_servers, folder / stage)
     return told(findings, options.json)
 
 
-def built() -> tuple[str, list[Finding]]:
+def built(extra: str) -> tuple[str, list[Finding]]:
     """The image's name, and how it was made."""
     build.base()
-    made = build.image("cpu")
+    made = build.image(extra)
     size = build.bytes_of(made.name) / 1e6
-    return made.name, [Finding("built in", f"{made.seconds:.0f} s", True), Finding("size", f"{size:.0f} MB", size < 600)]
+    limit = {"cpu": 600, "gpu": 8_000}[extra]
+    return made.name, [Finding("built in", f"{made.seconds:.0f} s", True), Finding("size", f"{size:.0f} MB", size < limit)]
 
 
 def attempt(stage: Stage, image: str, bootstrap_servers: str, folder: Path) -> list[Finding]:

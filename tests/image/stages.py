@@ -34,7 +34,7 @@ class Finding:
     ok: bool
 
 
-def contents(image: str, folder: Path) -> list[Finding]:
+def contents(image: str, folder: Path, extra: str) -> list[Finding]:
     """What is in it and what is not: user, commands, labels, bill of materials."""
     config: dict[str, Any] = json.loads(podman("image", "inspect", "--format", "{{json .Config}}", image))
     labels = {name.rpartition(".")[2] for name in config["Labels"] if name.startswith("org.opencontainers.image.")}
@@ -49,7 +49,8 @@ def contents(image: str, folder: Path) -> list[Finding]:
         found.append(Finding(f"{command} --help", f"exit code {code}", code == 0 and "Usage" in said))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
-    needed = {"confluent-kafka", "onnxruntime", "numpy", "pydantic", "cryptography"}
+    runtime = {"cpu": "onnxruntime", "gpu": "onnxruntime-gpu"}[extra]
+    needed = {"confluent-kafka", runtime, "numpy", "pydantic", "cryptography"}
     known = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
     return [*found, Finding("bill of materials", f"{len(parts)} components", known and needed <= set(parts))]
 
