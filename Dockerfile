@@ -1,5 +1,5 @@
-# scorestream in one image: `docker build --build-arg EXTRA=gpu .` for NVIDIA GPUs, `cpu` otherwise.
-# BASE: any image with Python 3.11 or newer as python3, and its venv module.
+# scorestream in one image, with the commands scorer, publisher and model-registry.
+# EXTRA: cpu, or gpu for NVIDIA cards. BASE: any image with Python 3.11 or newer as python3, and its venv module.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
@@ -17,15 +17,31 @@ COPY scorer scorer
 # Without pip and the build backend, which nothing needs at run time.
 RUN python3 -m pip install --no-deps --no-build-isolation . \
     && python3 -m compileall -q /opt/scorestream \
-    && python3 -m pip uninstall -y hatchling editables pip
+    && python3 -m pip uninstall -y hatchling editables pathspec pluggy tomlkit trove-classifiers \
+    && python3 -m pip check \
+    && python3 -m pip uninstall -y pip
+
+# What is in it, from what is really installed: a CycloneDX bill of materials. The tool itself stays out of the image.
+FROM build AS bill-of-materials
+COPY deploy/requirements/sbom.txt sbom.txt
+RUN python3 -m venv /opt/sbom \
+    && /opt/sbom/bin/pip install --require-hashes -r sbom.txt \
+    && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+        --of JSON -o /sbom.cdx.json /opt/scorestream/bin/python3
 
 FROM ${BASE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="scorestream" \
       org.opencontainers.image.description="Streaming, real-time model serving on Kafka: exactly once" \
-      org.opencontainers.image.licenses="Apache-2.0"
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/scorestream /opt/scorestream
-ENV PATH=/opt/scorestream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-WORKDIR /srv/scorestream
+COPY --from=bill-of-materials /sbom.cdx.json /usr/share/scorestream/sbom.cdx.json
+# Everything written goes below the two folders that may be mounted writable: the cache of model versions, and /tmp.
+ENV PATH=/opt/scorestream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/tmp XDG_CACHE_HOME=/var/cache/scorestream
+WORKDIR /etc/scorestream
 USER 10001:10001
-ENTRYPOINT ["scorer"]
-CMD ["--help"]
+CMD ["scorer", "--help"]

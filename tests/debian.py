@@ -5,7 +5,13 @@ Standard library only: the check reads it before anything is installed.
 
 from collections.abc import Iterable
 
-PACKAGES = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils", "kcat": "kcat", "skopeo": "skopeo"}
+PACKAGES = {
+    "docker-registry": "docker-registry",
+    "htpasswd": "apache2-utils",
+    "kcat": "kcat",
+    "promtool": "prometheus",
+    "skopeo": "skopeo",
+}
 """Program to package."""
 NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 """The environment variable that names the file for the list of tests that were not run."""

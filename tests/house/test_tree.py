@@ -43,7 +43,7 @@ def test_a_machine_path_is_seen(home: str) -> None:
     assert not machine_paths(f"a frame{home}/x, ./{home}/x and https://example.org/a/b".encode())
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu", "test"])
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test", "sbom"])
 def test_requirements_are_pinned_and_hashed(name: str) -> None:
     content = (ROOT / "deploy" / "requirements" / f"{name}.txt").read_text()
     entries = re.findall(r"^[a-z0-9].*(?:\n    --hash=.*)*", content, re.MULTILINE)
@@ -52,7 +52,7 @@ def test_requirements_are_pinned_and_hashed(name: str) -> None:
     assert loose == []
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu", "test"])
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test", "sbom"])
 def test_requirements_name_no_index(name: str) -> None:
     assert INDEXES.findall((ROOT / "deploy" / "requirements" / f"{name}.txt").read_bytes()) == []
 

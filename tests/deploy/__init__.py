@@ -1,0 +1,1 @@
+"""Everything in deploy/kubernetes, held against schemas, against the product's own settings and metrics, and against itself."""

@@ -1,0 +1,70 @@
+"""The alerts as Prometheus itself judges them, and that each looks at what is really exported."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from publisher.relay_metrics import RelayMetrics
+from publisher.relay_state import RelayState
+from publisher.session import Counters
+from scorer.observe.metrics import Metrics
+from tests.deploy.manifests import of_kind, rendered
+
+TESTS = Path(__file__).with_name("alerts.yaml")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every alert."""
+    groups = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def exported() -> set[str]:
+    """The names of all samples of a scorer and of a relay."""
+    metrics = Metrics(Counters())
+    metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
+    metrics.lag_seconds.labels("flights", "0").set(0)
+    metrics.lag_records.labels("flights", "0").set(0)
+    metrics.dead.labels("malformed").inc()
+    metrics.events.labels("scored").inc()
+    families = [*metrics.registry.collect(), *RelayMetrics(RelayState(2)).collect()]
+    return {sample.name for family in families for sample in family.samples}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The rules as Prometheus reads them, with their tests beside them."""
+    spec = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "alerts.yaml").write_text(TESTS.read_text())
+    return tmp_path
+
+
+@pytest.mark.debian("promtool")
+@pytest.mark.parametrize("arguments", [("check", "rules", "--lint=all", "rules.yaml"), ("test", "rules", "alerts.yaml")])
+def test_prometheus_agrees(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
+    cases = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    names = {rule["alert"] for rule in rules()}
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == names
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == names
+
+
+def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
+    asked = {name for rule in rules() for name in re.findall(r"\b(?:scorer|publisher)_\w+", rule["expr"])}
+    assert len(asked) > 10
+    assert asked <= exported()
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
+    for rule in rules():
+        assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
+        assert set(rule["annotations"]) == {"summary", "description"}
