@@ -61,6 +61,8 @@ class OnnxRuntime:
                 "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
             )
         ort.set_default_logger_severity(3)
+        if device == "cuda":
+            ort.preload_dlls()  # CUDA and cuDNN from the wheels that [gpu] brings: no loader looks there by itself
 
     def open(self, package: Package) -> "OnnxModel":
         """Check `model.onnx`, then load it. Raises ModelRefused."""

@@ -1,6 +1,7 @@
 """What is proved of the image, a function a claim. Each returns findings: what was looked at, what was seen, does it hold."""
 
 import json
+import re
 import threading
 import time
 import urllib.error
@@ -140,6 +141,17 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         Finding("periods in which the kernel held it back", str(held_back), held_back > 0),
         Finding("answered meanwhile", f"{(done - first) / passed:.0f} events/s", done > first),
         Finding("probes that were well", f"{sum(probes)} of {len(probes)}", all(probes) and len(probes) > 1),
+    ]
+
+
+def refuses_without_a_card(image: str, rig: Rig) -> list[Finding]:
+    """Asked for a card where there is none, it ends and says so; of CUDA only the driver is missing, which nodes bring."""
+    command = [*RUN, "--set", "replica=scorer-0", "--set", "model.device=cuda"]
+    code, said = ended(image, rig.folder, *command)
+    missing = re.findall(r"(lib\w+)[.\w]*: cannot open", said)
+    return [
+        Finding("exit code", str(code), code == 3 and "does not run on CUDA" in said),
+        Finding("libraries that it misses", " ".join(missing), set(missing) == {"libcuda"}),
     ]
 
 
