@@ -86,7 +86,7 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
         assert all(mounts[folder]["readOnly"] for folder in folders)
         assert {Path(path).name for path in named} == USER_FILES
         assert "/etc/scorestream" in mounts
-        assert pod["containers"][0]["command"][-1].startswith("/etc/scorestream/")
+        assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
 
 
 @pytest.mark.parametrize("name", OVERLAYS)

@@ -17,7 +17,7 @@ from tests.e2e.rig import Rig, events, until
 from tests.image.container import CACHE, GRACE_SECONDS, Container, podman
 
 CLEAN = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
-RUN = ("scorer", "run", "scorer.yaml", "--set", f"model.cache={CACHE}")
+RUN = ("scorer", "run", "scorer.yaml", "--workers", "1", "--set", f"model.cache={CACHE}")
 SBOM = "/usr/share/scorestream/sbom.cdx.json"
 COUNT = 20_000
 LIMIT = "512m"
