@@ -70,6 +70,7 @@ def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Pat
     assert found.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
     assert found.model.device == ("cuda" if "gpu" in name else "cpu")
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
+    assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
     assert set(written(name)["kafka"]["security"]) == SECURITY
 
 
