@@ -1,10 +1,13 @@
 """Which rights are missing, and how that is said."""
 
+import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
 from publisher import rights
 from publisher.kafka import KafkaSettings
 from publisher.rights import DESCRIBE, READ, WRITE, Right
+from publisher.transaction_states import REFUSED_CODES, Step, Verdict, verdict
 
 
 def test_what_is_needed_and_not_allowed_is_missing() -> None:
@@ -18,6 +21,12 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
     assert rights.missing(needed, found) == [Right(WRITE, "topic", "a")]
     assert rights.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
     assert rights.missing({"unknown": frozenset({READ})}, {}) == []
+
+
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.RECOVER])
+def test_no_step_is_repeated_without_the_right_to_it(step: Step) -> None:
+    for code in REFUSED_CODES:
+        assert verdict(step, KafkaError(code)) is Verdict.REFUSED
 
 
 def test_the_error_names_the_right_and_grants_it() -> None:
