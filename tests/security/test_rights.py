@@ -60,8 +60,13 @@ def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     assert "--allow-principal User:stranger --operation Write" in found["hint"]
     secured.as_user(without("scorer", "transactions"))
     assert "no right to Write on transactional-id" in secured.checks()["rights"]["detail"]
-    said = secured.rig.run("scorer", "check", "scorer.yaml", "--create", "--set", "swaps_topic=x", code=2).stderr
-    assert "swaps_topic" in said
+
+
+def test_a_topic_that_may_not_be_made(secured: Secured) -> None:
+    secured.broker.users({"maker": [*rights.scorer(NAME).values(), (rights.TOPIC, f"{NAME}.new", rights.WRITE)]})
+    changed = ("--create", "--set", f"output.topic={NAME}.new", "--json")
+    said = secured.as_user("maker").run("scorer", "check", "scorer.yaml", *changed, code=1).stdout
+    assert f"no right to Create on topic '{NAME}.new'" in said
 
 
 def test_dead_letters_may_be_kept_from_consumers(secured: Secured) -> None:
@@ -109,12 +114,15 @@ def scored(secured: Secured) -> int:
     return len(lines.splitlines())
 
 
-@pytest.mark.parametrize("right", ["output", "input", "group", "transactions"])
-def test_a_right_that_is_taken_away_ends_a_running_scorer(secured: Secured, right: str) -> None:
-    user = f"revoked-{right}"
+@pytest.mark.parametrize(
+    ("right", "delivery"),
+    [*((right, "exactly-once") for right in ("output", "input", "group", "transactions")), ("output", "at-least-once")],
+)
+def test_a_right_that_is_taken_away_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
+    user = f"revoked-{right}-{delivery}"
     needed = rights.scorer(NAME)
     secured.broker.users({user: list(needed.values())})
-    scorer = secured.as_user(user).start(f"revoked-{right}").ready()
+    scorer = secured.as_user(user).start(user, "--set", f"delivery={delivery}").ready()
     emit(secured, events(5))
     until(lambda: scorer.metric("scorer_events_total") > 0, "an event")
     secured.broker.revoke({user: [needed[right]]})
