@@ -100,7 +100,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def shown(key: str, value: Any) -> Any:
     """A value as it may be printed: never a secret."""
-    return "***" if is_secret(key) or key.endswith("user.info") else value
+    return "***" if value is not None and (is_secret(key) or key.endswith("user.info")) else value
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
