@@ -40,7 +40,7 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"protocol": "PLAINTEXT", "ca_file": "one.crt"}, ("ca_file:", "one.crt", "write protocol: SSL")),
     (
         {**LOGIN, "protocol": "SASL_PLAINTEXT", "password": "p", "verify_hostname": False},
-        ("verify_hostname: 'False'", "write protocol: SSL"),
+        ("verify_hostname: 'False'", "write protocol: SASL_SSL"),
     ),
     ({"protocol": "SSL", "certificate_file": "one.crt"}, ("key_file: missing, but certificate_file is", "one.crt")),
     ({"protocol": "SSL", "key_file": "one.key"}, ("certificate_file: missing, but key_file is",)),
