@@ -152,6 +152,9 @@ def audit_command(
     properties: Annotated[
         Topics, typer.Option("--property", "-X", help="Client property for librdkafka: key=value; repeatable.")
     ] = None,
+    kafka_config: Annotated[
+        Path | None, typer.Option(help="Client properties for librdkafka (TLS, SASL): a file of key=value lines.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
@@ -170,7 +173,7 @@ def audit_command(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     plan = Plan(inputs, outputs, dead or (), swaps or (), group, *window)
-    report = audit_view.audited(_settings(bootstrap_servers, properties or []), plan, timeout, talk)
+    report = audit_view.audited(_settings(bootstrap_servers, [*_lines(kafka_config), *(properties or [])]), plan, timeout, talk)
     if as_json:
         _json(report.to_dict())
     else:
@@ -202,6 +205,18 @@ def _audit_relay(config: Path, flags: list[str], timeout: float, as_json: bool) 
         raise typer.Exit(1)
 
 
+def _lines(file: Path | None) -> list[str]:
+    """The properties in a file, without empty lines and comments. Secrets in it are never repeated."""
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()] if file else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
+    for number, line in enumerate(lines, 1):
+        if line and not line.startswith("#") and "=" not in line:
+            raise typer.BadParameter(f"{file}:{number} has no '='; write key=value", param_hint="--kafka-config")
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
     from publisher.kafka import KafkaSettings
 
@@ -210,7 +225,7 @@ def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
         key, equals, value = item.partition("=")
         if not (key and equals):
             raise typer.BadParameter(f"{item!r} is not key=value", param_hint="-X")
-        extra[key] = value
+        extra[key.strip()] = value.strip()
     if not bootstrap_servers.strip():
         raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)

@@ -12,7 +12,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from publisher.errors import Fatal, Retriable
-from publisher.topic_reader import EARLIEST, LATEST, REFUSALS, Partition
+from publisher.topic_reader import EARLIEST, LATEST, Partition
+from publisher.transaction_states import REFUSED_CODES
 
 ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC})
 COPIED_CONFIG = (
@@ -106,7 +107,7 @@ class Cluster:
             try:
                 found[resource.name] = {name: entry.value for name, entry in answer.result().items()}
             except KafkaException as exception:
-                if exception.args[0].code() not in REFUSALS:
+                if exception.args[0].code() not in REFUSED_CODES:
                     raise self._failure(exception) from exception
                 found[resource.name] = {}
         return found
@@ -161,7 +162,7 @@ class Cluster:
 
     def _failure(self, exception: KafkaException) -> Exception:
         error = exception.args[0]
-        if error.code() in REFUSALS or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if error.code() in REFUSED_CODES or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             return Fatal(f"{self.name} refuses: {error.str()}", "check the credentials, and the rights in the README", 3)
         return Retriable(f"{self.name} does not answer: {error.str()}")
 

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from publisher import security
 from publisher.kafka import is_secret
 
 
@@ -79,6 +80,7 @@ def load(
         (_read_flags(flags), "--set", Path.cwd()),
     ):
         resolve(values, base)
+        _refuse_a_written_password(model, values, origin)
         _merge(merged, values)
         origins |= {key: origin for key, _ in flatten(values)}
     try:
@@ -98,7 +100,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def shown(key: str, value: Any) -> Any:
     """A value as it may be printed: never a secret."""
-    return "***" if is_secret(key) or key.endswith("user.info") else value
+    return "***" if value is not None and (is_secret(key) or key.endswith("user.info")) else value
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
@@ -115,11 +117,26 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from None
+        raise SettingsError(f"{path} is not YAML: {_where(error)}") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path} must hold a mapping of settings, not {type(values).__name__}")
     expanded: dict[str, Any] = _expand(values, path)
     return expanded
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong and in which line, without the line: it might hold a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem} in line {error.problem_mark.line + 1}"
+    return type(error).__name__
+
+
+def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, Any], origin: str) -> None:
+    """Passwords of Kafka come from files of their own or from the environment. Raises SettingsError."""
+    for name, section in values.items() if origin != "environment" else ():
+        if wrong := security.written_password(section):
+            variable = f"{model.model_config.get('env_prefix', '')}{name.upper()}__SECURITY__PASSWORD"
+            raise SettingsError(f"{name}.security.password ({origin}): {wrong} {variable}")
 
 
 def _expand(value: Any, path: Path) -> Any:
@@ -174,6 +191,8 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
     """One line for one fault that pydantic found."""
     path = [str(part) for part in fault["loc"]]
     key = ".".join(path)
+    if line := security.told(fault, key):
+        return line
     where = origins.get(key, "")
     value = shown(key, fault.get("input"))
     place = f"{key} ({where})" if where else key

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from publisher.errors import Aborted, Fatal
+from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import Done
 from publisher.session import Counters, Record
+from publisher.transaction_states import REFUSED_CODES
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class CheckpointSession:
         self._clock = clock
         self._positions = Positions()
         self._fault: str | None = None
+        self._refusal: str | None = None
         self._producer = make_producer(self._failed)
 
     def open(self) -> None:
@@ -240,6 +242,8 @@ class CheckpointSession:
 
     def _failed(self, error: KafkaError, message: Message) -> None:
         """The one callback: a record that the broker will never confirm."""
+        if error.code() in REFUSED_CODES:
+            self._refusal = f"no right to Write on topic {message.topic()!r}: {error}"
         self._fault = self._fault or f"a record for {message.topic()}[{message.partition()}] failed: {error}"
 
     def _look(self) -> None:
@@ -248,5 +252,7 @@ class CheckpointSession:
         self._check()
 
     def _check(self) -> None:
+        if self._refusal is not None:
+            raise NotAllowed(self._refusal, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC")
         if self._fault is not None:
             raise Aborted(self._fault)

@@ -27,3 +27,10 @@ class Fatal(Exception):
         super().__init__(message)
         self.hint = hint
         self.exit_code = exit_code
+
+
+class NotAllowed(Fatal):
+    """The broker's access control does not allow what was tried. Ends with 3."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint, 3)

@@ -19,7 +19,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from publisher import rights
 from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
+from publisher.rights import READ, Right
+from publisher.transaction_states import REFUSED_CODES
 from publisher.transactional_ids import POOL_SIZE, initialise, transactional_ids
 
 log = logging.getLogger(__name__)
@@ -31,6 +35,22 @@ def live_clients(admin: AdminClient, group: str) -> set[str]:
     """The client ids of the group's members now. Raises KafkaException where the coordinator does not answer."""
     description = admin.describe_consumer_groups([group], request_timeout=ADMIN_SECONDS)[group].result()
     return {member.client_id for member in description.members}
+
+
+def may_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
+    """Whether the broker lets this client work in the group. Raises Fatal (3) where it does not; a broker that does not tell
+    is asked no further."""
+    asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ADMIN_SECONDS)
+    lacking = [Right(READ, rights.GROUP, group)]
+    try:
+        allowed = asked[group].result().authorized_operations
+    except KafkaException as error:
+        if error.args[0].code() in REFUSED_CODES:
+            raise rights.refused(settings, lacking) from None
+        log.info("the rights to group %s are not known yet: %s", group, error.args[0])
+        return
+    if allowed and READ not in allowed:
+        raise rights.refused(settings, lacking)
 
 
 def last_metadata(admin: AdminClient, group: str, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], str | None]:

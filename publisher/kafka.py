@@ -6,16 +6,22 @@ unknown (see README.md of this package); the fetch settings keep a worker's memo
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from publisher import security as security_section
+from publisher.errors import Fatal
+from publisher.security import SecuritySettings
 
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
-SECRET_MARKS = ("password", "secret", "token", "key.pem", "jaas", "credential")
+SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
+PATH_ENDS = ("_file", ".location")  # names of files are no secrets
 
 log = logging.getLogger(__name__)
 library_log = logging.getLogger("librdkafka")
@@ -30,17 +36,40 @@ class KafkaSettings(BaseModel):
     group_protocol: Literal["classic", "consumer"] = "classic"
     session_timeout_ms: int = Field(default=10_000, ge=1_000, le=1_800_000)
     transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
+    security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        """`extra` wins over everything: what `security` says must not be undone there by accident."""
+        for key in sorted(self.extra.keys() & security_section.PROPERTIES):
+            if self.security.protocol != "PLAINTEXT":
+                message = "kafka.security says this already; take it out of kafka.extra"
+                raise PydanticCustomError("security", "{message}", {"setting": f"extra.{key}", "message": message})
+        return self
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a client property must never be printed."""
-    return any(mark in key.lower() for mark in SECRET_MARKS)
+    """Whether the value of a setting or of a client property must never be printed.
+
+    In a section `security` everything that is not known to be harmless: a password under a misspelt name is one.
+    """
+    lowered = key.lower()
+    section, _, name = lowered.rpartition(".")
+    if section.endswith("security") and name not in security_section.OPEN:
+        return True
+    return any(mark in lowered for mark in SECRET_MARKS) and not lowered.endswith(PATH_ENDS)
 
 
 def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Properties that every client shares. What stands in `extra` wins over them."""
+    """Properties that every client shares. What stands in `extra` wins over them. Raises Fatal (2) for a password file that
+    cannot be read any more."""
+    try:
+        proof = security_section.properties(settings.security)
+    except (OSError, ValueError) as error:
+        raise Fatal(f"a file of kafka.security cannot be used: {error}", "see scorer config for its name", 2) from None
     return {
+        **proof,
         "bootstrap.servers": settings.bootstrap_servers,
         "client.id": client_id,
         "socket.nagle.disable": True,
@@ -115,15 +144,33 @@ def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: 
 
 
 class ErrorWatch:
-    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever."""
+    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever.
+
+    `last` is the last error of any kind: what the client says while it cannot reach anybody.
+    """
 
     def __init__(self) -> None:
         self.fatal: KafkaError | None = None
+        self.last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or error.fatal():
             self.fatal = self.fatal or error
+        if self.last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.last = error
         log.info("kafka client: %s", error.str())
+
+
+Client = TypeVar("Client", Consumer, Producer, AdminClient)
+
+
+def _made(kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
+    """A client; `error_cb` hears of its errors. Raises Fatal (2) for properties that librdkafka does not take."""
+    try:
+        return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
+    except KafkaException as error:
+        said = error.args[0].str()
+        raise Fatal(f"the Kafka client refuses its settings: {said}", "check kafka.extra and kafka.security", 2) from None
 
 
 def consumer(
@@ -138,33 +185,34 @@ def consumer(
     `on_commit` hears, within a poll, how a commit ended that did not wait for its answer.
     """
     properties = consumer_properties(settings, client_id, group)
-    return Consumer(properties | {"error_cb": watch, "on_commit": on_commit}, logger=library_log)
+    return _made(Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
     settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
 ) -> Producer:
     """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
-    properties = transactional_properties(settings, transactional_id, client_id, batch_bytes)
-    return Producer(properties | {"error_cb": ErrorWatch()}, logger=library_log)
+    return _made(Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
 
 
 def checkpoint_producer(
     settings: KafkaSettings, client_id: str, batch_bytes: int, on_delivery: Callable[[KafkaError, Message], None]
 ) -> Producer:
     """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
-    properties = checkpoint_properties(settings, client_id, batch_bytes)
-    return Producer(properties | {"error_cb": ErrorWatch(), "on_delivery": on_delivery}, logger=library_log)
+    return _made(Producer, checkpoint_properties(settings, client_id, batch_bytes) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:
     """An idempotent producer outside transactions: status records, `scorer emit`."""
     defaults = {"enable.idempotence": True, "compression.type": "lz4"}
-    return Producer(client(settings, client_id) | defaults | properties | {"error_cb": ErrorWatch()}, logger=library_log)
+    return _made(Producer, client(settings, client_id) | defaults | properties)
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing."""
+    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing.
+
+    The client wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`).
+    """
     defaults = {
         "group.id": client_id,
         "enable.auto.commit": False,
@@ -174,9 +222,14 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 10,
     }
-    return Consumer(client(settings, client_id) | defaults | properties | {"error_cb": ErrorWatch()}, logger=library_log)
+    return _made(Consumer, client(settings, client_id) | defaults | properties)
 
 
-def admin(settings: KafkaSettings, client_id: str) -> AdminClient:
-    """An administrative client."""
-    return AdminClient(client(settings, client_id) | {"error_cb": ErrorWatch()}, logger=library_log)
+def of_no_group(error: KafkaError) -> bool:
+    """Whether a `reader` only says that it may not use the group of its name, which it has no need of."""
+    return error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
+    """An administrative client; `watch` hears of errors while it is polled."""
+    return _made(AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

@@ -10,11 +10,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from publisher import kafka
+from publisher import kafka, rights
+from publisher.connection import connect
 from publisher.errors import Fatal
+from publisher.rights import DESCRIBE, READ, Right
+from publisher.transaction_states import REFUSED_CODES
 
 Partition = tuple[str, int]
 """(topic, partition)"""
@@ -23,16 +26,10 @@ Spans = Mapping[Partition, tuple[int, int]]
 """Offsets from (inclusive), to (exclusive), by partition."""
 
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
+HINT_SECONDS = 2.0  # for what only makes an error clearer
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
-REFUSALS = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -53,29 +50,29 @@ class TopicReader:
     """
 
     def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
-        """Connects to nothing yet; `answer_seconds` is how long the broker may take to answer a question.
-
-        Raises Fatal (2) for client properties that librdkafka does not take.
-        """
+        """Connects; `answer_seconds` is how long the broker may take to answer a question. Raises Fatal as `connect` does."""
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id
-        try:
-            self._admin: AdminClient = kafka.admin(settings, client_id)
-        except KafkaException as error:
-            raise Fatal(f"the Kafka client refuses its settings: {error.args[0].str()}", exit_code=2) from error
+        self._admin: AdminClient = connect(settings, client_id, answer_seconds)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """All partitions of these topics."""
+        wanted = list(topics)
         known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
-        found: list[Partition] = []
-        for topic in topics:
-            if topic not in known or known[topic].error is not None:
-                near = difflib.get_close_matches(topic, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"topics there: {', '.join(sorted(known)) or 'none'}"
-                raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
-            found += [(topic, number) for number in sorted(known[topic].partitions)]
-        return found
+        unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
+        if hidden := self._hidden(unlisted):
+            raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic) for topic in hidden])
+        for topic in unlisted:
+            near = difflib.get_close_matches(topic, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"topics there: {', '.join(sorted(known)) or 'none'}"
+            raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
+        return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
+
+    def _hidden(self, topics: list[str]) -> list[str]:
+        """Those, of topics that are not listed, that this client may not see."""
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
+        return [name for name, answer in asked.items() if _refused(answer.exception())]
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """The first offsets that are kept."""
@@ -99,6 +96,7 @@ class TopicReader:
         wanted = [TopicPartition(*partition) for partition in partitions]
         consumer = kafka.reader(self._settings, self._client_id, **{"group.id": group})
         try:
+            self._may_see(group)
             found = self._ask(lambda: consumer.committed(wanted, timeout=self._answer_seconds))
         finally:
             consumer.close()
@@ -144,6 +142,12 @@ class TopicReader:
         asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._answer_seconds)
         return {(p.topic, p.partition): self._ask(answer.result).offset for p, answer in asked.items()}
 
+    def _may_see(self, group: str) -> None:
+        """Raises NotAllowed where the broker does not let us: a consumer that asks for offsets would wait in vain."""
+        asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
+        if _refused(asked[group].exception()):
+            raise rights.refused(self._settings, [Right(DESCRIBE, rights.GROUP, group)])
+
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:
             return question()
@@ -152,9 +156,13 @@ class TopicReader:
 
     def _failure(self, error: KafkaError) -> Fatal:
         servers = self._settings.bootstrap_servers
-        if error.code() in REFUSALS:
+        if error.code() in REFUSED_CODES:
             return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
         return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
+
+
+def _refused(answer: BaseException | None) -> bool:
+    return isinstance(answer, KafkaException) and answer.args[0].code() in REFUSED_CODES
 
 
 def _fetching(partitions: int) -> dict[str, object]:
@@ -176,7 +184,7 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
             by_partition.setdefault(partition, []).append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             ends[cast("Partition", partition)] = cast("int", message.offset())
-        else:
+        elif not kafka.of_no_group(error):
             raise _broken(*partition, error)
     batches = []
     for partition, mine in cast("dict[Partition, list[Message]]", by_partition).items():
@@ -192,4 +200,4 @@ def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
-    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error.code() in REFUSALS else 4)
+    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error.code() in REFUSED_CODES else 4)

@@ -51,12 +51,22 @@ class Verdict(Enum):
     REPEAT = "the same call again"
     RECOVER = "abort, and go on from the committed offsets"
     FENCED = "as RECOVER; another producer has this transactional.id"
+    REFUSED = "the broker's access control does not allow it"
     GIVE_UP = "no repetition will help"
 
 
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 MEMBERSHIP_CODES = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
 """The group's refusals after a rebalance: nothing is wrong with any producer."""
+REFUSED_CODES = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""The broker's answers that say that a right is missing."""
 INIT_REPEATED_CODES = frozenset(
     {
         KafkaError.CONCURRENT_TRANSACTIONS,
@@ -76,6 +86,8 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
     Only a commit is repeated: repeating send_offsets after a transport error led to wrong states and once to a call that
     never returned (librdkafka #5456, #5511), so everything there recovers at once.
     """
+    if error.code() in REFUSED_CODES:
+        return Verdict.REFUSED
     if step is Step.RECOVER:  # init_transactions
         if error.retriable() or error.code() in INIT_REPEATED_CODES:
             return Verdict.REPEAT

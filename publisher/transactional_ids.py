@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer
 
-from publisher.errors import Fatal
-from publisher.transaction_states import Step, Verdict, verdict
+from publisher.errors import Fatal, NotAllowed
+from publisher.transaction_states import REFUSED_CODES, Step, Verdict, verdict
 
 POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
+GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
 def transactional_ids(prefix: str) -> list[str]:
@@ -35,8 +36,12 @@ def initialise(
         except KafkaException as exception:
             error = exception.args[0]
             if verdict(Step.RECOVER, error) is not Verdict.REPEAT or clock() > deadline or closing.is_set():
-                raise Fatal(
-                    f"the broker does not let transactional.id {name!r} begin: {error}",
-                    "check the broker and the right to write with this transactional.id",
-                ) from exception
+                said = f"the broker does not let transactional.id {name!r} begin: {error}"
+                if error.code() in REFUSED_CODES:
+                    prefix = name.rpartition(".")[0] + "."
+                    hint = (
+                        f"allow Write on transactional-id {prefix!r} and all that begin so: {GRANT} --transactional-id {prefix}"
+                    )
+                    raise NotAllowed(f"no right to Write on transactional-id {name!r}: {said}", hint) from None
+                raise Fatal(said, "check the broker") from exception
             closing.wait(0.02)

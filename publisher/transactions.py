@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
-from publisher.errors import Aborted, Fenced
+from publisher.errors import Aborted, Fenced, NotAllowed
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.session import Counters, Record
 from publisher.transaction_states import MEMBERSHIP_CODES, State, Step, Verdict, advance, verdict
@@ -29,6 +29,7 @@ HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
 AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
+RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 
 
@@ -92,7 +93,7 @@ class TransactionSession:
 
         Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit, or, with
         `overlap`, while another thread waits for that. Raises Aborted or Fenced where the transaction must not commit or
-        nobody knows whether it did; then only `recover` is allowed.
+        nobody knows whether it did; then only `recover` is allowed. Raises NotAllowed where the broker does not let it.
         """
         self.settle()
         producer = self._begin()
@@ -226,6 +227,8 @@ class TransactionSession:
                 log.warning("%s failed: %s (%s)", step.value, error, answer.name.lower())
                 if answer is Verdict.REPEAT and self._clock() < deadline:
                     continue
+                if answer is Verdict.REFUSED:
+                    raise NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT) from exception
                 raise (Fenced if answer is Verdict.FENCED else Aborted)(str(error)) from exception
 
     def _failed(self, error: Aborted) -> Aborted:

@@ -1,6 +1,8 @@
 """`scorer check`: what is wrong, before anything runs. Uses the same code as `scorer run` for every step."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,13 +12,18 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from model_registry import channel
 from model_registry.errors import RegistryError
 from model_registry.trust.admission import admission
-from publisher import kafka
+from publisher import fencing, kafka
+from publisher.connection import connect
 from publisher.errors import Fatal
+from publisher.transactional_ids import initialise
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
+from scorer.topics import Topic
 
+REFUSED = 3  # exit code of what the broker does not allow
+BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinator that loads
 SAMPLE = 100  # newest events of each input partition that are decoded
 SAMPLE_SECONDS = 5.0
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
@@ -34,22 +41,14 @@ class Finding:
 
 def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
     """Every check in turn; one that cannot run because an earlier one failed is left out."""
-    admin = kafka.admin(settings.kafka, f"{settings.name}.check")
     found: dict[str, topics.Topic] = {}
     try:
-        found = topics.describe(admin, topics.known(settings))
+        admin = connect(settings.kafka, f"{settings.name}.check")
     except Fatal as error:
         yield Finding("broker", False, str(error), error.hint)
     else:
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
-        plans = topics.missing(settings, found, partitions) if create else []
-        if plans:
-            topics.create(lambda: kafka.admin(settings.kafka, f"{settings.name}.check"), plans)
-            found = topics.describe(admin, topics.known(settings))
-            yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
-        yield from _topics(settings, found)
-        if settings.kafka.group_protocol == "consumer":
-            yield _group_settings(settings, admin)
+        found = yield from _broker(settings, admin, create, partitions)
     try:
         servable = _servable(settings)
     except (backends.BackendMissing, RegistryError) as error:
@@ -59,6 +58,37 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
     else:
         yield Finding("model", True, f"{servable.label} loads, and answers its golden examples")
         yield from _samples(settings, servable, found)
+
+
+def _broker(
+    settings: Settings, admin: AdminClient, create: bool, partitions: int
+) -> Generator[Finding, None, dict[str, Topic]]:
+    """Topics, rights and the group's limits; the topics that may be used."""
+    try:
+        found = topics.describe(admin, settings.kafka, topics.known(settings))
+        plans = topics.missing(settings, found, partitions) if create else []
+        if plans:
+            topics.create(settings.kafka, f"{settings.name}.check", plans)
+            found = topics.describe(admin, settings.kafka, topics.known(settings))
+            yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
+        yield from _topics(settings, found)
+        _group_and_transactions(settings, admin)
+    except Fatal as error:
+        yield Finding("rights" if error.exit_code == REFUSED else "broker", False, str(error), error.hint)
+        return {}
+    yield Finding("rights", True, "topics, group and transactions may be used")
+    if settings.kafka.group_protocol == "consumer":
+        yield _group_settings(settings, admin)
+    return found
+
+
+def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
+    """Try what only an attempt can tell. Raises Fatal."""
+    fencing.may_join(admin, settings.kafka, settings.name)
+    if settings.delivery == "exactly-once":
+        name = f"{settings.owner}.check"
+        producer = kafka.transactional_producer(settings.kafka, name, name)
+        initialise(producer, name, time.monotonic, threading.Event(), BEGIN_SECONDS)
 
 
 def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:

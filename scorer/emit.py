@@ -6,8 +6,12 @@ from collections.abc import Iterable, Sequence
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from publisher import kafka
+from publisher import kafka, rights
+from publisher.connection import connect
 from publisher.errors import Fatal
+from publisher.rights import WRITE, Right
+from publisher.transaction_states import REFUSED_CODES
+from scorer import topics
 from scorer.settings import Settings
 
 CONNECT_SECONDS = 10.0
@@ -55,18 +59,18 @@ class _Writer:
     def __init__(self, settings: Settings, topic: str, headers: Sequence[tuple[str, str]]) -> None:
         """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
         name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
+        needed = {topic: frozenset({WRITE})}
+        if topic not in topics.describe(connect(settings.kafka, name), settings.kafka, needed):
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
         self.failures: list[KafkaError] = []
+        self._settings = settings.kafka
         self._topic = topic
         self._headers: list[tuple[str, str | bytes | None]] | None = [*headers] or None
         self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
         try:
-            found = self._producer.list_topics(topic, CONNECT_SECONDS).topics[topic]
+            self._producer.list_topics(topic, CONNECT_SECONDS)
         except KafkaException as error:
             raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
-        if found.error is not None:
-            raise Fatal(
-                f"cannot write to {topic}: {found.error.str()}", "scorer check CONFIG --create makes what is missing", 2
-            )
 
     def write(self, key: bytes | None, event: bytes) -> None:
         """Hand over one event; waits where the queue is full."""
@@ -81,6 +85,8 @@ class _Writer:
         """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
         left = self._producer.flush(FLUSH_SECONDS)
         if self.failures or left:
+            if self.failures and self.failures[0].code() in REFUSED_CODES:
+                raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
             why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
             raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")
 

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from publisher import fencing, kafka
+from publisher import fencing, rights
+from publisher.connection import connect
 from publisher.errors import Fatal
+from publisher.rights import DESCRIBE, READ, Right
+from publisher.transaction_states import REFUSED_CODES
 from scorer import topics
 from scorer.settings import Settings
 
@@ -27,9 +30,8 @@ class Standing:
 
 def standing(settings: Settings) -> list[Standing]:
     """Every input partition. Raises Fatal where the broker does not tell."""
-    name = f"{settings.name}.offsets"
-    admin = kafka.admin(settings.kafka, name)
-    found = topics.describe(admin, settings.input.topics)
+    admin = connect(settings.kafka, f"{settings.name}.offsets")
+    found = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
     partitions = [TopicPartition(t.name, p) for t in found.values() for p in range(t.partitions)]
     try:
         wanted = [ConsumerGroupTopicPartitions(settings.name, partitions)]
@@ -48,6 +50,8 @@ def standing(settings: Settings) -> list[Standing]:
             for p in partitions
         ]
     except KafkaException as error:
+        if error.args[0].code() in REFUSED_CODES:
+            raise rights.refused(settings.kafka, [Right(DESCRIBE, rights.GROUP, settings.name)]) from None
         raise Fatal(f"the offsets cannot be read: {error.args[0].str()}", "check the broker") from error
 
 
@@ -56,7 +60,9 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
 
     The group must have no members: a running scorer would go on from where it is and overwrite the move.
     """
-    admin = kafka.admin(settings.kafka, f"{settings.name}.offsets")
+    admin = connect(settings.kafka, f"{settings.name}.offsets")
+    fencing.may_join(admin, settings.kafka, settings.name)
+    topics.describe(admin, settings.kafka, topics.read(*settings.input.topics))
     if live := fencing.live_clients(admin, settings.name):
         raise Fatal(f"the group {settings.name} has members: {', '.join(sorted(live))}", "stop the scorers first", 3)
     chosen = [
@@ -69,7 +75,10 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
     try:
         admin.alter_consumer_group_offsets([request], request_timeout=SECONDS)[settings.name].result()
     except KafkaException as error:
-        raise Fatal(f"the group was not moved: {error.args[0].str()}", "check the right to alter the group", 3) from error
+        if error.args[0].code() in REFUSED_CODES:
+            inputs = [Right(READ, rights.TOPIC, name) for name in settings.input.topics]
+            raise rights.refused(settings.kafka, [Right(READ, rights.GROUP, settings.name), *inputs]) from None
+        raise Fatal(f"the group was not moved: {error.args[0].str()}", "see the broker's log", 3) from error
     return standing(settings)
 
 

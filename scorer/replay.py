@@ -18,8 +18,10 @@ from confluent_kafka import Message, Producer
 
 from publisher import kafka, positions
 from publisher.bitmap import Bitmap
+from publisher.connection import connect
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.positions import Position
+from publisher.rights import READ, WRITE, Operations
 from publisher.session import Record
 from publisher.topic_reader import TopicReader
 from publisher.transactions import TransactionSession
@@ -64,7 +66,7 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
     Raises Fatal: 2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what
     was replayed is known: run it again).
     """
-    found = topics.describe(kafka.admin(settings.kafka, _name(settings)), topics.known(settings))
+    found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
     for topic in (settings.dead_letter.topic, settings.replayed_topic):
         if topic not in found:
             raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
@@ -79,6 +81,14 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
         session.open()
         _write(session, settings, run, rate)
     return run.summary
+
+
+def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
+    """The topics, and what is done with them."""
+    if dry_run:
+        return topics.read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
+    inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))
+    return inputs | topics.read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
 
 
 def _name(settings: Settings) -> str:

@@ -21,8 +21,9 @@ from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
 from publisher.call_thread import CallThread
+from publisher.connection import connect, refused
 from publisher.delivery import CheckpointSession
-from publisher.errors import Aborted, Fatal
+from publisher.errors import Fatal, NotAllowed
 from publisher.group_commits import GroupCommits
 from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
@@ -36,6 +37,7 @@ from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
+from scorer.patience import patience
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -66,14 +68,15 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
     finding = CallThread("backend").submit(lambda: _backend(settings))  # imports a library while the broker answers
-    admin = kafka.admin(settings.kafka, settings.owner)
+    admin = connect(settings.kafka, settings.owner)
     output, dead = _targets(settings, admin)
+    fencing.may_join(admin, settings.kafka, settings.name)
     _refuse_a_twin(settings, admin, stopping)
     backend = finding.result()
     commits = _member(settings, watch)
     largest = min(output.max_bytes, dead.max_bytes)
     progress = Progress(time.monotonic())
-    waiting = _patience(progress, stopping)
+    waiting = patience(settings.kafka, settings.owner, progress, stopping.is_set)
     with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
         metrics = Metrics(session.counters)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
@@ -106,7 +109,10 @@ def _serve(
     gc.freeze()
     on_serving(health.address)
     try:
-        loop.run(lambda: _stop(stopping, watch), reporter.tick)
+        loop.run(lambda: _stop(settings, stopping, watch), reporter.tick)
+    except Fatal:
+        _name_what_is_missing(settings)
+        raise
     finally:
         reporter.close()
         health.close()
@@ -119,23 +125,35 @@ def _stop_signals() -> threading.Event:
     return stopping
 
 
-def _stop(stopping: threading.Event, watch: kafka.ErrorWatch) -> bool:
+def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch) -> bool:
     """Whether the loop ends: it was told to, or the broker refuses this client for good (raises Fatal)."""
     if watch.fatal is not None:
-        raise Fatal(f"the broker refuses this client: {watch.fatal.str()}", "check the credentials and the certificates", 3)
+        raise refused(settings.kafka, watch.fatal)
     return stopping.is_set()
 
 
 def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
     """Output and dead-letter topics as they are. Raises Fatal where a topic is missing or unfit: nothing is created here."""
-    found = topics.describe(admin, topics.required(settings))
+    found = topics.describe(admin, settings.kafka, topics.required(settings))
     if topics.faults(settings, found):  # a broker that has just come up does not know everything yet: look again
         time.sleep(SECOND_LOOK_SECONDS)
-        found = topics.describe(admin, topics.required(settings))
+        found = topics.describe(admin, settings.kafka, topics.required(settings))
     if wrong := topics.faults(settings, found):
         raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
     output, dead = found[settings.output.topic], found[settings.dead_letter.topic]
     return Target(output.name, output.partitions, output.max_bytes), Target(dead.name, dead.partitions, dead.max_bytes)
+
+
+def _name_what_is_missing(settings: Settings) -> None:
+    """Raises NotAllowed with the rights that are missing, where that is why the scorer cannot go on and the broker tells."""
+    try:
+        admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
+        topics.describe(admin, settings.kafka, topics.required(settings))
+        fencing.may_join(admin, settings.kafka, settings.name)
+    except NotAllowed:
+        raise
+    except Fatal as error:
+        log.info("whether a right is missing is not known: %s", error)
 
 
 def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> None:
@@ -162,17 +180,6 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
 def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
     """The consumer, which joins the group when an intake subscribes it, and commits as that member."""
     return GroupCommits(lambda told: kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told))
-
-
-def _patience(progress: Progress, stopping: threading.Event) -> Callable[[], None]:
-    """What the owner thread does while brokers are away: it shows that it is alive, and gives up only where asked to stop."""
-
-    def waiting() -> None:
-        progress.heartbeat = time.monotonic()
-        if stopping.is_set():
-            raise Aborted("asked to stop while brokers are away; the next owner decides what is in doubt")
-
-    return waiting
 
 
 def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_bytes: int, waiting: Callable[[], None]) -> Session:

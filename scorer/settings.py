@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 from model_registry import reference
 from model_registry.errors import RegistryError
 from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
-from publisher import configuration
+from publisher import configuration, security
 from publisher.configuration import Configuration, Loaded, Section, SettingsError
 from publisher.kafka import KafkaSettings
 
@@ -158,6 +158,7 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     section = values.get("input")
     if isinstance(section, dict) and isinstance(section.get("schema_file"), str):
         section["schema_file"] = (base / section["schema_file"]).resolve()
+    security.resolve(values.get("kafka"), base)
     model = values.get("model")
     if not isinstance(model, dict):
         return

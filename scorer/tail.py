@@ -7,8 +7,11 @@ from typing import Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
 
-from publisher import kafka
+from publisher import kafka, rights
+from publisher.connection import connect, refused
 from publisher.errors import Fatal
+from publisher.rights import READ, Right
+from publisher.transaction_states import REFUSED_CODES
 from scorer import topics
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -36,10 +39,11 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
     name = f"{settings.name}.tail"
-    found = topics.describe(kafka.admin(settings.kafka, name), [topic])
+    found = topics.describe(connect(settings.kafka, name), settings.kafka, topics.read(topic))
     if topic not in found:
         raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
-    consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True})
+    watch = kafka.ErrorWatch()
+    consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
     consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
     at_end: set[int | None] = set()
     deadline = time.monotonic() + SILENCE_SECONDS
@@ -50,16 +54,27 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
                 deadline = time.monotonic() + SILENCE_SECONDS
             elif not follow and time.monotonic() > deadline:
                 raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+            if watch.fatal is not None:
+                raise refused(settings.kafka, watch.fatal)
             for message in messages:
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at_end.add(message.partition())
-                elif not error.retriable() and error.code() not in PASSING:
-                    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "check the right to read it", 3)
+                else:
+                    _mind(settings, topic, error)
     finally:
         consumer.close()
+
+
+def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
+    """Raises Fatal for an error that does not pass."""
+    if kafka.of_no_group(error) or error.retriable() or error.code() in PASSING:
+        return
+    if error.code() in REFUSED_CODES:
+        raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
+    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
 
 
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:

@@ -1,4 +1,5 @@
-"""No setting without a test on the real broker: one that no test of tests/e2e has configured fails a run of that whole folder.
+"""No setting without a test on the real broker: one that no test of tests/e2e and tests/security has configured fails a run of
+both folders.
 
 Tests run in several processes (pytest-xdist): each tells the one that started it what its tests have configured.
 """
@@ -12,9 +13,9 @@ from pydantic import BaseModel
 from scorer.settings import Settings
 from tests.e2e.rig import Rig
 
-FOLDER = Path(__file__).parent / "e2e"
+FOLDERS = [Path(__file__).parent / name for name in ("e2e", "security")]
 WHOLE = pytest.StashKey[bool]()
-"""Whether all tests of this folder are run."""
+"""Whether all tests of these folders are run."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,7 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     narrowed = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
-    config.stash[WHOLE] = not narrowed and {item.path for item in items} >= set(FOLDER.glob("test_*.py"))
+    needed = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
+    config.stash[WHOLE] = not narrowed and {item.path for item in items} >= needed
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,7 +49,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if config.stash[WHOLE] and untested():
         terminalreporter.section("SETTINGS WITHOUT A TEST")
-        terminalreporter.write_line(f"no test of tests/e2e has configured: {', '.join(sorted(untested()))}")
+        terminalreporter.write_line(f"no test of tests/e2e and tests/security has configured: {', '.join(sorted(untested()))}")
 
 
 def untested() -> set[str]:

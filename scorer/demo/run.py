@@ -12,7 +12,8 @@ from pathlib import Path
 import orjson
 from confluent_kafka import KafkaException
 
-from publisher import audit_topics, kafka
+from publisher import audit_topics
+from publisher.connection import connect
 from publisher.errors import Fatal
 from scorer import audit, topics
 from scorer.demo import flights
@@ -72,8 +73,8 @@ def _broker(options: Options, folder: Path, view: View, cleanup: contextlib.Exit
 
 def _clean_up(settings: Settings) -> None:
     """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
-    admin = kafka.admin(settings.kafka, f"{settings.name}.demo")
-    deleted = admin.delete_topics(topics.known(settings), request_timeout=CLEAN_UP_SECONDS)
+    admin = connect(settings.kafka, f"{settings.name}.demo")
+    deleted = admin.delete_topics([*topics.known(settings)], request_timeout=CLEAN_UP_SECONDS)
     left = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
     for answer in [*deleted.values(), *left.values()]:
         with contextlib.suppress(KafkaException):  # what was never made cannot be removed

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from model_registry import rollout
 from publisher import kafka
+from publisher.transaction_states import REFUSED_CODES
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,9 @@ class Notices:
         if message is None:
             return
         if (error := message.error()) is not None:
-            if not error.retriable() and error.fatal():
+            if kafka.of_no_group(error):
+                return
+            if error.fatal() or error.code() in REFUSED_CODES:
                 raise KafkaException(error)
             log.info("notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 import msgspec
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,12 @@ class StatusReporter:
 
     def _send(self, status: ScorerStatus) -> None:
         try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode())
+            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_note)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
             log.warning("the status record could not be written: %s", error)
+
+
+def _note(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        log.warning("the status record was not written to %s: %s", message.topic(), error)

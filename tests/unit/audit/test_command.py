@@ -215,7 +215,7 @@ def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         arguments = ["--bootstrap-servers", address, "--input", "a", "--output", "b", "--timeout", "0.5"]
         assert ended(monkeypatch, arguments) == 4
-    assert f"error: {address} does not answer" in capsys.readouterr().err
+    assert f"error: no Kafka broker answers at {address}" in capsys.readouterr().err
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> object:

@@ -1,0 +1,50 @@
+"""Reads what a client proves itself with: PEM files, a password. Errors name what is wrong, never a secret."""
+
+import datetime as dt
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+
+def secret(path: Path) -> str:
+    """The first line of a file that holds a password and nothing else. Raises OSError, ValueError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("is not text; a password file holds one line of UTF-8") from None
+    if len(lines) != 1 or not lines[0]:
+        raise ValueError(f"holds {len(lines)} lines; a password file holds one line, the password")
+    return lines[0]
+
+
+def certificates(path: Path) -> list[x509.Certificate]:
+    """The certificates of a PEM file, at least one. Raises OSError, ValueError."""
+    try:
+        return x509.load_pem_x509_certificates(path.read_bytes())
+    except ValueError:
+        raise ValueError("holds no PEM certificate (-----BEGIN CERTIFICATE-----)") from None
+
+
+def check_key(path: Path, password: str | None, certificate: Path) -> None:
+    """Whether a PEM key can be read with this password and belongs to the first certificate. Raises OSError, ValueError."""
+    data = path.read_bytes()
+    try:
+        key = load_pem_private_key(data, None if password is None else password.encode())
+    except TypeError:
+        said = "is encrypted; name the file of its password with" if password is None else "is not encrypted; take out"
+        raise ValueError(f"{said} key_password_file") from None
+    except ValueError:
+        said = "no PEM key (-----BEGIN PRIVATE KEY-----)"
+        raise ValueError(
+            f"holds {said}" if password is None else f"holds {said}, or not one of this key_password_file"
+        ) from None
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if key.public_key().public_bytes(*form) != certificates(certificate)[0].public_key().public_bytes(*form):
+        raise ValueError(f"is not the key of certificate_file {str(certificate)!r}; name the two that belong together")
+
+
+def expired(path: Path, now: dt.datetime) -> dt.datetime | None:
+    """When the first certificate of the file ended, if it has. Raises OSError, ValueError."""
+    end = certificates(path)[0].not_valid_after_utc
+    return end if end <= now else None
