@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Collection
 from typing import Any
 
 from model_registry.package import Package
@@ -34,8 +33,8 @@ class LethalModel:
 class LethalBackend:
     """Opens lethal models."""
 
-    def __init__(self, name: str, device: str, op_domains: Collection[str] = ()) -> None:
-        self._backend = find(name, device, op_domains)
+    def __init__(self, model: ModelSettings) -> None:
+        self._backend = find(model)
 
     def open(self, package: Package) -> LethalModel:
         return LethalModel(self._backend.open(package))
