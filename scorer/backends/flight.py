@@ -43,7 +43,12 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 
 
 class Remote(Protocol):
-    """One model version on several servers, by their index."""
+    """One model version on several servers, by their index. `name` is what the servers call it."""
+
+    @property
+    def name(self) -> str:
+        """The model, and with `:` its version where that is part of the name."""
+        ...
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
         """Begin a request; a gRPC future."""
@@ -107,7 +112,7 @@ class Flight:
     ) -> None:
         self.endpoints = Endpoints.of(addresses)
         self.window = Window()
-        self._remote = remote
+        self.remote = remote
         self._deadline = deadline
         self._control = control
         self._proven = False
@@ -142,7 +147,7 @@ class Flight:
     def warm(self, at: int, seconds: float) -> None:
         """Ask for one row. Raises grpc.RpcError where that shows that the server cannot answer at all."""
         try:
-            self._remote.send(at, self._control, seconds).result()
+            self.remote.send(at, self._control, seconds).result()
         except grpc.RpcError as error:
             if self._proven or error.code() in (*GONE, *OVERLOAD):
                 raise
@@ -159,7 +164,7 @@ class Flight:
             chunk = waiting.popleft()
             chunk.tries += 1
             rows = {name: tensor[chunk.start : chunk.stop] for name, tensor in tensors.items()}
-            call = self._remote.send(to, rows, self._deadline)
+            call = self.remote.send(to, rows, self._deadline)
             sent = Sent(self._run, chunk, to, now, call)
             flying[chunk.start] = sent
             self.endpoints.all[to].in_flight += 1
@@ -167,7 +172,7 @@ class Flight:
 
     def _probe(self, at: int) -> None:
         try:
-            self._remote.prepare(at, self._deadline)
+            self.remote.prepare(at, self._deadline)
             self.warm(at, self._deadline)
         except (grpc.RpcError, NotReady) as error:
             self._inbox.put(Probed(at, explain(error)))
@@ -211,7 +216,7 @@ class Flight:
             return None
         self.endpoints.succeeded(at)
         self.window.answered(in_flight)
-        return self._remote.read(reply)
+        return self.remote.read(reply)
 
     def _failure(self, sent: Sent, code: grpc.StatusCode, why: str, now: float) -> None:
         """Return where the chunk is to be sent again."""
@@ -237,7 +242,7 @@ class Flight:
     def _answers(self, at: int) -> bool:
         """Whether a request that is known to be good is answered by this server now."""
         try:
-            self._remote.send(at, self._control, self._deadline).result()
+            self.remote.send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             return not self._proven and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
         return True

@@ -66,6 +66,11 @@ class _Version:
         self._target = target
         self._outputs = outputs
 
+    @property
+    def name(self) -> str:
+        """See flight.Remote."""
+        return f"{self._model}:{self._version}" if self._version else self._model
+
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
         """See flight.Remote."""
         request = M["ModelInferRequest"](model_name=self._model, model_version=self._version)

@@ -72,6 +72,12 @@ class _Version:
         self._calls = [_Calls(channel) for channel in channels]
         self._loading = threading.Lock()
 
+    @property
+    def name(self) -> str:
+        """See flight.Remote."""
+        version = str(self._spec.version.value) if self._spec.HasField("version") else str(self._spec.version_label)
+        return f"{self._spec.name}:{version}" if version else str(self._spec.name)
+
     def place(self, saved_model: Path) -> None:
         """The files into the servers' folder, before any server is asked to load them."""
         place(saved_model, self._target)

@@ -7,6 +7,7 @@ from typing import Any
 from model_registry.package import Package
 from model_registry.signature import Signature
 from scorer import backends, cli
+from scorer.settings import ModelSettings
 
 DEADLY = -666.0
 find = backends.find

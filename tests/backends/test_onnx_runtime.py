@@ -1,0 +1,13 @@
+"""The conformance suite on ONNX Runtime."""
+
+import pytest
+
+from tests.backends.conformance import BackendConformance, Place
+
+
+class TestOnnxRuntime(BackendConformance):
+    """In this process, on the CPU."""
+
+    @pytest.fixture(scope="class")
+    def place(self, onnx_place: Place) -> Place:
+        return onnx_place
