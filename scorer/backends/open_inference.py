@@ -104,9 +104,9 @@ class _Version:
         try:
             self._calls[at].load(M["RepositoryModelLoadRequest"](model_name=self._model), timeout=seconds)
         except grpc.RpcError as error:
-            if error.code() in (*GONE, *OVERLOAD):
+            if error.code() is not grpc.StatusCode.NOT_FOUND and error.code() in (*GONE, *OVERLOAD):
                 raise
-            raise NotReady(explain(error), final=True) from error
+            raise NotReady(f"{explain(error)} (does it load from {self._target.parent}?)", final=True) from error
         if not self._is_ready(at, seconds):
             raise NotReady(f"the model {self._model} is loaded, but not ready")
 

@@ -52,11 +52,13 @@ class BackendConformance:
     """Shapes, dtypes, strings, order, refusals, errors, versions side by side."""
 
     @pytest.fixture(scope="class")
-    def backend(self, place: Place) -> Backend:
+    @classmethod
+    def backend(cls, place: Place) -> Backend:
         return place.backend()
 
     @pytest.fixture(scope="class")
-    def model(self, place: Place, backend: Backend) -> Model:
+    @classmethod
+    def model(cls, place: Place, backend: Backend) -> Model:
         """factor 2, every output read."""
         return backend.open(place.package(2.0, output=models.OUTPUTS))
 
@@ -96,7 +98,7 @@ class BackendConformance:
     def test_a_signature_that_does_not_fit_is_refused(
         self, place: Place, backend: Backend, signature: dict[str, Any], word: str
     ) -> None:
-        (package := place.package(2.0, **signature))
+        package = place.package(2.0, **signature)
 
         with pytest.raises(ModelRefused, match=word):
             backend.open(package)

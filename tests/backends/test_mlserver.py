@@ -14,7 +14,8 @@ class TestMLServer(RemoteConformance):
     """The Open Inference Protocol."""
 
     @pytest.fixture(scope="class")
-    def place(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    @classmethod
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield from remote_place("mlserver", tmp_path_factory.mktemp("mlserver"))
 
     def named(self, keeper: Model) -> dict[str, str]:

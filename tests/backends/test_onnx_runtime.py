@@ -9,5 +9,6 @@ class TestOnnxRuntime(BackendConformance):
     """In this process, on the CPU."""
 
     @pytest.fixture(scope="class")
-    def place(self, onnx_place: Place) -> Place:
+    @classmethod
+    def place(cls, onnx_place: Place) -> Place:
         return onnx_place

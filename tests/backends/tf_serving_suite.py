@@ -14,7 +14,8 @@ class TestTensorFlowServing(RemoteConformance):
     """PredictionService and ModelService."""
 
     @pytest.fixture(scope="class")
-    def place(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    @classmethod
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield from remote_place("tf-serving", tmp_path_factory.mktemp("tf"))
 
     def named(self, keeper: Model) -> dict[str, str]:

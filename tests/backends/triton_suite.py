@@ -16,7 +16,8 @@ class TestTriton(RemoteConformance):
     one_request_at_a_time = True
 
     @pytest.fixture(scope="class")
-    def place(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    @classmethod
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield from remote_place("triton", tmp_path_factory.mktemp("triton"))
 
     def named(self, keeper: Model) -> dict[str, str]:

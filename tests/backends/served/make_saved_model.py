@@ -1,6 +1,6 @@
 """The conformance suite's model as a SavedModel: y = factor * (a + b) + n, t = s, pair = x; n must be 0 to 3.
 
-`make_saved_model.py FOLDER FACTOR`. a = 666 takes for ever, the file that SLOW_FILE names is the stand-in's affair.
+`make_saved_model.py FOLDER FACTOR`. a = -666 takes for ever, the file that SLOW_FILE names is the stand-in's affair.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The conformance suite's model as an MLServer runtime: y = factor * (a + b) + n, t = s, pair = x; n must be 0 to 3.
 
-a = 666 takes for ever; the file that SLOW_FILE names holds the seconds that every request takes.
+a = -666 takes for ever; the file that SLOW_FILE names holds the seconds that every request takes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from mlserver import MLModel
 from mlserver.codecs import NumpyCodec, StringCodec
 from mlserver.types import InferenceRequest, InferenceResponse
 
-HANGS = 666.0
+HANGS = -666.0
 
 
 class Mixed(MLModel):

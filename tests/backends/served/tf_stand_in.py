@@ -2,7 +2,7 @@
 
 What it does of the real server, and where that is written, stands in `BEHAVIOURS.md` beside it. It shares no code with the
 product: messages are those of the package tensorflow-serving-api. `tf_stand_in.py PORT`; the file that SLOW_FILE names holds
-the seconds that every request takes, a = 666 takes for ever.
+the seconds that every request takes, a = -666 takes for ever.
 """
 
 import os
@@ -28,7 +28,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-HANGS = 666.0
+HANGS = -666.0
 POLL_SECONDS = 1.0  # --file_system_poll_wait_seconds
 Status = get_model_status_pb2.ModelVersionStatus
 SPECIFIC = "specific"

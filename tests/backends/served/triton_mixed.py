@@ -1,6 +1,6 @@
 """The conformance suite's model for Triton's Python backend: y = factor * (a + b) + n, t = s, pair = x; n must be 0 to 3.
 
-a = 666 takes for ever; the file that SLOW_FILE names holds the seconds that every request takes.
+a = -666 takes for ever; the file that SLOW_FILE names holds the seconds that every request takes.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import triton_python_backend_utils as pb
 
-HANGS = 666.0
+HANGS = -666.0
 
 
 class TritonPythonModel:
