@@ -150,7 +150,8 @@ def _triton(port: int, folder: Path) -> tuple[Sequence[str], dict[str, str]]:
         "--grpc-address=127.0.0.1",
         "--http-address=127.0.0.1",
     )
-    return command, {"PYTHONPATH": str(packages)}
+    programs = environment("triton").parent
+    return command, {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(packages)}
 
 
 def _saved_model(target: Path, factor: float) -> None:
