@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 MISSES = 3  # in a row: one may be the event's fault
 FIRST_BACKOFF = 0.1
-LONGEST_BACKOFF = 5.0
+LONGEST_BACKOFF = 2.0
 
 
 @dataclass(slots=True)

@@ -88,8 +88,8 @@ class BackendConformance:
     @pytest.mark.parametrize(
         ("signature", "word"),
         [
-            ({"inputs": [{**models.SIGNATURE["inputs"][0], "dtype": "float64"}, *models.SIGNATURE["inputs"][1:]]}, "float64"),  # type: ignore[dict-item, index]
-            ({"inputs": [{**models.SIGNATURE["inputs"][0], "fields": ["a"]}, *models.SIGNATURE["inputs"][1:]]}, "x"),  # type: ignore[dict-item, index]
+            ({"inputs": [{**models.SIGNATURE["inputs"][0], "dtype": "float64"}, *models.SIGNATURE["inputs"][1:]]}, "float64"),  # type: ignore[index]
+            ({"inputs": [{**models.SIGNATURE["inputs"][0], "fields": ["a"]}, *models.SIGNATURE["inputs"][1:]]}, "x"),  # type: ignore[index]
             ({"inputs": models.SIGNATURE["inputs"][:2]}, "inputs"),  # type: ignore[index]
             ({"output": {"tensor": "z"}}, "'z'"),
         ],

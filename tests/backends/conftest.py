@@ -1,4 +1,4 @@
-"""Places where models are opened, one for each test class."""
+"""Places where models are opened, one for each test class; and the real broker of the end-to-end tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,9 @@ from tests.backends import models
 from tests.backends.conformance import Place
 from tests.backends.remote_conformance import DEADLINE_MS
 from tests.backends.servers import KINDS
+from tests.e2e.conftest import broker, make_rig, unique
+
+__all__ = ["broker", "make_rig", "unique"]
 
 
 @pytest.fixture(scope="class")

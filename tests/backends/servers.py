@@ -1,6 +1,7 @@
 """Real model servers as subprocesses on free loopback ports, each in a virtual environment of its own, made once."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -29,14 +30,17 @@ PINNED = {
 def environment(name: str) -> Path:
     """The Python of a server's own virtual environment; made where it is not there whole."""
     folder = CACHE / name
+    folder.mkdir(parents=True, exist_ok=True)
     python, done = folder / "bin" / "python", folder / "installed"
     wanted, bare = PINNED[name]
-    if not done.is_file() or done.read_text() != repr(PINNED[name]):
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
-        if bare:
-            subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *bare], check=True)
-        done.write_text(repr(PINNED[name]))
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not done.is_file() or done.read_text() != repr(PINNED[name]):
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
+            if bare:
+                subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *bare], check=True)
+            done.write_text(repr(PINNED[name]))
     return python
 
 

@@ -8,6 +8,7 @@ from scorer.backends import Model
 from tests.backends.conformance import Place
 from tests.backends.conftest import remote_place
 from tests.backends.remote_conformance import RemoteConformance
+from tests.backends.under_load import UnderLoad
 
 
 class TestTensorFlowServing(RemoteConformance):
@@ -21,3 +22,9 @@ class TestTensorFlowServing(RemoteConformance):
     def named(self, keeper: Model) -> dict[str, str]:
         name, version = keeper.flight.remote.name.split(":")  # type: ignore[attr-defined]
         return {"model": name, "version": version}
+
+
+class TestTensorFlowServingUnderLoad(UnderLoad):
+    """On the real broker."""
+
+    kind = "tf-serving"

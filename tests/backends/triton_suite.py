@@ -8,6 +8,7 @@ from scorer.backends import Model
 from tests.backends.conformance import Place
 from tests.backends.conftest import remote_place
 from tests.backends.remote_conformance import RemoteConformance
+from tests.backends.under_load import UnderLoad
 
 
 class TestTriton(RemoteConformance):
@@ -22,3 +23,9 @@ class TestTriton(RemoteConformance):
 
     def named(self, keeper: Model) -> dict[str, str]:
         return {"model": keeper.flight.remote.name}  # type: ignore[attr-defined]
+
+
+class TestTritonUnderLoad(UnderLoad):
+    """On the real broker."""
+
+    kind = "triton"
