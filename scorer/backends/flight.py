@@ -58,6 +58,10 @@ class Remote(Protocol):
         """The outputs of a reply. Raises InferenceFailed where it is not as promised."""
         ...
 
+    def unload(self) -> None:
+        """Take the version from every server, and its files away, if that is ours to do."""
+        ...
+
     def prepare(self, at: int, seconds: float) -> None:
         """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
         ...

@@ -16,7 +16,7 @@ from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.flight import GONE, OVERLOAD, Flight, NotReady, Tensors, explain
 from scorer.backends.oip_messages import NAMES, M, describe, pack, unpack
 from scorer.backends.placement import fingerprint, place, read_remote, remove
-from scorer.backends.remote import RemoteModel, connect, neutral_row, open_on_all, signature_of
+from scorer.backends.remote import UNLOAD_SECONDS, RemoteModel, connect, for_each, neutral_row, open_on_all, signature_of
 from scorer.backends.tensor_check import Stated, check
 from scorer.settings import ModelSettings
 
@@ -53,7 +53,7 @@ class OpenInference:
             version = _Version(self._channels, named.model or package.name, named.version, None, outputs)
         flight = Flight(version, self._settings.endpoints, self._settings.deadline_ms / 1_000, neutral_row(signature))
         open_on_all(version, flight, self._settings.load_seconds, lambda at: check(signature, *version.stated(at)))
-        return RemoteModel(signature, flight, version.unload)
+        return RemoteModel(signature, flight)
 
 
 class _Version:
@@ -116,11 +116,11 @@ class _Version:
         return _stated(reply.inputs), _stated(reply.outputs)
 
     def unload(self) -> None:
-        """Unload the model, and remove its files. Raises grpc.RpcError."""
+        """See flight.Remote."""
         if self._target is None:
             return
-        for calls in self._calls:
-            calls.unload(M["RepositoryModelLoadRequest"](model_name=self._model), timeout=30.0)
+        request = M["RepositoryModelLoadRequest"](model_name=self._model)
+        for_each(self._calls, lambda calls: calls.unload(request, timeout=UNLOAD_SECONDS))
         remove(self._target)
 
     def _is_ready(self, at: int, seconds: float) -> bool:

@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import grpc
 import numpy as np
@@ -15,6 +16,8 @@ from scorer.backends.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Ten
 
 log = logging.getLogger(__name__)
 
+Server = TypeVar("Server")
+UNLOAD_SECONDS = 30.0
 AGAIN_SECONDS = 0.1  # between looks at a server that loads
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -29,6 +32,15 @@ OPTIONS = (
 )
 
 
+def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
+    """Let each server unload; one that does not is no reason to leave the others out, and keeps the version."""
+    for server in servers:
+        try:
+            unload(server)
+        except (grpc.RpcError, NotReady) as error:
+            log.info("a server did not unload a version: %s", explain(error))
+
+
 def connect(addresses: Sequence[str]) -> list[grpc.Channel]:
     """Channels without TLS; nothing is connected yet."""
     return [grpc.insecure_channel(address, options=OPTIONS) for address in addresses]
@@ -37,10 +49,9 @@ def connect(addresses: Sequence[str]) -> list[grpc.Channel]:
 class RemoteModel:
     """A version that is ready on at least one server."""
 
-    def __init__(self, signature: Signature, flight: Flight, unload: Callable[[], None]) -> None:
+    def __init__(self, signature: Signature, flight: Flight) -> None:
         self._signature = signature
         self.flight = flight
-        self._unload = unload
 
     def signature(self) -> Signature:
         """See `Model`."""
@@ -52,10 +63,7 @@ class RemoteModel:
 
     def close(self) -> None:
         """Unload the version where it was loaded by us. A server that does not answer keeps it."""
-        try:
-            self._unload()
-        except grpc.RpcError as error:
-            log.warning("a server did not unload the version: %s", explain(error))
+        self.flight.remote.unload()
 
 
 def signature_of(package: Package) -> Signature:
@@ -81,6 +89,14 @@ def open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Call
     `load_seconds`, ModelRefused where a server says that it cannot load the version.
     """
     until = time.monotonic() + load_seconds
+    try:
+        _open_on_all(remote, flight, load_seconds, check)
+    except ModelRefused:
+        remote.unload()  # the servers do not keep what is not served
+        raise
+
+
+def _open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Callable[[int], None]) -> None:
     waiting, ready = set(range(len(flight.endpoints.all))), 0
     why: dict[int, grpc.RpcError | NotReady] = {}
     while waiting and (not ready or any(not isinstance(error, grpc.RpcError) for error in why.values())):

@@ -16,7 +16,7 @@ from model_registry.package import Package
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.flight import Flight, NotReady, Tensors
 from scorer.backends.placement import Remote, fingerprint, place, read_remote, remove
-from scorer.backends.remote import RemoteModel, connect, neutral_row, open_on_all, signature_of
+from scorer.backends.remote import UNLOAD_SECONDS, RemoteModel, connect, for_each, neutral_row, open_on_all, signature_of
 from scorer.backends.tensor_check import Stated, check
 from scorer.backends.tf_messages import DTYPES, M, decode, encode
 from scorer.settings import ModelSettings
@@ -51,7 +51,7 @@ class TensorFlowServing:
         wanted = list(dict.fromkeys(output.tensor for output in signature.outputs))
         version.outputs = wanted
         open_on_all(version, flight, self._settings.load_seconds, lambda at: check(signature, *version.stated(at)))
-        return RemoteModel(signature, flight, version.unload)
+        return RemoteModel(signature, flight)
 
 
 class _Version:
@@ -107,7 +107,8 @@ class _Version:
         if self._spec.HasField("version"):
             state, message = states.get(self._spec.version.value, (0, "the server does not know the version"))
         else:
-            state, message = max(states.values(), default=(0, "the server does not know the model"))
+            nothing = (0, "no version of the model is available")
+            state, message = next((one for one in states.values() if one[0] == AVAILABLE), nothing)
         if state == AVAILABLE:
             return
         if state == END and message:
@@ -127,18 +128,21 @@ class _Version:
         return _stated(signatures[name].inputs), _stated(signatures[name].outputs)
 
     def unload(self) -> None:
-        """Stop serving the version, and remove its files. Raises grpc.RpcError."""
+        """See flight.Remote."""
         if self._folder is None:
             return
-        for at in range(len(self._calls)):
-            rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
-            if rest:
-                self._serve(at, rest, 30.0)
+        for_each(range(len(self._calls)), self._unload)
         remove(self._target)
+
+    def _unload(self, at: int) -> None:
+        """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
+        rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
+        if rest:
+            self._serve(at, rest, UNLOAD_SECONDS)
 
     def _states(self, at: int, seconds: float) -> dict[int, tuple[int, str]]:
         """State and error message by version; nothing where the server does not know the model."""
-        spec = M["ModelSpec"](name=self._spec.name, version_label=self._spec.version_label or None)
+        spec = M["ModelSpec"](name=self._spec.name)
         try:
             reply = self._calls[at].status(M["GetModelStatusRequest"](model_spec=spec), timeout=seconds)
         except grpc.RpcError as error:

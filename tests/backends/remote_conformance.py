@@ -129,8 +129,11 @@ class RemoteConformance(BackendConformance):
             if path.is_file():
                 path.write_bytes(b"damaged")
 
+        before = set(place.settings.server_folder.rglob("*"))  # type: ignore[union-attr]
+
         with pytest.raises(ModelRefused):
             backend.open(package)
+        assert set(place.settings.server_folder.rglob("*")) <= before  # type: ignore[union-attr]
 
     def test_a_closed_version_is_gone_from_the_server(self, place: Place, backend: Backend) -> None:
         folder = place.settings.server_folder

@@ -112,7 +112,7 @@ class Core:
     def find(self, spec: Any) -> tuple[int, Servable]:
         """The version that a request means. Raises Refused."""
         if not spec.name:
-            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "Missing ModelSpec")
+            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "ModelSpec has no name specified.")
         have = {n: s for n, s in self.servables.get(spec.name, {}).items() if s.state == Status.AVAILABLE}
         choice = spec.WhichOneof("version_choice")
         if choice == "version_label":
@@ -153,8 +153,7 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             time.sleep(float(slow.read_text()) if slow.is_file() else 0)
             name = request.model_spec.signature_name or "serving_default"
             if name not in servable.signatures:
-                details = f'Serving signature name: "{name}" not found in signature def'
-                raise Refused(grpc.StatusCode.INVALID_ARGUMENT, details)
+                raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
             outputs = self.run(servable, name, request)
         reply = predict_pb2.PredictResponse()
         reply.model_spec.name, reply.model_spec.signature_name = request.model_spec.name, name

@@ -16,7 +16,7 @@ from scorer.backends.flight import CHUNK_ROWS, Flight, NotReady, Tensors
 Code = grpc.StatusCode
 
 
-class Failure(grpc.RpcError):
+class Failure(grpc.RpcError):  # type: ignore[misc]
     """What a gRPC call raises."""
 
     def __init__(self, code: grpc.StatusCode) -> None:
@@ -56,6 +56,9 @@ class Servers:
 
     def read(self, reply: Any) -> Tensors:
         return {"y": reply * 10}
+
+    def unload(self) -> None:
+        raise AssertionError("nothing unloads here")
 
     def prepare(self, at: int, seconds: float) -> None:
         assert seconds > 0
