@@ -86,42 +86,43 @@ def open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Call
     """Wait until each server has the version and has answered once, and one of them agrees with the signature (`check`).
 
     Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
-    `load_seconds`, ModelRefused where a server says that it cannot load the version.
+    `load_seconds`, ModelRefused where a server says that it cannot load the version, or does not agree.
     """
-    until = time.monotonic() + load_seconds
     try:
-        _open_on_all(remote, flight, load_seconds, check)
+        missing = _open_until(remote, flight, time.monotonic() + load_seconds, check)
     except ModelRefused:
         remote.unload()  # the servers do not keep what is not served
         raise
+    for at, error in missing.items():
+        flight.endpoints.failed(at, time.monotonic(), explain(error))
+    if len(missing) == len(flight.endpoints.all):
+        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
 
 
-def _open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Callable[[int], None]) -> None:
-    waiting, ready = set(range(len(flight.endpoints.all))), 0
-    why: dict[int, grpc.RpcError | NotReady] = {}
-    while waiting and (not ready or any(not isinstance(error, grpc.RpcError) for error in why.values())):
-        for at in sorted(waiting):
-            left = max(0.1, until - time.monotonic())
+def _open_until(
+    remote: Remote, flight: Flight, until: float, check: Callable[[int], None]
+) -> dict[int, grpc.RpcError | NotReady]:
+    """What is wrong with the servers that have not become ready. One that still loads is waited for, one that is away is not
+    where another is ready."""
+    servers = len(flight.endpoints.all)
+    missing: dict[int, grpc.RpcError | NotReady] = {}
+    waiting = list(range(servers))
+    while True:
+        missing = {}
+        for at in waiting:
+            left = max(AGAIN_SECONDS, until - time.monotonic())
             try:
                 remote.prepare(at, left)
-                if not ready:
-                    check(at)
+                check(at)
                 flight.warm(at, left)
             except (grpc.RpcError, NotReady) as error:
-                why[at] = error
                 _refuse_if_final(error)
-            else:
-                waiting.discard(at)
-                why.pop(at, None)
-                ready += 1
-        if time.monotonic() >= until:
-            break
-        if waiting:
-            threading.Event().wait(AGAIN_SECONDS)
-    for at in waiting:
-        flight.endpoints.failed(at, time.monotonic(), explain(why[at]))
-    if not ready:
-        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
+                missing[at] = error
+        waiting = list(missing)
+        loading = len(missing) == servers or any(isinstance(error, NotReady) for error in missing.values())
+        if not missing or not loading or time.monotonic() >= until:
+            return missing
+        threading.Event().wait(AGAIN_SECONDS)
 
 
 def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:

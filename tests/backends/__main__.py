@@ -1,8 +1,8 @@
 """`python -m tests.backends`: the conformance suite and the faults under load on all four backends: ONNX Runtime, MLServer,
 Triton and a stand-in for TensorFlow Serving.
 
-The first run makes the servers' virtual environments in the user's cache (2.3 GB, some minutes). Triton's Python backend needs a
-shared libpython of the interpreter's version (Debian: libpython3.11). Arguments go to pytest.
+The first run makes the servers' virtual environments in the user's cache (2.3 GB, some minutes). Triton's Python backend needs
+a shared libpython of the interpreter's version (Debian: libpython3.11). Arguments go to pytest.
 """
 
 import sys
