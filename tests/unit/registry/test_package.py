@@ -301,7 +301,7 @@ def test_a_model_for_a_server_is_a_package_too(tmp_path: Path, model: str) -> No
     path.write_text("{}")
     with pytest.raises(Refused, match=r"signature\.json"):
         release.prepare(tmp_path / "package")
-    (tmp_path / "package" / "signature.json").write_text(json.dumps(SIGNATURE))
+    (tmp_path / "package" / "signature.json").write_text(SIGNATURE)
 
     ready = release.prepare(tmp_path / "package")
 
