@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends import models
 from tests.backends.servers import KINDS, ModelServer
-from tests.e2e.rig import MakeRig, Rig, ScorerProcess, until
+from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.e2e.test_kill import assert_clean, load
 
 COUNT = 4_000
@@ -71,6 +71,24 @@ class UnderLoad:
         scores = rig.scores()
         assert {record["version"] for record in scores} == set(factors)
         assert all(record["score"] == float(record["id"][1:]) * factors[record["version"]] for record in scores)
+        assert scorer.stop() == 0
+
+    def test_a_version_with_a_wrong_golden_example_is_refused_and_leaves_nothing_on_the_server(
+        self, rig: Rig, server: ModelServer
+    ) -> None:
+        wrong = models.folder(rig.folder / "wrong", 3.0)
+        KINDS[self.kind].model(wrong, 5.0)
+        rig.push(wrong, "2.0.0")
+        scorer = rig.start().ready()
+        before = set(server.folder.rglob("*"))
+
+        rig.promote("2.0.0")
+
+        until(lambda: scorer.metric("scorer_versions_refused_total") == 1, "the refusal")
+        until(lambda: set(server.folder.rglob("*")) <= before, "the clean-up")
+        rig.emit(events(20))
+        until(lambda: rig.answered() >= 20, "the scores")
+        assert {record["version"] for record in rig.scores()} == {"1.0.0"}
         assert scorer.stop() == 0
 
     @pytest.mark.parametrize("fault", ["killed", "stopped", "slowed"])
