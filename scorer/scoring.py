@@ -54,7 +54,9 @@ class Scoring:
         self.output = output
         self.dead = dead
 
-    def score(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None) -> Scored:
+    def score(
+        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
+    ) -> Scored:
         """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock; `alive` is
         called before each time that the model is asked. Raises BackendAway.
         """

@@ -63,10 +63,12 @@ class UnderLoad:
         until(lambda: rig.answered() > 500, "the first scores")
 
         rig.promote("2.0.0")
+        until(lambda: scorer.metric("scorer_swaps_total") == 1, "the flip")
+        more = rig.emit(events(500, start=COUNT, keys=300))
 
         flow.join()
-        until(lambda: rig.answered() >= COUNT, "all scores")
-        assert_clean(rig, COUNT)
+        until(lambda: rig.answered() >= COUNT + more, "all scores")
+        assert_clean(rig, COUNT + more)
         factors = {"1.0.0": 2.0, "2.0.0": 3.0}
         scores = rig.scores()
         assert {record["version"] for record in scores} == set(factors)
