@@ -23,6 +23,7 @@ from model_registry.stores import Store, transfer
 __all__ = ["Golden", "Package", "pull", "push", "read", "read_golden", "verify", "write"]
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
+MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,18 @@ def read(
 ) -> Package:
     """Check a folder and read what describes the model; the model itself is not opened.
 
-    Raises Refused (SignatureError for the signature): no model.onnx, or a file that does not parse or does not fit the others.
+    Raises Refused (SignatureError for the signature): no model, or a file that does not parse or does not fit the others.
     """
-    if not (folder / MODEL).is_file():
-        raise Refused(f"{folder} has no {MODEL}", "export the model as ONNX into that file")
+    model_path = next((folder / name for name in MODELS if (folder / name).exists()), None)
+    if model_path is None:
+        raise Refused(
+            f"{folder} has no {MODEL}", "export the model as ONNX into that file, or see README for models on servers"
+        )
     with files.reported(f"the package {folder}"):
         stated = _read_up_to(folder / SIGNATURE, signature_file.MAX_BYTES)
     signature = None if stated is None else Signature.parse(stated)
     examples = read_golden(folder, signature)
-    return Package(folder, name, version, digest, signature, examples, folder / MODEL, annotations or {})
+    return Package(folder, name, version, digest, signature, examples, model_path, annotations or {})
 
 
 def read_golden(folder: Path, signature: Signature | None) -> tuple[Golden, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_registry import derive, needs, package, safety, trial
+from model_registry.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class Release:
     """What `package.push` is to add: files that the folder lacks, and annotations.
 
     `derived` says that the signature is one of these files; `ran` which ONNX Runtime answered the golden examples, "" where
-    none is installed here.
+    none is installed here or `remote`: the model is for a server, which the scorer asks before the version goes live.
     """
 
     more: Mapping[str, bytes]
@@ -21,11 +22,16 @@ class Release:
     examples: int
     derived: bool
     ran: str
+    remote: bool = False
 
 
 def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Release:
     """Check a folder. Raises Refused, Corrupt (no ONNX) and Underivable: the signature has to be written."""
     found = package.read(folder)
+    if found.model_path.name != package.MODEL:
+        if found.signature is None:
+            raise Refused(f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see README.md")
+        return Release({}, {}, len(found.golden), derived=False, ran="", remote=True)
     model = safety.check(found.model_path, found.signature, op_domains)
     signature = found.signature or derive.derive(model.inputs, model.outputs)
     more = {} if found.signature else {package.SIGNATURE: signature.to_json().encode()}

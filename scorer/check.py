@@ -53,6 +53,8 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         servable = _servable(settings)
     except (backends.BackendMissing, RegistryError) as error:
         yield Finding("model", False, str(error), error.hint)
+    except backends.BackendAway as error:
+        yield Finding("model", False, str(error), "start the servers of model.endpoints, or correct the addresses")
     except backends.ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:
@@ -124,8 +126,7 @@ def _servable(settings: Settings) -> Servable:
     cache = open_cache(settings.model)
     admission(settings.model.policy, cache.root).check(store, resolution.digest, datetime.now(UTC))
     package = cache.fetch(store, resolution.digest, version=resolution.version)
-    backend = backends.find(settings.model.backend, settings.model.device, settings.model.op_domains)
-    return make(package, resolution, backend, settings)
+    return make(package, resolution, backends.find(settings.model), settings)
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:

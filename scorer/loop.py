@@ -16,7 +16,9 @@ from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted, Fatal, Fenced
 from publisher.session import Record, RecoveryBudget, Session
+from scorer.absence import Absence
 from scorer.attempts import Suspicion
+from scorer.backends import BackendAway
 from scorer.batching import Pacing, take_limit
 from scorer.claims import Claims
 from scorer.events.batch import Batch
@@ -83,6 +85,7 @@ class Loop:
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
         self._flipped = False
+        self._absence = Absence(intake, metrics, progress, clock)
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
         """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
@@ -111,6 +114,8 @@ class Loop:
             self._flipped = True
             self._show(self._versions.serving)
         servable = self._versions.serving
+        if self._absence.lasts(WAIT_SECONDS, self._waiting):
+            return
         if self._intake.arrivals:
             self._settle()
             self._claims.claim()
@@ -126,7 +131,12 @@ class Loop:
             self._settle()
         began = self._clock()
         self._pacing.begin(began)
-        scored = self._score(batch, servable, suspicion)
+        try:
+            scored = self._score(batch, servable, suspicion)
+        except BackendAway as error:
+            self._settle()
+            self._absence.begin(error)
+            return
         scoring = self._clock() - began
         self._settle()
         if self._intake.stale(batch):
@@ -147,7 +157,10 @@ class Loop:
             if suspicion.guilty:
                 return self._scoring.give_up(batch, servable, self._now_ms, suspicion.attempts)
             self._claims.announce(batch, suspicion)
-        return self._scoring.score(batch, servable, self._now_ms)
+        return self._scoring.score(batch, servable, self._now_ms, self._alive)
+
+    def _alive(self) -> None:
+        self.progress.heartbeat = self._clock()
 
     def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None, scoring: float) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
@@ -207,6 +220,7 @@ class Loop:
             metrics.dead.labels(reason).inc(number)
         for stage, spent in {**scored.stages, "produce": done.producing, "commit": commit}.items():
             metrics.stage.labels(stage).inc(max(spent, 0.0))
+        self._absence.end()
         self.progress.events += count
         self.progress.batches += 1
         self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)

@@ -54,13 +54,17 @@ class Scoring:
         self.output = output
         self.dead = dead
 
-    def score(self, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> Scored:
-        """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock."""
+    def score(
+        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
+    ) -> Scored:
+        """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock; `alive` is
+        called before each time that the model is asked. Raises BackendAway.
+        """
         work = _Work(self, batch, servable, now_ms)
         began = time.perf_counter()
         decoded = work.decode()
         decoded_at = time.perf_counter()
-        answers = work.infer(decoded)
+        answers = work.infer(decoded, alive)
         inferred_at = time.perf_counter()
         for at, scores in answers:
             work.add_scores(at, scores)
@@ -131,7 +135,7 @@ class _Work:
                 kept.append(row)
         return kept
 
-    def infer(self, decoded: Decoded) -> list[tuple[list[int], "Answer"]]:
+    def infer(self, decoded: Decoded, alive: Callable[[], None]) -> list[tuple[list[int], "Answer"]]:
         """Answers of all good events as (rows, their scores); those that the model cannot answer are rejected."""
         answers = []
         spans = [(0, len(decoded.rows))]
@@ -139,6 +143,7 @@ class _Work:
             start, stop = spans.pop()
             if start == stop:
                 continue
+            alive()
             try:
                 scores = self.servable.score(decoded.select(start, stop))
             except InferenceFailed as error:

@@ -199,7 +199,7 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
 
 def _backend(settings: Settings) -> backends.Backend:
     try:
-        return backends.find(settings.model.backend, settings.model.device, settings.model.op_domains)
+        return backends.find(settings.model)
     except backends.BackendMissing as error:
         raise Fatal(str(error), error.hint, 2) from error
 

@@ -75,8 +75,14 @@ class ModelSettings(Section):
     plain_http: bool = False
     ca_file: Path | None = None
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
-    backend: Literal["onnx-runtime"] = "onnx-runtime"
+    backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"
     device: Literal["cpu", "cuda"] = "cpu"
+    endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(
+        default=[], description="gRPC servers, host:port"
+    )
+    server_folder: Path | None = None
+    deadline_ms: float = Field(default=1_000.0, ge=1, le=2_500)  # three in a row stay below the patience of livez
+    load_seconds: float = Field(default=120.0, gt=0)
     cache: Path | None = None
     policy: Path | None = None
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
@@ -162,7 +168,7 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     model = values.get("model")
     if not isinstance(model, dict):
         return
-    for key in ("cache", "ca_file", "policy"):
+    for key in ("cache", "ca_file", "policy", "server_folder"):
         if isinstance(model.get(key), str):
             model[key] = (base / model[key]).resolve()
     if isinstance(model.get("source"), str):

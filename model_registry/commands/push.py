@@ -85,7 +85,8 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
     if ready.examples and not ready.ran:
-        output.talk("ONNX Runtime is not installed here: the golden examples were not run")
+        why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
+        output.talk(f"{why}: the golden examples were not run")
     return ready
 
 

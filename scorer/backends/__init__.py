@@ -1,16 +1,16 @@
 """Where a model runs, behind one small protocol.
 
-A backend opens the model of a package; an open model turns tensors into outputs. What a request carries and how outputs are
-read is the signature's affair, so a backend knows tensors only.
+A backend opens the model of a package, in this process or on servers; an open model turns tensors into outputs. What a request
+carries and how outputs are read is the signature's affair, so a backend knows tensors only.
 """
 
-from collections.abc import Collection
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from model_registry.package import Package
 from model_registry.signature import Signature
+from scorer.settings import ModelSettings
 
 
 class ModelRefused(Exception):
@@ -25,6 +25,21 @@ class BackendMissing(Exception):
         self.hint = hint
 
 
+class InferenceFailed(Exception):
+    """The model did not answer this batch; a smaller one may succeed."""
+
+
+class BackendAway(Exception):
+    """The servers that hold the model do not answer. The same batch can be scored later: nothing is wrong with its events.
+
+    `retry_seconds` is how long asking again makes no sense.
+    """
+
+    def __init__(self, message: str, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
 class Model(Protocol):
     """An open model."""
 
@@ -33,7 +48,7 @@ class Model(Protocol):
         ...
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """(B, n) inputs by tensor name to (B, ...) outputs by tensor name. Raises InferenceFailed."""
+        """(B, n) inputs by tensor name to (B, ...) outputs by tensor name. Raises InferenceFailed and BackendAway."""
         ...
 
     def close(self) -> None:
@@ -41,22 +56,24 @@ class Model(Protocol):
         ...
 
 
-class InferenceFailed(Exception):
-    """The model did not answer this batch; a smaller one may succeed."""
-
-
 class Backend(Protocol):
     """Opens models."""
 
     def open(self, package: Package) -> Model:
-        """Load a package. Raises ModelRefused."""
+        """Load a package. Raises ModelRefused, and BackendAway where a server did not answer or was not ready in time."""
         ...
 
 
-def find(name: str, device: str, op_domains: Collection[str] = ()) -> Backend:
-    """The backend of a configuration; `op_domains` are those that a model may use beside ONNX's own. Raises BackendMissing."""
-    from scorer.backends.onnx_runtime import OnnxRuntime  # the import asks for an optional dependency
+def find(model: ModelSettings) -> Backend:
+    """The backend of a configuration. Raises BackendMissing."""
+    if model.backend == "tf-serving":  # each import asks for an optional dependency
+        from scorer.backends.tf_serving import TensorFlowServing
 
-    if name != "onnx-runtime":
-        raise BackendMissing(f"no backend is named {name!r}", "use onnx-runtime")
-    return OnnxRuntime(device, op_domains)
+        return TensorFlowServing(model)
+    if model.backend == "open-inference":
+        from scorer.backends.open_inference import OpenInference
+
+        return OpenInference(model)
+    from scorer.backends.onnx_runtime import OnnxRuntime
+
+    return OnnxRuntime(model.device, model.op_domains)

@@ -66,6 +66,9 @@ class OnnxRuntime:
 
     def open(self, package: Package) -> "OnnxModel":
         """Check `model.onnx`, then load it. Raises ModelRefused."""
+        if package.model_path.suffix != ".onnx":
+            hint = "model.backend tf-serving or open-inference serves it"
+            raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
         _checked(package, self._device, self._op_domains)
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1

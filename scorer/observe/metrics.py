@@ -88,6 +88,7 @@ class Metrics:
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
+        self.away = Gauge("scorer_backend_away", "1 while the servers that hold the model do not answer.", registry=at)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 
     def serving(self, provenance: dict[str, str], revision: int) -> None:

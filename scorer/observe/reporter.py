@@ -37,7 +37,9 @@ class Reporter:
         """None where this scorer is in its group and serves; else what is missing."""
         if self._stopping:
             return "stopping"
-        return None if self._progress.joined else "not yet in the consumer group"
+        if not self._progress.joined:
+            return "not yet in the consumer group"
+        return self._progress.away
 
     def status(self, state: str) -> ScorerStatus:
         """The status record of now."""

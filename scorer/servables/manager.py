@@ -18,7 +18,7 @@ from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from model_registry.trust.admission import admission
 from publisher.errors import Fatal
-from scorer.backends import Backend, ModelRefused
+from scorer.backends import Backend, BackendAway, ModelRefused
 from scorer.servables import policy
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
@@ -82,7 +82,10 @@ class VersionManager:
                 raise Fatal(f"no model version to serve: {error}", error.hint, exit_code=error.exit_code) from error
             log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
             self._aspire(known, "last known good")
-        self._work()
+        try:
+            self._work()
+        except BackendAway as error:
+            raise Fatal(str(error), "start the servers of model.endpoints, or correct the addresses", exit_code=4) from error
         self.flip()
         serving = self._shared.serving
         if serving is None:
@@ -153,6 +156,8 @@ class VersionManager:
                 self._work()
             except RegistryError as error:
                 log.warning("the registry does not answer, %s goes on: %s", self.serving.label, error)
+            except BackendAway as error:
+                log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.serving.label, error)
             except Exception:
                 log.exception("following the model's tag failed; %s goes on", self.serving.label)
 

@@ -13,7 +13,7 @@ import orjson
 from model_registry.channel import Resolution
 from model_registry.golden import agrees
 from model_registry.package import Golden, Package
-from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
+from scorer.backends import Backend, BackendAway, InferenceFailed, Model, ModelRefused
 from scorer.batching import CostModel
 from scorer.events import formats
 from scorer.events.contract import Decoded, Decoder, Unsuited
@@ -58,8 +58,16 @@ class Servable:
 
 
 def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
-    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason."""
+    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and BackendAway."""
     model = backend.open(package)
+    try:
+        return _ready(model, package, resolution, settings)
+    except (ModelRefused, BackendAway):
+        model.close()
+        raise
+
+
+def _ready(model: Model, package: Package, resolution: Resolution, settings: Settings) -> Servable:
     try:
         decoder = formats.decoder(settings, model.signature())
     except Unsuited as error:

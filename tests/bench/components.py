@@ -46,7 +46,7 @@ class Parts:
         self.settings: Settings = load(config).settings
         made = workload.package(folder / f"package-{workload.features}")
         read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
-        backend = backends.find(self.settings.model.backend, self.settings.model.device)
+        backend = backends.find(self.settings.model)
         self.servable: Servable = servable.make(read, Resolution(read.digest, "1.0.0", 1), backend, self.settings)
         target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = Scoring(self.settings, target, target)

@@ -2,12 +2,12 @@
 
 import os
 import signal
-from collections.abc import Collection
 from typing import Any
 
 from model_registry.package import Package
 from model_registry.signature import Signature
 from scorer import backends, cli
+from scorer.settings import ModelSettings
 
 DEADLY = -666.0
 find = backends.find
@@ -34,8 +34,8 @@ class LethalModel:
 class LethalBackend:
     """Opens lethal models."""
 
-    def __init__(self, name: str, device: str, op_domains: Collection[str] = ()) -> None:
-        self._backend = find(name, device, op_domains)
+    def __init__(self, model: ModelSettings) -> None:
+        self._backend = find(model)
 
     def open(self, package: Package) -> LethalModel:
         return LethalModel(self._backend.open(package))

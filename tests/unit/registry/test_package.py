@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from model_registry import manifest, package
+from model_registry import manifest, package, release
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unreachable
 from model_registry.manifest import Descriptor
 from model_registry.signature import SignatureError
@@ -292,3 +292,19 @@ def test_pull_of_damaged_content_never_completes_a_file(store: LayoutStore, make
     with pytest.raises(Corrupt, match=model.content.digest):
         package.pull(store, pushed.digest, tmp_path / "out")
     assert not (tmp_path / "out" / "model.onnx").exists()
+
+
+@pytest.mark.parametrize("model", ["saved_model/saved_model.pb", "repository/model-settings.json", "remote.json"])
+def test_a_model_for_a_server_is_a_package_too(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "package" / model
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(Refused, match=r"signature\.json"):
+        release.prepare(tmp_path / "package")
+    (tmp_path / "package" / "signature.json").write_text(SIGNATURE)
+
+    ready = release.prepare(tmp_path / "package")
+
+    assert ready.remote
+    found = package.read(tmp_path / "package")
+    assert found.model_path.name == model.partition("/")[0]

@@ -1,0 +1,74 @@
+"""Which server takes the next request: ejection by health, and a circuit breaker for each. Pure; times are monotonic seconds.
+
+A server that refuses is ejected at once, one that misses deadlines after several in a row. An ejected server gets no requests;
+it is probed when its back-off is over, longer each time, and taken in again by a probe that succeeds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+MISSES = 3  # in a row: one may be the event's fault
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 2.0
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """`open` is the breaker's word: no requests. `failures` counts refusals and failed probes since the last success."""
+
+    address: str
+    open: bool = False
+    probing: bool = False
+    failures: int = 0
+    misses: int = 0
+    in_flight: int = 0
+    probe_at: float = 0.0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """All servers that hold the same models."""
+
+    all: list[Endpoint] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, addresses: Sequence[str]) -> "Endpoints":
+        """Nothing is known of them yet: each may be asked."""
+        return cls([Endpoint(address) for address in addresses])
+
+    def pick(self) -> int | None:
+        """The healthy server with the fewest requests in flight; None where all are ejected."""
+        healthy = [k for k, one in enumerate(self.all) if not one.open]
+        return min(healthy, key=lambda k: self.all[k].in_flight, default=None)
+
+    def due(self, now: float) -> list[int]:
+        """Ejected servers that are to be probed now."""
+        return [k for k, one in enumerate(self.all) if one.open and not one.probing and one.probe_at <= now]
+
+    def wait(self, now: float) -> float:
+        """Seconds until a server may be probed or asked, at least a little."""
+        return max(FIRST_BACKOFF, min((one.probe_at - now for one in self.all if one.open), default=0.0))
+
+    def succeeded(self, at: int) -> None:
+        """It answered a request or a probe: an answer, be it a refusal of the request's content, shows that it is there."""
+        one = self.all[at]
+        one.open, one.failures, one.misses, one.why = False, 0, 0, ""
+
+    def missed(self, at: int, now: float) -> None:
+        """It did not answer a request by the deadline. Ejected for that, it is probed at once: it may only be slow."""
+        one = self.all[at]
+        one.misses += 1
+        if one.misses >= MISSES and not one.open:
+            one.open, one.probe_at, one.why = True, now, "does not answer in time"
+
+    def failed(self, at: int, now: float, why: str) -> None:
+        """It refused, it is not there, or a probe failed."""
+        one = self.all[at]
+        one.failures += 1
+        one.open, one.why = True, why
+        one.probe_at = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (min(one.failures, 16) - 1))
+
+    def complaint(self) -> str:
+        """What is wrong with those that are ejected."""
+        return "; ".join(f"{one.address}: {one.why}" for one in self.all if one.open)

@@ -1,0 +1,77 @@
+"""Ejection, back-off and probes, on a clock that is handed in."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.backends.endpoints import FIRST_BACKOFF, LONGEST_BACKOFF, MISSES, Endpoints
+
+
+def test_the_server_with_the_fewest_requests_is_picked() -> None:
+    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    servers.all[0].in_flight, servers.all[1].in_flight = 2, 1
+    assert servers.pick() == 2
+
+
+def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
+    servers = Endpoints.of(["a:1"])
+    servers.failed(0, now=10.0, why="UNAVAILABLE")
+    assert servers.pick() is None
+    assert servers.complaint() == "a:1: UNAVAILABLE"
+    assert servers.due(10.0) == []
+    assert servers.due(10.0 + FIRST_BACKOFF) == [0]
+    servers.succeeded(0)
+    assert servers.pick() == 0
+    assert servers.complaint() == ""
+
+
+def test_backoff_doubles_up_to_a_limit() -> None:
+    servers = Endpoints.of(["a:1"])
+    waits = []
+    for _ in range(40):
+        servers.failed(0, now=0.0, why="")
+        waits.append(servers.wait(0.0))
+    assert waits[:3] == [FIRST_BACKOFF, 2 * FIRST_BACKOFF, 4 * FIRST_BACKOFF]
+    assert waits[-1] == LONGEST_BACKOFF
+
+
+def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
+    servers = Endpoints.of(["a:1", "b:1"])
+    for _ in range(MISSES - 1):
+        servers.missed(0, now=1.0)
+    assert servers.pick() == 0
+    servers.missed(0, now=1.0)
+    assert servers.pick() == 1
+    assert servers.due(1.0) == [0]
+
+
+def test_an_answer_between_two_misses_makes_good() -> None:
+    servers = Endpoints.of(["a:1"])
+    for _ in range(3 * MISSES):
+        servers.missed(0, now=1.0)
+        servers.succeeded(0)
+    assert servers.pick() == 0
+
+
+def test_a_server_is_probed_by_one_at_a_time() -> None:
+    servers = Endpoints.of(["a:1"])
+    servers.failed(0, now=0.0, why="")
+    servers.all[0].probing = True
+    assert servers.due(1_000.0) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "missed"]), st.integers(0, 2)), max_size=50))
+def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
+    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    for now, (what, at) in enumerate(reports):
+        if what == "succeeded":
+            servers.succeeded(at)
+        elif what == "failed":
+            servers.failed(at, float(now), "away")
+        else:
+            servers.missed(at, float(now))
+        picked = servers.pick()
+        if picked is None:
+            assert all(one.open for one in servers.all)
+            assert servers.wait(float(now)) <= LONGEST_BACKOFF
+        else:
+            assert not servers.all[picked].open

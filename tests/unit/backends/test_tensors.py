@@ -1,0 +1,67 @@
+"""Tensors in the messages of both protocols, there and back, and in the forms that only servers send."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from scorer.backends import InferenceFailed, oip_messages, tf_messages
+
+NUMBERS = sorted(set(tf_messages.DTYPES) - {"string"})
+SHAPES = arrays.array_shapes(min_dims=1, max_dims=3, max_side=4)
+TEXTS = arrays.arrays(object, SHAPES, elements=st.text(max_size=5))
+ARRAYS = st.sampled_from(NUMBERS).flatmap(lambda name: arrays.arrays(name, SHAPES)) | TEXTS
+
+
+def there_and_back(tensor: Any) -> list[Any]:
+    proto = tf_messages.M["TensorProto"]()
+    tf_messages.encode(tensor, proto)
+    parsed = tf_messages.M["TensorProto"].FromString(proto.SerializeToString())
+    output = oip_messages.M["OutputTensor"](name="y", datatype=oip_messages.describe(tensor), shape=tensor.shape)
+    return [tf_messages.decode(parsed), oip_messages.unpack(output, oip_messages.pack(tensor))]
+
+
+@given(ARRAYS)
+def test_arrays_come_back_as_they_were(tensor: Any) -> None:
+    for found in there_and_back(tensor):
+        assert found.dtype == tensor.dtype
+        assert found.shape == tensor.shape
+        assert found.tolist() == tensor.tolist() or tensor.dtype.kind == "f"
+        if tensor.dtype.kind == "f":
+            np.testing.assert_array_equal(found, tensor)
+
+
+def test_typed_values_stand_for_content_and_the_last_is_sent_once() -> None:
+    shape = tf_messages.M["TensorShapeProto"]()
+    shape.dim.add(size=4)
+    shape.dim.add(size=1)
+    proto = tf_messages.M["TensorProto"](dtype=1, tensor_shape=shape, float_val=[1.0, 2.0])
+    assert tf_messages.decode(proto).tolist() == [[1.0], [2.0], [2.0], [2.0]]
+    half = tf_messages.M["TensorProto"](dtype=19, tensor_shape=shape, half_val=[0x3C00])
+    assert tf_messages.decode(half).tolist() == [[1.0]] * 4
+
+
+@pytest.mark.parametrize(("dtype", "content"), [(1, b"123"), (8, b"")], ids=["cut off", "complex64"])
+def test_what_cannot_be_read_fails(dtype: int, content: bytes) -> None:
+    shape = tf_messages.M["TensorShapeProto"]()
+    shape.dim.add(size=4)
+    with pytest.raises(InferenceFailed):
+        tf_messages.decode(tf_messages.M["TensorProto"](dtype=dtype, tensor_shape=shape, tensor_content=content))
+
+
+def test_typed_contents_are_read_where_there_are_no_raw_ones() -> None:
+    output = oip_messages.M["OutputTensor"](name="y", datatype="FP32", shape=[2, 1])
+    output.contents.fp32_contents.extend([1.5, 2.5])
+    assert oip_messages.unpack(output, None).tolist() == [[1.5], [2.5]]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "raw"), [("BF16", b"1234"), ("BYTES", b"\x01"), ("FP32", b"123"), ("FP16", None)], ids=str
+)
+def test_what_a_server_should_not_send_is_an_error(datatype: str, raw: bytes | None) -> None:
+    output = oip_messages.M["OutputTensor"](name="y", datatype=datatype, shape=[1, 1])
+    with pytest.raises(ValueError):  # noqa: PT011 - several
+        oip_messages.unpack(output, raw)
