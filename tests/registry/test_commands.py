@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.registry.server import DockerRegistry
-from tests.unit.registry.conftest import MakePackage
+from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
 pytestmark = pytest.mark.debian("docker-registry")
 
@@ -23,19 +23,19 @@ def model_registry(*arguments: str, code: int = 0) -> tuple[str, str]:
 
 
 def test_a_version_goes_in_and_comes_out(repository: str, make_package: MakePackage, tmp_path: Path) -> None:
-    pushed, _ = model_registry("push", str(make_package()), f"{repository}:1.0.0", "--plain-http", "--json")
+    pushed, _ = model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0", "--plain-http", "--json")
     listed, _ = model_registry("list", repository, "--plain-http", "--json")
     digest = json.loads(pushed)["digest"]
     assert [version["digest"] for version in json.loads(listed)["versions"]] == [digest]
     _, talk = model_registry("pull", f"{repository}@{digest}", str(tmp_path / "out"), "--plain-http")
-    assert (tmp_path / "out" / "model.onnx").read_bytes() == b"weights"
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes()
     assert talk == ""
 
 
 def test_content_is_mounted_from_a_neighbour(
     registry: DockerRegistry, repository: str, make_package: MakePackage, tmp_path: Path
 ) -> None:
-    model = uuid.uuid4().bytes
+    model = onnx_bytes(uuid.uuid4().hex.encode())
     staging = f"{registry.address}/team/staging{uuid.uuid4().hex[:8]}"
     model_registry("push", str(make_package("v1", model=model)), f"{staging}:1.0.0", "--plain-http")
     before = len((registry.folder / "log").read_text())
@@ -49,7 +49,7 @@ def test_content_is_mounted_from_a_neighbour(
 
 
 def test_what_is_wrong_is_one_line_and_a_hint(repository: str, make_package: MakePackage) -> None:
-    model_registry("push", str(make_package()), f"{repository}:1.0.0", "--plain-http")
+    model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0", "--plain-http")
     for arguments, code, error in (
         (["pull", f"{repository}:2.0.0", "x", "--plain-http"], 3, "has no tag '2.0.0'"),
         (["list", "registry.example.com/x", "--plain-http"], 2, "plain HTTP to registry.example.com"),
