@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from model_registry.cli import app
 
 ROOT = Path(__file__).parents[3]
-SECTION = (ROOT / "README.md").read_text().partition("## Security")[2].partition("\n## ")[0]
+SECTION = (ROOT / "README.md").read_text().partition("### Models\n")[2].partition("\n### ")[0]
 
 
 def block(language: str) -> str:
