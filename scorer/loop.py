@@ -104,8 +104,8 @@ class Loop:
                 next_second = now + 1.0
                 self._measure_lag()
                 each_second()
-        self._finish()
-        self._claims.leave()
+        if self._finish():
+            self._claims.leave()
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
@@ -249,13 +249,15 @@ class Loop:
         self._intake.rewind()
         return True
 
-    def _finish(self) -> None:
-        """At the end, in good order: nothing that was published is left for others to score again."""
+    def _finish(self) -> bool:
+        """At the end, in good order: nothing that was published is left for others to score again. Whether that is so."""
         try:
             self._settle()
             self._session.checkpoint()
         except Aborted as error:
-            log.warning("what was scored last will be scored again: %s", error)
+            log.warning("what was scored last is decided by the next owner: %s", error)
+            return False
+        return True
 
     def _mind_revisions(self, servable: Servable) -> None:
         """Hold partitions that a newer revision has scored already, until it is served here or the wait is over."""

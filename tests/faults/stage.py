@@ -86,7 +86,12 @@ class Stage:
         self.load = Load(direct, self.rig.events_topic, rate)
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
         self._killed: Node | None = None
-        self._verbs: dict[str, Callable[[str], Any]] = {
+        self._verbs = self._all_verbs()
+
+    def _all_verbs(self) -> dict[str, Callable[[str], Any]]:
+        """What a step may ask for."""
+        ground = self.ground
+        return {
             "kill-scorer": lambda k: self._slot(k).send(signal.SIGKILL),
             "freeze-scorer": lambda k: self._slot(k).send(signal.SIGSTOP),
             "thaw-scorer": lambda k: self._slot(k).send(signal.SIGCONT),
