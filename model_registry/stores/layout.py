@@ -22,6 +22,7 @@ from model_registry.reference import is_tag
 from model_registry.stores import sweep
 
 REF_NAME = "org.opencontainers.image.ref.name"
+VERSION_NAME = "oci-layout"
 VERSION_FILE = b'{"imageLayoutVersion":"1.0.0"}'
 MAX_INDEX_BYTES = 32 << 20  # some 100,000 tags
 LOCK = ".lock"
@@ -153,14 +154,15 @@ class LayoutStore:
         """Make the layout if there is none. Raises Refused for a folder with something else in it."""
         if (self._path / "index.json").is_file() and (self._path / "blobs" / "sha256").is_dir():
             return
-        if self._path.is_dir() and not (self._path / "oci-layout").exists():
-            others = [entry.name for entry in self._path.iterdir() if entry.name not in (LOCK, "blobs", "index.json")]
-            if [name for name in others if not name.endswith(".part")]:
-                raise Refused(f"{self._path} holds {sorted(others)[0]!r} and is no OCI layout", "choose a new or empty folder")
+        # One look at the folder: another thread or process may be creating the same layout.
+        held = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
+        others = sorted(name for name in held - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
+        if others and VERSION_NAME not in held:
+            raise Refused(f"{self._path} holds {others[0]!r} and is no OCI layout", "choose a new or empty folder")
         (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         with files.locked(self._path / LOCK):
-            if not (self._path / "oci-layout").exists():
-                files.replace(self._path / "oci-layout", [VERSION_FILE])
+            if not (self._path / VERSION_NAME).exists():
+                files.replace(self._path / VERSION_NAME, [VERSION_FILE])
             if not (self._path / "index.json").exists():
                 empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
                 files.replace(self._path / "index.json", [manifest.encode(empty)])

@@ -2,7 +2,8 @@
 
 import json
 import os
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -180,3 +181,11 @@ def _claim(repository: str, digest: str) -> int:
             continue
         won += 1
     return won
+
+
+def test_many_may_create_it_at_once(tmp_path: Path) -> None:
+    stores = [LayoutStore(tmp_path / f"registry-{number}" / "model") for number in range(50)]
+    with ThreadPoolExecutor(8) as pool:
+        for store in stores:
+            list(pool.map(partial(put, store), [f"{n}".encode() for n in range(8)]))
+    assert all((Path(store.repository.removeprefix("oci:")) / "index.json").is_file() for store in stores)
