@@ -25,4 +25,5 @@ def configure(owner: dict[str, str], level: str = "INFO") -> None:
             )
         )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("librdkafka").setLevel(logging.WARNING)
+    for chatty in ("librdkafka", "httpx"):  # a line for each request to the registry tells an operator nothing
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -67,8 +67,9 @@ class ScorerProcess:
     @property
     def address(self) -> str:
         """Where its health and metrics are."""
-        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
-        return "http://" + self.said.rpartition("http://")[2].split('"')[0].split()[0]
+        told = "health and metrics on "
+        until(lambda: told in self.said or self.process.poll() is not None, "the address in the log")
+        return self.said.rpartition(told)[2].split('"')[0].split()[0]
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a GET."""
