@@ -1,0 +1,58 @@
+"""The end of the loop: a word is left in the committed offsets only where everything before it is decided."""
+
+from types import SimpleNamespace
+from unittest.mock import create_autospec
+
+import pytest
+
+from publisher.errors import Aborted
+from publisher.session import Counters
+from publisher.transactions import TransactionSession
+from scorer.intake import Intake
+from scorer.loop import Loop
+from scorer.marks import Mark
+from scorer.observe.metrics import Metrics
+from scorer.observe.progress import Progress
+from scorer.scoring import Scoring
+from scorer.servables.manager import VersionManager
+from scorer.settings import Settings
+
+SETTINGS = Settings.model_validate(
+    {
+        "name": "flights",
+        "replica": "a",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": ["flights"]},
+        "output": {"topic": "flights.scores"},
+        "model": {"source": "oci:./registry/model"},
+    }
+)
+
+
+@pytest.mark.parametrize("failing", ["settle", "checkpoint"])
+def test_after_a_last_commit_that_failed_nothing_more_is_published(failing: str) -> None:
+    assert published_at_the_end(failing) == []
+
+
+def test_after_a_good_end_the_partitions_have_no_owner() -> None:
+    assert published_at_the_end(None) == [("flights", 0, 7, "")]
+
+
+def published_at_the_end(failing: str | None) -> list[tuple[str, int, int, str]]:
+    """What a loop commits that is told to stop at once: (topic, partition, offset, owner)."""
+    intake = create_autospec(Intake, instance=True)
+    intake.marks, intake.committed = {("flights", 0): Mark(owner=SETTINGS.owner)}, {("flights", 0): 7}
+    session = create_autospec(TransactionSession, instance=True)
+    session.counters = Counters()
+    if failing:
+        getattr(session, failing).side_effect = Aborted("the broker gave up the transaction")
+    serving = SimpleNamespace(
+        encoder=SimpleNamespace(provenance={"model": "m", "version": "1", "digest": "d", "role": "production"}),
+        resolution=SimpleNamespace(revision=1),
+        label="m:1",
+    )
+    versions = create_autospec(VersionManager, instance=True, serving=serving)
+    scoring = create_autospec(Scoring, instance=True)
+    Loop(SETTINGS, intake, session, versions, scoring, Metrics(session.counters), Progress(0.0)).run(lambda: True, lambda: None)
+    offsets = [offset for call in session.publish.call_args_list for offset in call.args[1]]
+    return [(o.topic, o.partition, o.offset, Mark.decode(o.metadata).owner) for o in offsets]
