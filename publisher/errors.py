@@ -13,6 +13,10 @@ class Aborted(Exception):
     """The open transaction must not commit, or nobody knows whether it did: recover from the committed offsets."""
 
 
+class Evicted(Aborted):
+    """The group refuses this member: it has other assignments by now, or has given it up. What it says next decides."""
+
+
 class Fenced(Aborted):
     """Another producer took this transactional.id. Once is recovered from; repeated it means two processes share a replica."""
 

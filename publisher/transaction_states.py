@@ -51,12 +51,20 @@ class Verdict(Enum):
     REPEAT = "the same call again"
     RECOVER = "abort, and go on from the committed offsets"
     FENCED = "as RECOVER; another producer has this transactional.id"
+    EVICTED = "as RECOVER; the group has gone on without this member"
     REFUSED = "the broker's access control does not allow it"
     GIVE_UP = "no repetition will help"
 
 
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-MEMBERSHIP_CODES = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
+MEMBERSHIP_CODES = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
+    }
+)
 """The group's refusals after a rebalance: nothing is wrong with any producer."""
 REFUSED_CODES = frozenset(
     {
@@ -94,6 +102,8 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
         return Verdict.FENCED if error.code() in FENCED_CODES else Verdict.GIVE_UP
     if error.code() in FENCED_CODES:
         return Verdict.FENCED
+    if error.code() in MEMBERSHIP_CODES:
+        return Verdict.EVICTED
     if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
         return Verdict.REPEAT
     return Verdict.RECOVER

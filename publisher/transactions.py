@@ -17,10 +17,10 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
-from publisher.errors import Aborted, Fenced, NotAllowed
+from publisher.errors import Aborted, Evicted, Fenced, NotAllowed
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.session import Counters, Record
-from publisher.transaction_states import MEMBERSHIP_CODES, State, Step, Verdict, advance, verdict
+from publisher.transaction_states import State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialise, transactional_ids
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
 AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
+REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted}
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 
 
@@ -229,12 +230,11 @@ class TransactionSession:
                     continue
                 if answer is Verdict.REFUSED:
                     raise NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT) from exception
-                raise (Fenced if answer is Verdict.FENCED else Aborted)(str(error)) from exception
+                raise REASONS.get(answer, Aborted)(str(error)) from exception
 
     def _failed(self, error: Aborted) -> Aborted:
         """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused."""
-        refusal = error.__cause__
-        self._doubtful = not (isinstance(refusal, KafkaException) and refusal.args[0].code() in MEMBERSHIP_CODES)
+        self._doubtful = not isinstance(error, Evicted)
         self.state = advance(self.state, Step.FAIL)
         self.counters.fenced += isinstance(error, Fenced)
         return error

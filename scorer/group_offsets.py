@@ -1,17 +1,32 @@
 """Questions about offsets that a group member asks its broker: what is committed, and where partitions begin and end."""
 
+import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import Evicted, Fatal
+from publisher.transaction_states import MEMBERSHIP_CODES
 
 ANSWER_SECONDS = 10.0  # a coordinator that does not tell the committed offsets for so long is given up
+PAUSE_SECONDS = 0.1
+MOVED_CODES = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+"""What a broker answers whose metadata, or ours, is about to change: the same question has an answer a moment later."""
 Partition = tuple[str, int]
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """The committed offsets with their metadata, pending transactions waited for. Raises Fatal where they cannot be had."""
+    """The committed offsets with their metadata, pending transactions waited for.
+
+    Raises Evicted where the group refuses to tell this member, Fatal where they cannot be had.
+    """
     return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS)) if partitions else []
 
 
@@ -24,11 +39,19 @@ def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int) -> dic
 
 
 def _ask(question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-    try:
-        answer = question()
-    except KafkaException as error:
-        raise Fatal(f"the group's offsets cannot be read: {error.args[0]}", "check the broker's coordinator") from error
-    for p in answer:
-        if p.error is not None:
-            raise Fatal(f"the offset of {p.topic}[{p.partition}] is not told: {p.error}", "check the broker")
-    return answer
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            answer = question()
+        except KafkaException as exception:
+            error, what = exception.args[0], "the group's offsets cannot be read"
+        else:
+            wrong = next((p for p in answer if p.error is not None), None)
+            if wrong is None:
+                return answer
+            error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
+        if error.code() in MEMBERSHIP_CODES:
+            raise Evicted(f"{what}: {error.str()}")
+        if error.code() not in MOVED_CODES or time.monotonic() > deadline:
+            raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
+        time.sleep(PAUSE_SECONDS)

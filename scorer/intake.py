@@ -12,10 +12,11 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import Evicted, Fatal
 from scorer import group_offsets
 from scorer.attempts import Arrival
 from scorer.batching import chunk
+from scorer.consumer_errors import usable
 from scorer.events.batch import Batch
 from scorer.group_offsets import ANSWER_SECONDS
 from scorer.isolation import Isolation
@@ -24,11 +25,7 @@ from scorer.marks import Mark
 log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
-FATAL_CODES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "that the topic exists (scorer check --create makes what is missing)",
-}
+HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 
 
 class Intake:
@@ -95,7 +92,7 @@ class Intake:
         self._group = self._consumer.consumer_group_metadata()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         if any(map(Message.error, messages)):
-            messages = [m for m in messages if self._usable(m)]
+            messages = [m for m in messages if usable(self._consumer, m)]
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
@@ -114,8 +111,16 @@ class Intake:
                 self.marks[partition] = mark
                 self.committed[partition] = offset
 
+    def hear(self, wait: float) -> None:
+        """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
+        before, deadline = dict(self.epochs), time.monotonic() + wait
+        while self.epochs == before and time.monotonic() < deadline:
+            for message in self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS):
+                usable(self._consumer, message)
+
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Go back to the committed offsets, of all assigned partitions or of these. Raises Fatal where they cannot be had."""
+        """Go back to the committed offsets, of all assigned partitions or of these. Raises Evicted, and Fatal where they cannot
+        be had."""
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
         if aside := self._alone.waiting & set(wanted):
             self._alone.forget(aside)
@@ -206,32 +211,6 @@ class Intake:
         self._next |= batch.reached
         return batch
 
-    def _usable(self, message: Message) -> bool:
-        """Whether this is an event. Raises Fatal for an error after which the group member is no good any more."""
-        error = message.error()
-        if error is None:
-            return True
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise self._out_of_range(message)
-        if error.fatal() or error.code() == KafkaError._FATAL:
-            raise Fatal(f"the consumer group refuses this member: {error.str()}", "start the scorer again")
-        if error.code() in FATAL_CODES:
-            raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {FATAL_CODES[error.code()]}", 3)
-        log.warning("consumer: %s", error.str())
-        return False
-
-    def _out_of_range(self, message: Message) -> Fatal:
-        partition = TopicPartition(message.topic() or "", message.partition() or 0)
-        low, high = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)
-        committed = self._consumer.committed([partition], timeout=ANSWER_SECONDS)[0].offset
-        return Fatal(
-            f"{partition.topic}[{partition.partition}] holds offsets {low} to {high}, but the group stands at {committed}: "
-            "events were deleted before they were scored, or the topic was made anew",
-            f"to go on deliberately: scorer offsets CONFIG --topic {partition.topic} --partition {partition.partition} "
-            "--to earliest",
-            3,
-        )
-
     def _seek(self, position: TopicPartition) -> None:
         """Seek, again while a fresh assignment has not begun to fetch."""
         deadline = time.monotonic() + ANSWER_SECONDS
@@ -247,7 +226,10 @@ class Intake:
         if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
             return
         dead = self._before_assign(partitions) if partitions else set()
-        positions = self._positions(partitions)
+        try:
+            positions = self._positions(partitions)
+        except Evicted as error:
+            raise Fatal(f"assigned and refused at once: {error}", "start the scorer again") from error
         self.arrivals |= self._arrivals(positions, dead)
         self.joined = True
         self._assignments += 1

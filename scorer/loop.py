@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from publisher.errors import Aborted, Fatal, Fenced
-from publisher.session import Record, RecoveryBudget, Session
+from publisher.errors import Aborted, Evicted
+from publisher.session import Record, Session
 from scorer.absence import Absence
 from scorer.attempts import Suspicion
 from scorer.backends import BackendAway
@@ -26,6 +26,7 @@ from scorer.intake import Intake, Partition
 from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
+from scorer.recovery import RecoveryLimits
 from scorer.scoring import Scored, Scoring
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Servable
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
 REVISION_WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
+HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 
@@ -78,7 +80,7 @@ class Loop:
         self._clock = clock
         self._now_ms = now_ms
         self._pacing = Pacing()
-        self._budget = RecoveryBudget()
+        self._limits = RecoveryLimits(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
         self._commit_told = 0.0
         self._published: Published | None = None
@@ -91,20 +93,23 @@ class Loop:
         """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
         self._show(self._versions.serving)
         next_second = 0.0
+        aborted: Aborted | None = None
         while not stopping():
             self.progress.heartbeat = now = self._clock()
             try:
+                if aborted is not None:
+                    self._recover(aborted)
+                    aborted = None
                 self._session.tick()
                 self.step()
             except Aborted as error:
-                if not self._recover(error):
-                    return
+                aborted = error
             if now >= next_second or self._flipped:
                 self._flipped = False
                 next_second = now + 1.0
                 self._measure_lag()
                 each_second()
-        if self._finish():
+        if aborted is None and self._finish():
             self._claims.leave()
 
     def step(self) -> None:
@@ -225,29 +230,20 @@ class Loop:
         self.progress.batches += 1
         self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
 
-    def _recover(self, error: Aborted) -> bool:
+    def _recover(self, error: Aborted) -> None:
         """Back to the committed offsets, with a successor for the producer whose records are in doubt.
 
-        Waits while brokers are away; False where a stop is asked for meanwhile: the next owner decides what is in doubt.
+        Waits while brokers are away. Raises Aborted where a stop is asked for meanwhile (then the next owner decides what is in
+        doubt), or where the group refuses this member; Fatal where there is no going on.
         """
         log.warning("recovering: %s", error)
         self.progress.recoveries += 1
-        if self._budget.spent(self._clock(), self._session.counters.commits):
-            if isinstance(error, Fenced):
-                raise Fatal(
-                    f"another live process uses replica {self._settings.replica!r} of {self._settings.name!r}",
-                    "give each process a replica of its own: --set replica=...",
-                    3,
-                ) from error
-            raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log") from error
+        self._limits.allow(error, self._clock(), self._session.counters.commits)
         self._published = None
-        try:
-            self._session.recover()
-        except Aborted as given_up:
-            log.warning("%s", given_up)
-            return False
+        self._session.recover()
+        if isinstance(error, Evicted):
+            self._intake.hear(HEAR_SECONDS)
         self._intake.rewind()
-        return True
 
     def _finish(self) -> bool:
         """At the end, in good order: nothing that was published is left for others to score again. Whether that is so."""

@@ -28,7 +28,8 @@ DRAINED_EVENTS = 40_000
 class Result:
     """What a round came to. `stall_seconds`: the longest pause of a partition for a read_committed reader. `counts` and
     `audited` are the two counts, fault by fault: the tests' own auditor's and the product's. `lost_inputs`: events that the
-    brokers have acknowledged and the input topic has not. `strays`: EndTxn requests that were delivered late."""
+    brokers have acknowledged and the input topic has not. `strays`: EndTxn requests that were delivered late.
+    `logs`: the folder of the scorers' logs, where it was kept."""
 
     round: int
     seed: int
@@ -45,6 +46,7 @@ class Result:
     strays: int = 0
     exits: dict[str, int] = field(default_factory=dict)
     trouble: str = ""
+    logs: str = ""
 
     @property
     def damage(self) -> int:
@@ -92,6 +94,7 @@ def play(
     result.seconds = round(time.monotonic() - began, 1)
     if not result.clean:
         result.trouble = f"{result.trouble or 'damage'}; logs in {stage.folder}"
+    result.logs = str(stage.folder) if keep_logs or not result.clean else ""
     return result
 
 

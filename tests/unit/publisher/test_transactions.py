@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import Aborted, Fatal, Fenced
+from publisher.errors import Aborted, Evicted, Fatal, Fenced
 from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import POOL_SIZE, transactional_ids
 from publisher.transactions import SLOW_COMMIT_SECONDS, TransactionSession
@@ -70,6 +70,7 @@ def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, 
     with pytest.raises(Aborted) as caught:
         under_test.publish([RECORD], OFFSETS, "metadata")
     assert isinstance(caught.value, Fenced) == (error.code() in FENCED_CODES)
+    assert isinstance(caught.value, Evicted) == (error.code() in MEMBERSHIP_CODES)
     with pytest.raises(RuntimeError, match="cannot"):
         under_test.publish([RECORD], OFFSETS, "metadata")
     broken[0] = False

@@ -1,0 +1,35 @@
+"""How often a scorer goes back to the committed offsets before it is better replaced by a new process. Pure."""
+
+from publisher.errors import Aborted, Evicted, Fatal, Fenced
+from publisher.session import RecoveryBudget
+
+EVICTED_SECONDS = 60.0  # a group that refuses a member for so long should have told it that it is none any more
+
+
+class RecoveryLimits:
+    """For the scorer `replica` of the group `name`. Times are monotonic seconds."""
+
+    def __init__(self, replica: str, name: str) -> None:
+        self._replica = replica
+        self._name = name
+        self._budget = RecoveryBudget()
+        self._evicted: tuple[int, float] | None = None
+
+    def allow(self, error: Aborted, now: float, commits: int) -> None:
+        """One more recovery, from `error`, after so many commits in all. Raises Fatal where it is one too many.
+
+        A member that the group refuses is no failure: it will be told what it is now. That only has to come to an end.
+        """
+        if isinstance(error, Evicted):
+            if self._evicted is None or self._evicted[0] != commits:
+                self._evicted = commits, now
+            elif now - self._evicted[1] > EVICTED_SECONDS:
+                raise Fatal(f"the group has refused this member for {EVICTED_SECONDS:g} s: {error}", "see the broker's log")
+        elif self._budget.spent(now, commits):
+            if isinstance(error, Fenced):
+                raise Fatal(
+                    f"another live process uses replica {self._replica!r} of {self._name!r}",
+                    "give each process a replica of its own: --set replica=...",
+                    3,
+                )
+            raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log")
