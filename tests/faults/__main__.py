@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.faults import matrix, report, soak
-from tests.faults.fleet import has_faketime
+from tests.faults.fleet import has_compiler
 from tests.faults.plan import FAULTS, plan, possible_faults
 from tests.faults.rounds import Result, drain_rate, play
 from tests.faults.stage import Ground
@@ -77,8 +77,8 @@ def _missing(brokers: int) -> dict[str, str]:
         found["disk-full"] = "needs --brokers 1"
     elif os.geteuid() != 0:
         found["disk-full"] = "needs root, to mount a small tmpfs"
-    if not has_faketime():
-        found["clock"] = "needs faketime: apt-get install -y --no-install-recommends faketime"
+    if not has_compiler():
+        found["clock"] = "needs a C compiler: apt-get install -y --no-install-recommends gcc libc6-dev"
     return found
 
 

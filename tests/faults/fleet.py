@@ -1,17 +1,20 @@
 """The scorers of a round: started, ended, frozen, and started again by a supervisor when they end of themselves."""
 
+import atexit
 import contextlib
+import functools
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 STOP_SECONDS = 40.0
-CLOCK_VARIABLES = ("LD_PRELOAD", "FAKETIME")
+CLOCK_SOURCE = Path(__file__).with_name("clock.c")
 RESTART_SECONDS = 0.5  # as a supervisor would wait
 
 
@@ -32,16 +35,17 @@ class Slot:
         self._command = [*program, "scorer.yaml", "--set", f"replica={replica}", *flags]
         self._environment = os.environ | {"ARM_FILE": str(self._armed)} | ({"BROKEN": broken} if broken else {})
 
-    def start(self, clock: str | None = None) -> None:
-        """Start it where it does not run; `clock` such as +48h is what its clock is off by."""
+    def start(self, clock_hours: int = 0) -> None:
+        """Start it where it does not run; `clock_hours` is what its clock is off by."""
         self.wanted = True
         if self.process is not None:
             return
+        clock = {"LD_PRELOAD": clock_library(), "CLOCK_OFFSET_SECONDS": f"{clock_hours * 3_600}"} if clock_hours else {}
         with self._log.open("ab") as said:
             self.process = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
-                env=self._environment | (clock_environment(clock) if clock else {}),
+                env=self._environment | clock,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -135,13 +139,16 @@ class Fleet:
             slot.end()
 
 
-def clock_environment(clock: str) -> dict[str, str]:
-    """What a process needs for a clock that is off. The command itself would be a process in between, which signals end."""
-    told = subprocess.run(["faketime", "-f", clock, "env"], capture_output=True, text=True, check=True)
-    found = dict(line.split("=", 1) for line in told.stdout.splitlines() if "=" in line)
-    return {name: value for name, value in found.items() if name in CLOCK_VARIABLES}
+@functools.cache
+def clock_library() -> str:
+    """Path of the library that makes a process' wall clock wrong, compiled once."""
+    folder = Path(tempfile.mkdtemp(prefix="scorestream-clock-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = str(folder / "clock.so")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, str(CLOCK_SOURCE)], check=True)
+    return library
 
 
-def has_faketime() -> bool:
-    """Whether Debian's faketime is installed."""
-    return shutil.which("faketime") is not None
+def has_compiler() -> bool:
+    """Whether there is a C compiler."""
+    return shutil.which("cc") is not None

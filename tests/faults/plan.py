@@ -107,7 +107,7 @@ def _disk_full(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
 
 def _clock(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
     victim, hours = rng.randrange(scorers), rng.choice((-48, -1, 1, 48))
-    return [Step(at, "restart-with-clock", f"{victim} {hours:+d}h")]
+    return [Step(at, "restart-with-clock", f"{victim} {hours:+d}")]
 
 
 def _poison(rng: random.Random, _: float, __: int, ___: int) -> list[Step]:

@@ -159,10 +159,10 @@ class Stage:
         self._slot(number).arm(point)
 
     def _restart_with_clock(self, argument: str) -> None:
-        number, _, clock = argument.partition(" ")
+        number, _, hours = argument.partition(" ")
         slot = self._slot(number)
         slot.end()
-        slot.start(clock)
+        slot.start(int(hours))
 
     def _node(self, number: str) -> Node:
         if number == "killed":
