@@ -10,10 +10,10 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
-from publisher import kafka
+from publisher import kafka, rights
 from publisher.errors import Aborted, Fatal, Retriable
+from publisher.rights import WRITE, Right
 from publisher.settings import RelaySettings
 
 QUICK: dict[str, Any] = {
@@ -24,6 +24,7 @@ QUICK: dict[str, Any] = {
 }
 ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
 INIT_CALL_SECONDS = 5.0
+WHAT_IS_NEEDED = "see what is needed: publisher check CONFIG"
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 REFUSED = frozenset(
     {
@@ -74,16 +75,14 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
     return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
 
 
-def admin(cluster: kafka.KafkaSettings, client_id: str) -> AdminClient:
-    """An administrative client that is back soon after its cluster is. Raises Fatal (2) for unknown client properties."""
-    quick = cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
-    try:
-        return kafka.admin(quick, client_id)
-    except KafkaException as error:
-        raise Fatal(f"the Kafka client refuses its settings: {error.args[0].str()}", exit_code=2) from error
+def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
+    """The settings of clients that are back soon after their cluster is."""
+    return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
-def begin(producer: Producer, transactional_id: str, stopping: threading.Event, seconds: float) -> Producer:
+def begin(
+    settings: RelaySettings, transactional_id: str, producer: Producer, stopping: threading.Event, seconds: float
+) -> Producer:
     """init_transactions: fences every other producer of the id, and decides what that left open.
 
     Raises Retriable where the destination does not answer in `seconds`, Aborted where it is fenced itself, Fatal (3) where
@@ -96,9 +95,11 @@ def begin(producer: Producer, transactional_id: str, stopping: threading.Event, 
             return producer
         except KafkaException as exception:
             error = exception.args[0]
+            if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.name}.*")
+                raise rights.refused(settings.destination.kafka, [every]) from exception
             if error.code() in REFUSED:
-                hint = "grant it Write and Describe on the transactional id, and Write on the topics"
-                raise Fatal(f"the destination refuses {transactional_id!r}: {error.str()}", hint, 3) from exception
+                raise Fatal(f"the destination refuses {transactional_id!r}: {error.str()}", WHAT_IS_NEEDED, 3) from exception
             if error.code() in FENCED or error.fatal():
                 raise Aborted(f"{transactional_id}: {error.str()}") from exception
             if time.monotonic() > deadline or stopping.wait(0.02):
