@@ -91,8 +91,8 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
     if error.verify_code in OTHER_NAME:
         return Answer(
             f"the certificate of {address} is for another host name: {error.verify_message}",
-            f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set {section}.verify_hostname: "
-            "false",
+            f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set "
+            f"{section}.verify_hostname: false",
         )
     trusted = f"{section}.ca_file ({settings.security.ca_file or 'not set'})"
     return Answer(

@@ -164,7 +164,6 @@ Client = TypeVar("Client", Consumer, Producer, AdminClient)
 
 def _made(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
     """A client; `error_cb` hears of its errors. Raises Fatal (2) for properties that librdkafka does not take."""
-    section = settings.section
     try:
         return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
     except KafkaException as error:

@@ -39,12 +39,11 @@ def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]
         yield Finding("cluster", True, f"{cluster.name} is cluster {name}")
     if ids[0] == ids[1]:
         yield Finding("cluster", False, f"source and destination are one cluster, {ids[0]}", "check bootstrap_servers")
-        return
     try:
         lacking = list(_lacking(settings, source, destination))
         yield from lacking or [Finding("rights", True, "topics and transactional ids may be used")]
         if not lacking:
-            yield from _topics(settings, source, destination, create=create)
+            yield from _topics(settings, source, destination, create=create and ids[0] != ids[1])
     except NotAllowed as error:
         yield Finding("rights", False, str(error), error.hint)
     except Fatal as error:
