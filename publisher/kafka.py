@@ -168,9 +168,8 @@ def _made(settings: KafkaSettings, kind: Callable[..., Client], properties: dict
         return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
     except KafkaException as error:
         said = error.args[0].str()
-        raise Fatal(
-            f"the Kafka client refuses its settings: {said}", f"check {section}.extra and {section}.security", 2
-        ) from None
+        hint = f"check {settings.section}.extra and {settings.section}.security"
+        raise Fatal(f"the Kafka client refuses its settings: {said}", hint, 2) from None
 
 
 def consumer(

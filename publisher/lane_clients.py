@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from publisher import kafka, rights
-from publisher.errors import Aborted, Fatal, Retriable
+from publisher import connection, kafka, rights
+from publisher.errors import Aborted, Fatal, NotAllowed, Retriable
 from publisher.rights import WRITE, Right
 from publisher.settings import RelaySettings
 
@@ -24,7 +24,6 @@ QUICK: dict[str, Any] = {
 }
 ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
 INIT_CALL_SECONDS = 5.0
-WHAT_IS_NEEDED = "see what is needed: publisher check CONFIG"
 FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 REFUSED = frozenset(
     {
@@ -80,6 +79,13 @@ def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
     return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
+def refusal(cluster: kafka.KafkaSettings, error: KafkaError, what: str) -> Fatal:
+    """What one of REFUSED means: who is not known, or may not do it (`what`)."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        return connection.refused(cluster, error)
+    return NotAllowed(f"{what}: {error.str()}", "see what is needed: publisher check CONFIG")
+
+
 def begin(
     settings: RelaySettings, transactional_id: str, producer: Producer, stopping: threading.Event, seconds: float
 ) -> Producer:
@@ -99,7 +105,8 @@ def begin(
                 every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.name}.*")
                 raise rights.refused(settings.destination.kafka, [every]) from exception
             if error.code() in REFUSED:
-                raise Fatal(f"the destination refuses {transactional_id!r}: {error.str()}", WHAT_IS_NEEDED, 3) from exception
+                what = f"the destination refuses {transactional_id!r}"
+                raise refusal(settings.destination.kafka, error, what) from exception
             if error.code() in FENCED or error.fatal():
                 raise Aborted(f"{transactional_id}: {error.str()}") from exception
             if time.monotonic() > deadline or stopping.wait(0.02):

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from publisher import rights
 from publisher.budget import Budget
 from publisher.copying import Route, Rules, copy
-from publisher.errors import Aborted, Fatal, Fenced
+from publisher.errors import Aborted, Fenced
 from publisher.kafka import RETRY_BACKOFF_MS, of_no_group
-from publisher.lane_clients import FENCED, REFUSED, WHAT_IS_NEEDED, begin, far_reader, near_writer
+from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
 from publisher.refusals import Refused
 from publisher.relay_state import LaneState
 from publisher.rights import READ, Right
@@ -215,7 +215,7 @@ class Lane:
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise rights.refused(self._settings.source.kafka, [Right(READ, rights.TOPIC, str(event.topic()))])
         elif code in REFUSED or error.fatal():
-            raise Fatal(f"the source refuses: {error.str()}", WHAT_IS_NEEDED, 3)
+            raise refusal(self._settings.source.kafka, error, "the source refuses")
         elif not of_no_group(error):
             raise Aborted(f"lane {self.state.number}: the source says: {error.str()}")
 
@@ -243,7 +243,7 @@ class Lane:
             hint = "raise max.message.bytes of the destination topic, or see what is special about the record"
             return Refused(f"the destination does not take a record of lane {self.state.number}: {error.str()}", hint)
         if error.code() in REFUSED:
-            return Fatal(f"the destination refuses lane {self.state.number}: {error.str()}", WHAT_IS_NEEDED, 3)
+            return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
         return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
 
     def _close(self) -> None:

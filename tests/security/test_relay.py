@@ -92,6 +92,16 @@ def test_a_right_that_is_missing_is_named(secured: Secured, rig: RelayRig, side:
     assert names(f"{caught.value} {caught.value.hint}", needed[right]), caught.value
 
 
+def test_a_password_that_is_wrong_is_said_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
+    (rig.folder / "wrong").write_text("something else")
+    address, security = login(secured, "source")
+    connect(rig, source=(address, security | {"password_file": "wrong"}), destination=login(secured, "destination"))
+    with pytest.raises(Fatal) as caught:
+        Relay(load(rig.path).settings, threading.Event()).run()
+    assert caught.value.exit_code == 3
+    assert "source.security.username (source)" in caught.value.hint
+
+
 def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig) -> None:
     secured.broker.users({"nobody": []})
     connect(rig, source=login(secured, "nobody"), destination=login(secured, "nobody"))
