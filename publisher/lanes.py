@@ -160,8 +160,11 @@ class Lane:
                 key, value = self._encode(route)
                 producer.produce(self._settings.checkpoint_topic, value, key)
             self._commit(producer)
-        except KafkaException as exception:
-            raise self._failure(exception.args[0]) from exception
+        except Exception as exception:
+            self.state.aborts += 1
+            if isinstance(exception, KafkaException):
+                raise self._failure(exception.args[0]) from exception
+            raise
         for route in moved:
             route.committed = route.next
         self._rest_until = time.monotonic() + (REST_SECONDS if count < SMALL else 0.0)

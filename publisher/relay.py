@@ -31,7 +31,7 @@ class Relay:
     """Copies until `stopping` is set. `state` is what metrics, health and people see of it."""
 
     def __init__(self, settings: RelaySettings, stopping: threading.Event) -> None:
-        self.state = RelayState(settings.lanes)
+        self.state = RelayState(settings.lanes, settings.name)
         self._settings = settings
         self._stopping = stopping
         self._instance = uuid.uuid4().hex

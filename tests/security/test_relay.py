@@ -112,7 +112,8 @@ def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig
 
 
 def test_a_relay_works_with_the_least_rights_until_its_password_ends(secured: Secured, rig: RelayRig) -> None:
-    clear = secured.login("source", protocol="SASL_PLAINTEXT")
+    secured.broker.users({"leaver": list(rights.relay_source(NAME).values())})
+    clear = secured.login("leaver", protocol="SASL_PLAINTEXT")
     del clear["ca_file"]
     connect(rig, source=(secured.broker.address("CLEAR"), clear), destination=login(secured, "destination"))
     rig.fill(400)
@@ -121,8 +122,8 @@ def test_a_relay_works_with_the_least_rights_until_its_password_ends(secured: Se
     rig.wait_copied(400, COPIES)
     assert rig.json("status")["source_answers"]
     assert compare(list(auditor.read(servers, rig.topic)), list(auditor.read(servers, COPIES))) == CLEAN
-    secured.broker.forget("source")
+    secured.broker.forget("leaver")
     assert relay.wait() == 3, relay.said
     assert "refuses the log-in" in relay.said
-    assert "source.security.username (source)" in relay.said
+    assert "source.security.username (leaver)" in relay.said
     assert PASSWORD not in relay.said
