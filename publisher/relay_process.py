@@ -62,7 +62,7 @@ def parsed(text: str, name: str) -> Process | None:
     """The process of these metrics (Prometheus' text format); None where they are not those of relay `name`. Raises
     ValueError where they are no metrics."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    if [sample.labels["name"] for sample in _samples(families.get("publisher_relay"))] != [name]:
+    if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [name]:
         return None
     lanes = sorted({int(sample.labels["lane"]) for sample in families["publisher_transactions"].samples})
     by_lane = {

@@ -14,9 +14,10 @@ from publisher.settings import RelaySettings
 from tests.relay.rig import STEP_SECONDS, MakeRelay, RelayRig, until
 
 METRICS = (
-    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total", "publisher_records_looped_total",
-    "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total", "publisher_producer_rotations_total", "publisher_commit_seconds_total",
-    "publisher_lag_records", "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
+    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total",
+    "publisher_records_looped_total", "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total",
+    "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
+    "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
     "publisher_restarts_total", "publisher_copying",
 )  # fmt: skip
 
@@ -69,8 +70,9 @@ def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
     told = [*rig.program, "status", str(rig.path), "--metrics", relay.address, "--live", "--every", "0.2"]
     with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
         assert live.stdout is not None
-        rig.fill(2_000)
         looks = (json.loads(line) for line in live.stdout)
+        assert next(looks)["process"]["lanes"][0]["records_per_second"] is None
+        rig.fill(2_000)
         moved = next(look for look in looks if any(lane["records_per_second"] for lane in look["process"]["lanes"]))
         done = next(look for look in looks if sum(lane["records"] for lane in look["process"]["lanes"]) == rig.written)
         live.terminate()
