@@ -79,25 +79,41 @@ def check(
 
 
 @app.command()
-def status(config: Config, settings: Set = None, as_json: Json = False) -> None:
-    """Show how far each partition is copied, and how far behind it is."""
+def status(
+    config: Config,
+    settings: Set = None,
+    live: Annotated[bool, typer.Option("--live", help="Go on until Ctrl-C; with --json a line each time.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks of --live.", min=0.1)] = 1.0,
+    metrics: Annotated[
+        str | None, typer.Option(help="HOST:PORT at which its process serves metrics; default: http.listen.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far each partition is copied and how far behind it is; of a process that answers, also what its lanes do."""
     import msgspec
 
-    from publisher import relay_status
+    from publisher import relay_view
+    from publisher.relay_status import Observer
     from publisher.settings import load
     from publisher.takeover import now_ms
 
-    found = relay_status.status(load(config, settings or []).settings, now_ms())
-    if as_json:
-        _json(msgspec.to_builtins(found))
+    console = Console(highlight=False)
+    if live and not as_json and not console.is_terminal:
+        raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")
+    loaded = load(config, settings or []).settings
+    observer = Observer(loaded, metrics or loaded.http.listen)
+    if live:
+        relay_view.lines(observer, every) if as_json else relay_view.live(observer, every, console)
+    elif as_json:
+        _json(msgspec.to_builtins(observer.look(now_ms())))
     else:
-        Console(highlight=False).print(relay_status.table(found))
+        console.print(relay_view.tables(observer.look(now_ms())))
 
 
 @positions.command("show")
 def show_positions(config: Config, settings: Set = None, as_json: Json = False) -> None:
     """Show the positions, as `publisher status` does."""
-    status(config, settings, as_json)
+    status(config, settings, as_json=as_json)
 
 
 @positions.command("set")

@@ -9,12 +9,16 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from publisher.errors import Fatal, Retriable
+from publisher import connection, kafka, rights
+from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.kafka import ErrorWatch, KafkaSettings
+from publisher.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
 from publisher.topic_reader import EARLIEST, LATEST, Partition
 from publisher.transaction_states import REFUSED_CODES
 
+LOOK_SECONDS = 0.25
 ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC})
 COPIED_CONFIG = (
     "cleanup.policy",
@@ -48,12 +52,15 @@ class Bounds(NamedTuple):
 
 
 class Cluster:
-    """Questions to one cluster. Methods raise Retriable where it does not answer in `answer_seconds`, Fatal (3) where it
-    refuses."""
+    """Questions to one cluster, which messages call `name`. Methods raise Retriable where it does not answer in
+    `answer_seconds`, Fatal (3) where it refuses."""
 
-    def __init__(self, admin: AdminClient, name: str, answer_seconds: float) -> None:
+    def __init__(self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float) -> None:
+        """Raises Fatal (2) for client properties that the client does not take."""
         self.name = name
-        self._admin = admin
+        self._settings = settings
+        self._watch = ErrorWatch()
+        self._admin = kafka.admin(settings, client_id, self._watch)
         self._seconds = answer_seconds
 
     def id(self) -> str:
@@ -66,19 +73,28 @@ class Cluster:
         return [name for name in self._metadata() if not name.startswith("__")]
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the named topics that exist."""
-        wanted = sorted(set(names))
+        """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
+        return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
+
+    def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
+        """Those of the named topics that exist. Raises NotAllowed where something is not allowed of what is to be done with
+        each; it names all of that."""
+        asked = self._described(sorted(needed)) if needed else {}
         found: dict[str, Topic] = {}
-        for name, asked in (
-            self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._seconds).items() if wanted else ()
-        ):
+        may: dict[str, Operations | None] = {}
+        for name, answer in asked.items():
             try:
-                described = asked.result()
+                described = self._wait(answer)
             except KafkaException as exception:
-                if exception.args[0].code() in ABSENT:
-                    continue
-                raise self._failure(exception) from exception
+                if exception.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    may[name] = frozenset()
+                elif exception.args[0].code() not in ABSENT:
+                    raise self._failure(exception) from exception
+                continue
             found[name] = Topic(str(described.topic_id), len(described.partitions))
+            may[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
+        if lacking := rights.missing(needed, may):
+            raise rights.refused(self._settings, lacking)
         return found
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
@@ -105,7 +121,7 @@ class Cluster:
         found: dict[str, dict[str, str]] = {}
         for resource, answer in asked.items():
             try:
-                found[resource.name] = {name: entry.value for name, entry in answer.result().items()}
+                found[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
             except KafkaException as exception:
                 if exception.args[0].code() not in REFUSED_CODES:
                     raise self._failure(exception) from exception
@@ -115,13 +131,14 @@ class Cluster:
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic, with the cluster's own replication; one that is there by now is as good."""
         plan = NewTopic(name, partitions, -1, config=dict(config))
-        self._made(self._admin.create_topics([plan], operation_timeout=self._seconds)[name], f"create topic {name}")
+        asked = self._admin.create_topics([plan], operation_timeout=self._seconds)[name]
+        self._made(asked, f"create topic {name}", Right(CREATE, TOPIC, name))
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions; one that has them by now is as good."""
         plan = NewPartitions(name, partitions)
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
-        self._made(asked, f"give topic {name} {partitions} partitions")
+        self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name))
 
     def led(self, partitions: Mapping[str, int]) -> None:
         """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than an
@@ -137,33 +154,55 @@ class Cluster:
                 raise Retriable(f"{self.name}: partitions of {', '.join(unled)} have no leader yet")
             time.sleep(0.05)
 
+    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
+        return self._admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=self._seconds
+        )
+
     def _metadata(self) -> dict[str, Any]:
         try:
             return self._admin.list_topics(timeout=self._seconds).topics
         except KafkaException as exception:
             raise self._failure(exception) from exception
 
-    def _made(self, asked: "Future[Any]", what: str) -> None:
+    def _made(self, asked: "Future[Any]", what: str, right: Right) -> None:
         try:
-            asked.result()
+            self._wait(asked)
         except KafkaException as exception:
             error = exception.args[0]
+            if error.code() in REFUSED_CODES:
+                raise rights.refused(self._settings, [right]) from exception
             if error.code() in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):
                 return
             if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._failure(exception) from exception
-            raise Fatal(f"{self.name} does not {what}: {error.str()}", "check the rights of this client", 3) from exception
+            raise Fatal(f"{self.name} does not {what}: {error.str()}", "see the broker's log", 3) from exception
+
+    def _wait(self, asked: "Future[Any]") -> Any:
+        """The answer. Raises KafkaException; Fatal (3) where the client says meanwhile that this cluster and it refuse each
+        other, which it would go on trying."""
+        while True:
+            try:
+                return asked.result(LOOK_SECONDS)
+            except TimeoutError:
+                self._refuse_what_is_certain()
+
+    def _refuse_what_is_certain(self) -> None:
+        self._admin.poll(0)
+        if self._watch.fatal is not None:
+            raise connection.refused(self._settings, self._watch.fatal)
 
     def _answer(self, asked: "Future[Any]") -> Any:
         try:
-            return asked.result()
+            return self._wait(asked)
         except KafkaException as exception:
             raise self._failure(exception) from exception
 
     def _failure(self, exception: KafkaException) -> Exception:
         error = exception.args[0]
-        if error.code() in REFUSED_CODES or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            return Fatal(f"{self.name} refuses: {error.str()}", "check the credentials, and the rights in the README", 3)
+        if error.code() in REFUSED_CODES:
+            return NotAllowed(f"{self.name} refuses: {error.str()}", "see what is needed: publisher check CONFIG")
+        self._refuse_what_is_certain()
         return Retriable(f"{self.name} does not answer: {error.str()}")
 
 

@@ -17,13 +17,15 @@ ANSWER_SECONDS = 10.0
 FIRST_LOOK_SECONDS = 0.25
 
 
-def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
-    """An administrative client that a broker has answered within so many seconds.
+def connect(
+    settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS, watch: ErrorWatch | None = None
+) -> AdminClient:
+    """An administrative client that a broker has answered within so many seconds; `watch` hears of its errors.
 
     Raises Fatal: 2 for settings that the client does not take, 3 where a broker and this client refuse each other, 4 where
     no broker answers.
     """
-    watch = ErrorWatch()
+    watch = watch or ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
     deadline, look = time.monotonic() + seconds, FIRST_LOOK_SECONDS
     seen: KafkaError | None = None
@@ -47,14 +49,14 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
     """What an error means that no repetition cures: a wrong password, a certificate that is not trusted, a fenced member."""
-    security = settings.security
+    security, section = settings.security, f"{settings.section}.security"
     if error.code() == KafkaError._AUTHENTICATION:
         password = f"its password ({security.password_file or 'from the environment'})"
-        hint = f"check kafka.security.username ({security.username}), {password} and kafka.security.mechanism"
+        hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
     if error.code() == KafkaError._SSL and (found := handshake.why(settings, dt.datetime.now(dt.UTC))):
         return Fatal(found.problem, found.hint, 3)
-    return Fatal(f"the broker refuses this client: {error.str()}", "check kafka.security", 3)
+    return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 
 
 def _raise_what_is_certain(settings: KafkaSettings) -> None:
@@ -69,5 +71,6 @@ def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
     if found is not None:
         return Fatal(f"no Kafka broker answers: {found.problem}", found.hint)
     return Fatal(
-        f"no Kafka broker answers at {servers}: {error.str()}", "check kafka.bootstrap_servers, and that the broker runs"
+        f"no Kafka broker answers at {servers}: {error.str()}",
+        f"check {settings.section}.bootstrap_servers, and that the broker runs",
     )

@@ -23,7 +23,7 @@ from publisher.refusals import End
 from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
 from publisher.takeover import ANSWER_SECONDS, destination_of, encoded, fence, log_of, source_of, write
-from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, selected
+from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
 from publisher.watch import ABSENT_SECONDS, Watch
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Fleet:
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
             copied = {place.topic for place in self.checkpoints.of_relay(self._settings.name)}
-            found = self.source.topics(names)
+            found = self.source.allowed(readable(names))
             missing = [name for name in names if name not in found]
             if not missing:
                 return found
@@ -185,7 +185,7 @@ class Fleet:
         if not grown:
             return
         settings = self._settings
-        found = self.source.topics(grown)
+        found = self.source.allowed(readable(grown))
         create = settings.destination.create_topics
         new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, found, create=create)}
         if self._smallest_limit(new.values()) < self._batch_bytes:

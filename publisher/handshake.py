@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from publisher import pem
 from publisher.kafka import KafkaSettings
-from publisher.security import SecuritySettings
 
 CONNECT_SECONDS = 2.0
 ALERT_SECONDS = 0.5  # a broker that refuses our certificate says so right after the handshake
@@ -34,8 +33,8 @@ def why(settings: KafkaSettings, now: dt.datetime) -> Answer | None:
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as plain:
             if not settings.security.tls:
-                return _unencrypted(plain, f"{host}:{port}", settings.security.protocol)
-            return _encrypted(plain, host, f"{host}:{port}", settings.security, now)
+                return _unencrypted(plain, f"{host}:{port}", settings)
+            return _encrypted(plain, host, f"{host}:{port}", settings, now)
     return None
 
 
@@ -46,8 +45,9 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
             yield host.strip("[]"), int(port)
 
 
-def _unencrypted(plain: socket.socket, address: str, protocol: str) -> Answer:
+def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) -> Answer:
     """A broker that a client without TLS gets no answer from."""
+    protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -56,13 +56,14 @@ def _unencrypted(plain: socket.socket, address: str, protocol: str) -> Answer:
     except (OSError, ValueError):
         return Answer(
             f"{address} accepts connections but does not answer over {protocol}",
-            "check that it is Kafka, and kafka.security.protocol: the listener may want TLS or a log-in",
+            f"check that it is Kafka, and {setting}: the listener may want TLS or a log-in",
             certain=False,
         )
-    return Answer(f"{address} speaks TLS, but kafka.security.protocol is {protocol}", "set it to SSL, or SASL_SSL")
+    return Answer(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
 
 
-def _encrypted(plain: socket.socket, host: str, address: str, security: SecuritySettings, now: dt.datetime) -> Answer | None:
+def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSettings, now: dt.datetime) -> Answer | None:
+    security = settings.security
     context = ssl.create_default_context(cafile=security.ca_file)
     context.check_hostname = security.verify_hostname
     if security.certificate_file is not None and security.key_file is not None:
@@ -74,14 +75,15 @@ def _encrypted(plain: socket.socket, host: str, address: str, security: Security
             with contextlib.suppress(TimeoutError):
                 wrapped.recv(1)
     except ssl.SSLCertVerificationError as error:
-        return _untrusted(error, address, security)
+        return _untrusted(error, address, settings)
     except ssl.SSLError as error:
-        return _alert(error, address, security, now)
+        return _alert(error, address, settings, now)
     return None
 
 
-def _untrusted(error: ssl.SSLCertVerificationError, address: str, security: SecuritySettings) -> Answer:
+def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> Answer:
     """We do not trust the broker's certificate."""
+    section = f"{settings.section}.security"
     if error.verify_code == EXPIRED:
         return Answer(f"the certificate of {address} has expired", "renew the broker's certificate")
     if error.verify_code == NOT_YET:
@@ -89,29 +91,31 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, security: Secu
     if error.verify_code in OTHER_NAME:
         return Answer(
             f"the certificate of {address} is for another host name: {error.verify_message}",
-            "name the broker in kafka.bootstrap_servers as its certificate does, or set kafka.security.verify_hostname: false",
+            f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set "
+            f"{section}.verify_hostname: false",
         )
-    trusted = f"kafka.security.ca_file ({security.ca_file or 'not set'})"
+    trusted = f"{section}.ca_file ({settings.security.ca_file or 'not set'})"
     return Answer(
         f"the certificate of {address} comes from an authority that is not trusted: {error.verify_message}",
         f"{trusted} must hold the certificate of the authority that issued it",
     )
 
 
-def _alert(error: ssl.SSLError, address: str, security: SecuritySettings, now: dt.datetime) -> Answer:
+def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings, now: dt.datetime) -> Answer:
     """The broker breaks the handshake off: it does not trust ours, or does not speak TLS at all."""
+    security, section = settings.security, f"{settings.section}.security"
     if "ALERT" not in str(error.reason):
         return Answer(
-            f"{address} does not speak TLS, but kafka.security.protocol is {security.protocol}: {error.reason}",
-            "check the port, or set kafka.security.protocol to PLAINTEXT or SASL_PLAINTEXT",
+            f"{address} does not speak TLS, but {section}.protocol is {security.protocol}: {error.reason}",
+            f"check the port, or set {section}.protocol to PLAINTEXT or SASL_PLAINTEXT",
             certain=False,
         )
     if security.certificate_file is None:
         return Answer(
             f"{address} wants a certificate of its clients: {error.reason}",
-            "name one with kafka.security.certificate_file and kafka.security.key_file",
+            f"name one with {section}.certificate_file and {section}.key_file",
         )
-    name = f"kafka.security.certificate_file ({security.certificate_file})"
+    name = f"{section}.certificate_file ({security.certificate_file})"
     if end := pem.expired(security.certificate_file, now):
         return Answer(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
     return Answer(f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts")

@@ -6,12 +6,11 @@ unknown (see README.md of this package); the fetch settings keep a worker's memo
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from publisher import security as security_section
 from publisher.errors import Fatal
@@ -28,8 +27,9 @@ library_log = logging.getLogger("librdkafka")
 
 
 class KafkaSettings(BaseModel):
-    """The `kafka:` section of a configuration file."""
+    """The `kafka:` section of a configuration file. `section` is what it is called where errors name its settings."""
 
+    section: ClassVar[str] = "kafka"
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bootstrap_servers: str = Field(min_length=1)
@@ -42,10 +42,7 @@ class KafkaSettings(BaseModel):
     @model_validator(mode="after")
     def _said_once(self) -> Self:
         """`extra` wins over everything: what `security` says must not be undone there by accident."""
-        for key in sorted(self.extra.keys() & security_section.PROPERTIES):
-            if self.security.protocol != "PLAINTEXT":
-                message = "kafka.security says this already; take it out of kafka.extra"
-                raise PydanticCustomError("security", "{message}", {"setting": f"extra.{key}", "message": message})
+        security_section.said_once(self.security, self.extra, self.section)
         return self
 
 
@@ -67,7 +64,8 @@ def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
     try:
         proof = security_section.properties(settings.security)
     except (OSError, ValueError) as error:
-        raise Fatal(f"a file of kafka.security cannot be used: {error}", "see scorer config for its name", 2) from None
+        named = f"a file of {settings.section}.security cannot be used: {error}"
+        raise Fatal(named, "see the configuration for its name", 2) from None
     return {
         **proof,
         "bootstrap.servers": settings.bootstrap_servers,
@@ -164,13 +162,14 @@ class ErrorWatch:
 Client = TypeVar("Client", Consumer, Producer, AdminClient)
 
 
-def _made(kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
+def _made(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
     """A client; `error_cb` hears of its errors. Raises Fatal (2) for properties that librdkafka does not take."""
     try:
         return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
     except KafkaException as error:
         said = error.args[0].str()
-        raise Fatal(f"the Kafka client refuses its settings: {said}", "check kafka.extra and kafka.security", 2) from None
+        hint = f"check {settings.section}.extra and {settings.section}.security"
+        raise Fatal(f"the Kafka client refuses its settings: {said}", hint, 2) from None
 
 
 def consumer(
@@ -185,27 +184,27 @@ def consumer(
     `on_commit` hears, within a poll, how a commit ended that did not wait for its answer.
     """
     properties = consumer_properties(settings, client_id, group)
-    return _made(Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
+    return _made(settings, Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
     settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
 ) -> Producer:
     """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
-    return _made(Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
+    return _made(settings, Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
 
 
 def checkpoint_producer(
     settings: KafkaSettings, client_id: str, batch_bytes: int, on_delivery: Callable[[KafkaError, Message], None]
 ) -> Producer:
     """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
-    return _made(Producer, checkpoint_properties(settings, client_id, batch_bytes) | {"on_delivery": on_delivery})
+    return _made(settings, Producer, checkpoint_properties(settings, client_id, batch_bytes) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:
     """An idempotent producer outside transactions: status records, `scorer emit`."""
     defaults = {"enable.idempotence": True, "compression.type": "lz4"}
-    return _made(Producer, client(settings, client_id) | defaults | properties)
+    return _made(settings, Producer, client(settings, client_id) | defaults | properties)
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
@@ -222,7 +221,7 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 10,
     }
-    return _made(Consumer, client(settings, client_id) | defaults | properties)
+    return _made(settings, Consumer, client(settings, client_id) | defaults | properties)
 
 
 def of_no_group(error: KafkaError) -> bool:
@@ -232,4 +231,4 @@ def of_no_group(error: KafkaError) -> bool:
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
     """An administrative client; `watch` hears of errors while it is polled."""
-    return _made(AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})
+    return _made(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

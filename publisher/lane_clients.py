@@ -10,10 +10,10 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
-from publisher import kafka
-from publisher.errors import Aborted, Fatal, Retriable
+from publisher import connection, kafka, rights
+from publisher.errors import Aborted, Fatal, NotAllowed, Retriable
+from publisher.rights import WRITE, Right
 from publisher.settings import RelaySettings
 
 QUICK: dict[str, Any] = {
@@ -74,16 +74,21 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
     return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
 
 
-def admin(cluster: kafka.KafkaSettings, client_id: str) -> AdminClient:
-    """An administrative client that is back soon after its cluster is. Raises Fatal (2) for unknown client properties."""
-    quick = cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
-    try:
-        return kafka.admin(quick, client_id)
-    except KafkaException as error:
-        raise Fatal(f"the Kafka client refuses its settings: {error.args[0].str()}", exit_code=2) from error
+def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
+    """The settings of clients that are back soon after their cluster is."""
+    return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
-def begin(producer: Producer, transactional_id: str, stopping: threading.Event, seconds: float) -> Producer:
+def refusal(cluster: kafka.KafkaSettings, error: KafkaError, what: str) -> Fatal:
+    """What one of REFUSED means: who is not known, or may not do it (`what`)."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        return connection.refused(cluster, error)
+    return NotAllowed(f"{what}: {error.str()}", "see what is needed: publisher check CONFIG")
+
+
+def begin(
+    settings: RelaySettings, transactional_id: str, producer: Producer, stopping: threading.Event, seconds: float
+) -> Producer:
     """init_transactions: fences every other producer of the id, and decides what that left open.
 
     Raises Retriable where the destination does not answer in `seconds`, Aborted where it is fenced itself, Fatal (3) where
@@ -96,9 +101,12 @@ def begin(producer: Producer, transactional_id: str, stopping: threading.Event, 
             return producer
         except KafkaException as exception:
             error = exception.args[0]
+            if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.name}.*")
+                raise rights.refused(settings.destination.kafka, [every]) from exception
             if error.code() in REFUSED:
-                hint = "grant it Write and Describe on the transactional id, and Write on the topics"
-                raise Fatal(f"the destination refuses {transactional_id!r}: {error.str()}", hint, 3) from exception
+                what = f"the destination refuses {transactional_id!r}"
+                raise refusal(settings.destination.kafka, error, what) from exception
             if error.code() in FENCED or error.fatal():
                 raise Aborted(f"{transactional_id}: {error.str()}") from exception
             if time.monotonic() > deadline or stopping.wait(0.02):

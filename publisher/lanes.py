@@ -13,13 +13,15 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from publisher import rights
 from publisher.budget import Budget
 from publisher.copying import Route, Rules, copy
-from publisher.errors import Aborted, Fatal, Fenced
-from publisher.kafka import RETRY_BACKOFF_MS
-from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer
+from publisher.errors import Aborted, Fenced
+from publisher.kafka import RETRY_BACKOFF_MS, of_no_group
+from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
 from publisher.refusals import Refused
 from publisher.relay_state import LaneState
+from publisher.rights import READ, Right
 from publisher.settings import RelaySettings
 from publisher.topic_reader import Partition
 
@@ -80,7 +82,7 @@ class Lane:
     def open(self, seconds: float) -> None:
         """Take over the transactional id: no other process writes as this lane from here on. Raises as `begin` does."""
         writer = near_writer(self._settings, self._id, self._batch_bytes)
-        self._producer = begin(writer, self._id, self._stopping, seconds)
+        self._producer = begin(self._settings, self._id, writer, self._stopping, seconds)
 
     def start(self) -> None:
         """Begin to copy what is added."""
@@ -158,8 +160,11 @@ class Lane:
                 key, value = self._encode(route)
                 producer.produce(self._settings.checkpoint_topic, value, key)
             self._commit(producer)
-        except KafkaException as exception:
-            raise self._failure(exception.args[0]) from exception
+        except Exception as exception:
+            self.state.aborts += 1
+            if isinstance(exception, KafkaException):
+                raise self._failure(exception.args[0]) from exception
+            raise
         for route in moved:
             route.committed = route.next
         self._rest_until = time.monotonic() + (REST_SECONDS if count < SMALL else 0.0)
@@ -210,9 +215,11 @@ class Lane:
             route.next = max(route.next, event.offset() or 0)
         elif code == KafkaError._AUTO_OFFSET_RESET:
             raise OutOfRange(error.str(), event.topic(), event.partition())
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise rights.refused(self._settings.source.kafka, [Right(READ, rights.TOPIC, str(event.topic()))])
         elif code in REFUSED or error.fatal():
-            raise Fatal(f"the source refuses: {error.str()}", "check the credentials, and the right to read the topics", 3)
-        else:
+            raise refusal(self._settings.source.kafka, error, "the source refuses")
+        elif not of_no_group(error):
             raise Aborted(f"lane {self.state.number}: the source says: {error.str()}")
 
     def _pay(self, count: int, size: int) -> None:
@@ -239,7 +246,7 @@ class Lane:
             hint = "raise max.message.bytes of the destination topic, or see what is special about the record"
             return Refused(f"the destination does not take a record of lane {self.state.number}: {error.str()}", hint)
         if error.code() in REFUSED:
-            return Fatal(f"the destination refuses lane {self.state.number}: {error.str()}", "check the rights", 3)
+            return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
         return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
 
     def _close(self) -> None:

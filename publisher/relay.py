@@ -18,7 +18,7 @@ from publisher.lanes import OutOfRange
 from publisher.refusals import Refused
 from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
-from publisher.takeover import registration
+from publisher.takeover import reach, registration
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Relay:
     """Copies until `stopping` is set. `state` is what metrics, health and people see of it."""
 
     def __init__(self, settings: RelaySettings, stopping: threading.Event) -> None:
-        self.state = RelayState(settings.lanes)
+        self.state = RelayState(settings.lanes, settings.name)
         self._settings = settings
         self._stopping = stopping
         self._instance = uuid.uuid4().hex
@@ -53,12 +53,15 @@ class Relay:
                 if isinstance(error, Fatal) and error.exit_code != UNREACHABLE:
                     raise
                 if not self.state.copying_since and time.monotonic() - began > FIRST_ANSWER_SECONDS:
-                    raise Fatal(str(error), "check bootstrap_servers and security of both clusters", UNREACHABLE) from error
+                    hint = error.hint if isinstance(error, Fatal) else "check bootstrap_servers of both clusters"
+                    raise Fatal(str(error), hint, UNREACHABLE) from error
             trouble = 0 if self.state.transactions() > copied_until else trouble + 1
             self._stopping.wait(BACKOFF_SECONDS[min(trouble, len(BACKOFF_SECONDS) - 1)])
 
     def _once(self, out_of_range: OutOfRange | None) -> None:
         """One life: from taking over to the end, or to the first trouble."""
+        if not self.state.copying_since:
+            reach(self._settings)
         running = Fleet(self._settings, self.state, self._stopping)
         try:
             running.survey()

@@ -1,14 +1,17 @@
 """`publisher check`: says what is wrong before anything is copied, and with `create` makes what is missing."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from publisher.clusters import Cluster, Topic
+from publisher.clusters import Cluster
 from publisher.copying import ROOM
-from publisher.errors import Fatal, Retriable
+from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.lane_clients import begin, near_writer
+from publisher.rights import READ, WRITE
 from publisher.settings import RelaySettings
-from publisher.takeover import destination_of, source_of
-from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, selected
+from publisher.takeover import ANSWER_SECONDS, destination_of, reach, source_of
+from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
 
 NOT_REACHED = "check bootstrap_servers and security of that side"
 
@@ -24,39 +27,58 @@ class Finding:
 
 
 def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
-    """Look at both clusters, the topics, and the checkpoint topic, in this order; ends where there is no use going on."""
-    source, destination = source_of(settings), destination_of(settings)
-    ids = []
-    for cluster in (source, destination):
-        try:
-            ids.append(cluster.id())
-        except (Retriable, Fatal) as error:
-            yield Finding("cluster", False, str(error), NOT_REACHED)
-            return
-        yield Finding("cluster", True, f"{cluster.name} is cluster {ids[-1]}")
+    """Look at both clusters, the rights, the topics, and the checkpoint topic; ends where there is no use going on."""
+    try:
+        reach(settings)
+        source, destination = source_of(settings), destination_of(settings)
+        ids = source.id(), destination.id()
+    except (Retriable, Fatal) as error:
+        yield Finding("cluster", False, str(error), getattr(error, "hint", "") or NOT_REACHED)
+        return
+    for cluster, name in zip((source, destination), ids, strict=True):
+        yield Finding("cluster", True, f"{cluster.name} is cluster {name}")
     if ids[0] == ids[1]:
         yield Finding("cluster", False, f"source and destination are one cluster, {ids[0]}", "check bootstrap_servers")
-        return
     try:
-        ensure_checkpoint_topic(settings, destination, create=create)
-        yield Finding("checkpoints", True, f"topic {settings.checkpoint_topic} keeps the positions")
-        found, missing = _found(settings, source)
-        for name in missing:
-            yield Finding("topic", False, f"topic {name} does not exist in {source.name}", "make it, or correct source.topics")
-        for pair in pairs(settings, source, destination, found, create=create):
-            detail = f"{pair.name}, {pair.source.partitions} partitions, goes to {pair.destination_name}"
-            yield Finding("topic", True, detail)
-            yield from _unlike(pair, source, destination)
+        lacking = list(_lacking(settings, source, destination))
+        yield from lacking or [Finding("rights", True, "topics and transactional ids may be used")]
+        if not lacking:
+            yield from _topics(settings, source, destination, create=create and ids[0] != ids[1])
+    except NotAllowed as error:
+        yield Finding("rights", False, str(error), error.hint)
     except Fatal as error:
         yield Finding("topic", False, str(error), error.hint)
     except Retriable as error:
         yield Finding("cluster", False, str(error), NOT_REACHED)
 
 
-def _found(settings: RelaySettings, source: Cluster) -> tuple[dict[str, Topic], list[str]]:
+def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> Iterator[Finding]:
+    """Every right that is missing, of those that copying needs."""
+    names = selected(settings, source.names() if has_patterns(settings) else [])
+    written = dict.fromkeys(map(settings.destination_topic, names), frozenset({WRITE}))
+    name = f"{settings.name}.check"
+    for attempt in (
+        lambda: source.allowed(readable(names)),
+        lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})}),
+        lambda: begin(settings, name, near_writer(settings, name), threading.Event(), ANSWER_SECONDS),
+    ):
+        try:
+            attempt()
+        except NotAllowed as error:
+            yield Finding("rights", False, str(error), error.hint)
+
+
+def _topics(settings: RelaySettings, source: Cluster, destination: Cluster, *, create: bool) -> Iterator[Finding]:
+    ensure_checkpoint_topic(settings, destination, create=create)
+    yield Finding("checkpoints", True, f"topic {settings.checkpoint_topic} keeps the positions")
     names = selected(settings, source.names() if has_patterns(settings) else [])
     found = source.topics(names)
-    return found, [name for name in names if name not in found]
+    for name in (name for name in names if name not in found):
+        yield Finding("topic", False, f"topic {name} does not exist in {source.name}", "make it, or correct source.topics")
+    for pair in pairs(settings, source, destination, found, create=create):
+        detail = f"{pair.name}, {pair.source.partitions} partitions, goes to {pair.destination_name}"
+        yield Finding("topic", True, detail)
+        yield from _unlike(pair, source, destination)
 
 
 def _unlike(pair: Pair, source: Cluster, destination: Cluster) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -19,6 +19,7 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
         lambda lane: lane.tally.looped,
     ),
     ("publisher_transactions", "Transactions committed.", lambda lane: lane.transactions),
+    ("publisher_aborts", "Transactions that were begun and not committed because of an error.", lambda lane: lane.aborts),
     ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.rotations),
     ("publisher_commit_seconds", "Time that the lane waited for commits.", lambda lane: lane.commit_seconds),
 )
@@ -32,6 +33,7 @@ class RelayMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
+        yield InfoMetricFamily("publisher_relay", "Whose metrics these are.", {"name": self._state.name})
         for name, documentation, value in COUNTERS:
             family = CounterMetricFamily(name, documentation, labels=["lane"])
             for lane in self._state.lanes:

@@ -17,6 +17,7 @@ class LaneState:
     tally: Tally = field(default_factory=Tally)
     bytes: int = 0
     transactions: int = 0
+    aborts: int = 0
     rotations: int = 0
     commit_seconds: float = 0.0
     heartbeat: float = field(default_factory=time.monotonic)
@@ -44,9 +45,10 @@ class Trouble:
 
 
 class RelayState:
-    """A relay over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds)."""
+    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds)."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, name: str) -> None:
+        self.name = name
         self.lanes = [LaneState(number) for number in range(lanes)]
         self.restarts = 0
         self.registered = False

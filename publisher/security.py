@@ -1,4 +1,5 @@
-"""How a client proves itself to Kafka, and what it asks of the broker: the section `security` of `kafka:`.
+"""How a client proves itself to Kafka, and what it asks of the broker: the section `security` of `kafka:`, and of a relay's
+`source:` and `destination:`.
 
 What cannot work is refused when the settings are loaded, with the setting's name, its value and the way out. Passwords come
 from files or the environment, are read anew by each client that is made, and are never printed.
@@ -34,7 +35,7 @@ PROPERTIES = frozenset(
 
 
 class SecuritySettings(BaseModel):
-    """The `kafka.security:` section. Files are PEM (certificates, keys) or hold one line (passwords)."""
+    """The section itself. Files are PEM (certificates, keys) or hold one line (passwords)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -100,6 +101,12 @@ class SecuritySettings(BaseModel):
                 _wrong(name, f"{shown}, but protocol {self.protocol} has no {what}; {way_out}")
 
 
+def said_once(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
+    """Raises PydanticCustomError where `extra` of the section says what its `security` says already."""
+    for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
+        _wrong(f"extra.{key}", f"{section}.security says this already; take it out of {section}.extra")
+
+
 OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
 """The settings whose values are no secrets."""
 
@@ -129,17 +136,17 @@ def properties(security: SecuritySettings) -> dict[str, str]:
     return found
 
 
-def resolve(kafka: Any, base: Path) -> None:
-    """Make the relative paths in a raw `kafka:` section absolute, from where they were written."""
-    section: Any = kafka.get("security") if isinstance(kafka, dict) else None
+def resolve(around: Any, base: Path) -> None:
+    """Make the relative paths in the raw section around it absolute, from where they were written."""
+    section: Any = around.get("security") if isinstance(around, dict) else None
     for name in FILES if isinstance(section, dict) else ():
         if isinstance(section.get(name), str):
             section[name] = (base / section[name]).resolve()
 
 
-def written_password(kafka: Any) -> str | None:
-    """What is wrong with a raw `kafka:` section of a file or of flags, where a password would stay readable."""
-    section = kafka.get("security") if isinstance(kafka, Mapping) else None
+def written_password(around: Any) -> str | None:
+    """What is wrong with the raw section around it, of a file or of flags, where a password would stay readable."""
+    section = around.get("security") if isinstance(around, Mapping) else None
     if isinstance(section, Mapping) and "password" in section:
         return "a password does not belong here; name a file with password_file, or set the environment variable"
     return None

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from publisher import configuration
+from publisher import configuration, security
 from publisher.configuration import Configuration, Loaded, Section
 from publisher.kafka import KafkaSettings
+from publisher.security import SecuritySettings
 
 NAME = r"^[a-zA-Z0-9._-]{1,100}$"
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
@@ -39,22 +40,42 @@ TopicOrPattern = Annotated[str, AfterValidator(_topic_or_pattern)]
 Renaming = Annotated[str, AfterValidator(_renaming)]
 
 
+class SourceKafka(KafkaSettings):
+    """How clients reach the source."""
+
+    section: ClassVar[str] = "source"
+
+
+class DestinationKafka(KafkaSettings):
+    """How clients reach the destination."""
+
+    section: ClassVar[str] = "destination"
+
+
 class ClusterSettings(Section):
     """How a cluster is reached. `region` stands in the positions that records carry."""
 
+    reached: ClassVar[type[KafkaSettings]]
     region: str = Field(pattern=NAME)
     bootstrap_servers: str = Field(min_length=1)
+    security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
     @property
     def kafka(self) -> KafkaSettings:
         """What the makers of clients take."""
-        return KafkaSettings(bootstrap_servers=self.bootstrap_servers, extra=self.extra)
+        return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        security.said_once(self.security, self.extra, self.reached.section)
+        return self
 
 
 class SourceSettings(ClusterSettings):
     """Where records are read. The byte settings are for one lane."""
 
+    reached: ClassVar[type[KafkaSettings]] = SourceKafka
     topics: list[TopicOrPattern] = Field(min_length=1)
     fetch_bytes: int = Field(default=131_072, ge=1_024, le=1_000_000_000)
     queue_bytes: int = Field(default=524_288, ge=65_536, le=2_000_000_000)
@@ -64,6 +85,7 @@ class SourceSettings(ClusterSettings):
 class DestinationSettings(ClusterSettings):
     """Where records are written."""
 
+    reached: ClassVar[type[KafkaSettings]] = DestinationKafka
     topic: Renaming = "{topic}"
     create_topics: bool = False
     compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
@@ -117,4 +139,10 @@ class RelaySettings(Configuration):
 
 def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:
     """Read and merge file, environment (`PUBLISHER_...`) and `--set` flags. Raises SettingsError."""
-    return configuration.load(RelaySettings, path, flags)
+    return configuration.load(RelaySettings, path, flags, _absolute)
+
+
+def _absolute(values: dict[str, Any], base: Path) -> None:
+    """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    for side in ("source", "destination"):
+        security.resolve(values.get(side), base)

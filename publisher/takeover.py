@@ -16,9 +16,10 @@ from confluent_kafka import KafkaException, Producer
 from publisher import checkpoint
 from publisher.checkpoint import Checkpoint, CheckpointLog, Place, Registration
 from publisher.clusters import Cluster
+from publisher.connection import connect
 from publisher.copying import Route
 from publisher.errors import Aborted
-from publisher.lane_clients import admin, begin, near_writer
+from publisher.lane_clients import begin, near_writer, quick
 from publisher.settings import RelaySettings
 from publisher.topic_pairs import Pair
 from publisher.topic_reader import TopicReader
@@ -50,7 +51,7 @@ def fence(
     names = [f"{settings.name}.checkpoints"]
     names += [settings.transactional_id(lane) for lane in range(len(openings), max(lanes_before, settings.lanes))]
     with ThreadPoolExecutor(len(names) + len(openings), thread_name_prefix="take-over") as pool:
-        made = [pool.submit(lambda n: begin(near_writer(settings, n), n, stopping, seconds), name) for name in names]
+        made = [pool.submit(lambda n: begin(settings, n, near_writer(settings, n), stopping, seconds), name) for name in names]
         opened = [pool.submit(opening, seconds) for opening in openings]
         for future in opened:
             future.result()
@@ -69,16 +70,22 @@ def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes |
         raise Aborted(f"the checkpoints could not be written: {exception.args[0].str()}") from exception
 
 
+def reach(settings: RelaySettings) -> None:
+    """See that both clusters answer. Raises Fatal as `connect` does, within seconds and with the way out."""
+    for kafka in (settings.source.kafka, settings.destination.kafka):
+        connect(quick(kafka), settings.name, ANSWER_SECONDS)
+
+
 def source_of(settings: RelaySettings) -> Cluster:
     """The source, to be asked."""
-    region = settings.source.region
-    return Cluster(admin(settings.source.kafka, settings.name), f"{region} (source)", ANSWER_SECONDS)
+    name = f"{settings.source.region} (source)"
+    return Cluster(quick(settings.source.kafka), settings.name, name, ANSWER_SECONDS)
 
 
 def destination_of(settings: RelaySettings) -> Cluster:
     """The destination, to be asked."""
-    region = settings.destination.region
-    return Cluster(admin(settings.destination.kafka, settings.name), f"{region} (destination)", ANSWER_SECONDS)
+    name = f"{settings.destination.region} (destination)"
+    return Cluster(quick(settings.destination.kafka), settings.name, name, ANSWER_SECONDS)
 
 
 def log_of(settings: RelaySettings) -> CheckpointLog:

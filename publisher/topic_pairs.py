@@ -1,7 +1,7 @@
 """Which topics are copied, and the topics at the destination that take them: found, made like the source, or refused."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from publisher import checkpoint
@@ -9,6 +9,7 @@ from publisher.clusters import Cluster, Topic, copied_config
 from publisher.copying import ROOM
 from publisher.errors import Fatal
 from publisher.refusals import fewer_partitions
+from publisher.rights import READ, WRITE, Operations
 from publisher.settings import RelaySettings
 
 
@@ -27,6 +28,11 @@ def selected(settings: RelaySettings, names: list[str]) -> list[str]:
     named = [entry for entry in settings.source.topics if not entry.startswith("^")]
     matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]
     return list(dict.fromkeys([*named, *sorted(matched)]))
+
+
+def readable(names: Iterable[str]) -> dict[str, Operations]:
+    """These topics are to be read."""
+    return dict.fromkeys(names, frozenset({READ}))
 
 
 def has_patterns(settings: RelaySettings) -> bool:
@@ -53,16 +59,16 @@ def pairs(
 ) -> list[Pair]:
     """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
 
-    Raises Fatal (2) where one is missing, Refused where it has fewer partitions, Retriable.
+    Raises Fatal (2) where one is missing, NotAllowed where it may not be written, Refused where it has fewer partitions,
+    Retriable.
     """
     if wrong := clashes(settings, list(found)):
         raise Fatal("; ".join(wrong), "write {topic} in destination.topic, or choose other names", 2)
     targets = {name: settings.destination_topic(name) for name in found}
     if create and _made(source, destination, found, targets):
         source_of = {target: found[name].partitions for name, target in targets.items()}
-        there = _wait_for(destination, source_of)
-    else:
-        there = destination.topics(targets.values())
+        destination.led(source_of)
+    there = destination.allowed(dict.fromkeys(targets.values(), frozenset({WRITE})))
     for name, target in targets.items():
         if target not in there:
             raise Fatal(
@@ -78,7 +84,7 @@ def pairs(
 def ensure_checkpoint_topic(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
     """See that positions can be kept. Raises Fatal (2) where they cannot."""
     name = settings.checkpoint_topic
-    if name not in destination.topics([name]):
+    if name not in destination.allowed({name: frozenset({READ, WRITE})}):
         if not create:
             raise Fatal(
                 f"the checkpoint topic {name} does not exist at the destination",
@@ -86,7 +92,7 @@ def ensure_checkpoint_topic(settings: RelaySettings, destination: Cluster, *, cr
                 2,
             )
         destination.create(name, 1, checkpoint.TOPIC_CONFIG)
-        _wait_for(destination, {name: 1})
+        destination.led({name: 1})
     config = destination.configs([name])[name]
     if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
         raise Fatal(
@@ -107,9 +113,3 @@ def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], tar
     for name in growing:
         destination.grow(targets[name], found[name].partitions)
     return bool(missing or growing)
-
-
-def _wait_for(destination: Cluster, partitions: Mapping[str, int]) -> dict[str, Topic]:
-    """The topics, once every partition of theirs has a leader: what was just made may not be known everywhere yet."""
-    destination.led(partitions)
-    return destination.topics(partitions)

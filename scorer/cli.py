@@ -234,19 +234,24 @@ def demo(
     registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
     plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    copied: Annotated[
+        bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
+    from scorer.demo import regions, run, summary
     from scorer.demo.options import Options
-    from scorer.demo.run import demo as play
-    from scorer.demo.summary import table
     from scorer.demo.view import View
 
+    if copied and bootstrap_servers:
+        raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
+    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
-        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http), view)
-    _print(json, summary.to_dict(), lambda: table(summary))
-    if not summary.clean:
+        found = regions.demo(options, view) if copied else run.demo(options, view)
+    _print(json, found.to_dict(), lambda: regions.table(found) if isinstance(found, regions.Regions) else summary.table(found))
+    if not found.clean:
         raise typer.Exit(1)
 
 

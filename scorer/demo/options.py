@@ -8,6 +8,7 @@ from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
 FOLDER = "oci:./registry"
+NEAR, FAR = "eu-west", "us-east"  # where flights are scored, and where scores are copied to
 
 CONFIGURATION = """\
 name: {name}
@@ -17,7 +18,7 @@ output: {{topic: {prefix}flights.scores}}
 dead_letter: {{topic: {prefix}flights.dead}}
 model: {{source: "{repository}", tag: prod, plain_http: {plain_http}, cache: ./cache}}
 http: {{listen: "127.0.0.1:0"}}
-region: eu-west
+region: {region}
 """
 
 
@@ -32,6 +33,13 @@ class Options:
     bootstrap_servers: str | None = None
     registry: str | None = None
     plain_http: bool = False
+    copied: bool = False
+    """Whether a publisher copies the scores into a second region."""
+
+    @property
+    def regions(self) -> list[str]:
+        """The regions that get a cluster each, the scorers' first."""
+        return [NEAR, FAR] if self.copied else [NEAR]
 
     @property
     def repository(self) -> str:
@@ -55,6 +63,7 @@ def configure(options: Options, folder: Path, servers: str) -> Settings:
         prefix=prefix,
         repository=options.repository,
         plain_http=str(options.plain_http).lower(),
+        region=NEAR,
     )
     path.write_text(text, encoding="utf-8")
     return load(path).settings

@@ -82,14 +82,24 @@ def summarise(
         out_of_order=report.out_of_order,
         version_regressions=report.version_regressions,
         dead_lettered=report.dead_lettered,
-        versions={version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())},
+        versions=by_version(scores),
         cut_over=dict(cut_over),
-        throughput_eps=round(len(arrivals.latencies(since=marks.began)) / max((marks.ended - marks.began) / 1_000, 1e-3), 1),
+        throughput_eps=rate(arrivals, marks),
         latency_ms={"p50": p50, "p99": p99},
         latency_before_swap_ms={"p50": before[0], "p99": before[1]},
         swap_pause_ms=pause(arrivals, marks.promoted, before=marks.killed),
         kill_pause_ms=pause(arrivals, marks.killed),
     )
+
+
+def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
+    """Each version's share of scores as `summarise` takes them."""
+    return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
+
+
+def rate(arrivals: Arrivals, marks: Marks) -> float:
+    """Scores a second, from the begin of the replay at full rate to its end."""
+    return round(len(arrivals.latencies(since=marks.began)) / max((marks.ended - marks.began) / 1_000, 1e-3), 1)
 
 
 def quality(rows: list[tuple[float, bool | None]]) -> float:

@@ -1,6 +1,7 @@
 """What a person sees while the demo runs: the steps as they are typed, and a live line of counts. Writes to stderr."""
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
@@ -49,17 +50,19 @@ class View:
         """How far something is."""
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
-    def flow(self, arrivals: Arrivals) -> None:
-        """The last two seconds: rate, latency, and the version of each partition's newest score."""
+    def flow(self, regions: Mapping[str, Arrivals]) -> None:
+        """The last two seconds by region: rate, latency, and the version of each partition's newest score."""
         now = time.time_ns() // 1_000_000
-        recent = arrivals.latencies(since=now - RECENT_MS)
-        p50, p99 = percentiles(recent, (50, 99))
         table = Table(box=None, pad_edge=False)
-        for column in ("scored", "events/s", "p50 ms", "p99 ms", *(f"[{p}]" for p in sorted(arrivals.newest))):
+        partitions = sorted(set().union(*(arrivals.newest for arrivals in regions.values())))
+        for column in ("region", "scored", "events/s", "p50 ms", "p99 ms", *(f"[{p}]" for p in partitions)):
             table.add_column(column, justify="right")
-        versions = [arrivals.newest[p][0] for p in sorted(arrivals.newest)]
-        rate = len(recent) * 1_000 // RECENT_MS
-        table.add_row(f"{len(arrivals.received):,}", f"{rate:,}", str(p50), str(p99), *versions)
+        for region, arrivals in regions.items():
+            recent = arrivals.latencies(since=now - RECENT_MS)
+            p50, p99 = percentiles(recent, (50, 99))
+            versions = [arrivals.newest[p][0] if p in arrivals.newest else "" for p in partitions]
+            rate = len(recent) * 1_000 // RECENT_MS
+            table.add_row(region, f"{len(arrivals.received):,}", f"{rate:,}", str(p50), str(p99), *versions)
         self._flow = table
 
     def _render(self) -> Table:

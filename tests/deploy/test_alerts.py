@@ -31,7 +31,7 @@ def exported() -> set[str]:
     metrics.lag_records.labels("flights", "0").set(0)
     metrics.dead.labels("malformed").inc()
     metrics.events.labels("scored").inc()
-    families = [*metrics.registry.collect(), *RelayMetrics(RelayState(2)).collect()]
+    families = [*metrics.registry.collect(), *RelayMetrics(RelayState(2, "relay")).collect()]
     return {sample.name for family in families for sample in family.samples}
 
 

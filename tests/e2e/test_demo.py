@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -54,20 +55,43 @@ def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedB
     assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
 
 
-def test_a_demo_that_is_kept_goes_on_until_its_last_line_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = demo("--events", "1000", "--rate", "1000", "--no-kill", "--keep", "--json")
+    done = demo("--regions", "--events", "1000", "--rate", "500", "--keep", "--json")
+    lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
+    go, last = lines[-7], lines[-1]
     try:
-        lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
-        go, status, last = lines[-6], lines[-5], lines[-1]
-        status = status.replace("scorer", command("scorer"), 1)
-        said = subprocess.run(["bash", "-c", f"{go} && {status} --json"], capture_output=True, text=True, check=True)
-        assert [scorer["state"] for scorer in json.loads(said.stdout)["scorers"]] == ["running", "running"]
+        found = json.loads(done.stdout)
+        assert found["clean"]
+        near, far = found["regions"]["eu-west"], found["regions"]["us-east"]
+        counts = ("missing", "duplicates", "phantoms", "out_of_order")
+        assert {name: region[name] for region in (near, far) for name in counts} == dict.fromkeys(counts, 0)
+        assert far["events"] == far["scored"] == near["scored"] == near["events"] >= 1_000
+        assert far["versions"] == near["versions"]
+        assert far["kill_pause_ms"] > 0
+        assert [line.split()[0] for line in lines].count("publisher") == 4, "check, run, run again, and what may be typed next"
+        scorers, relay = (asked(go, line) for line in lines if line.startswith(("scorer status", "publisher status")))
+        assert [scorer["state"] for scorer in scorers["scorers"]] == ["running", "running"]
+        assert relay["process"]["copying"]
+        assert sum(partition["next"] for partition in relay["partitions"]) >= near["scored"]
     finally:
         subprocess.run(["bash", "-c", last], check=True)
     pids = [int(pid) for pid in re.findall(r"\d+", last.partition(";")[0])]
     until(lambda: not any(alive(pid) for pid in pids), "the end of what was kept")
     assert list(tmp_path.glob("scorestream-demo-*")) == []
+
+
+def asked(go: str, line: str) -> Any:
+    """What a line that may be typed in the demo's folder prints with --json."""
+    program, *words = line.replace(" --live", "").split()
+    typed = f"{go} && {command(program)} {' '.join(words)} --json"
+    return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
+
+
+def test_two_regions_need_clusters_of_their_own() -> None:
+    assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
 
 
 def alive(pid: int) -> bool:

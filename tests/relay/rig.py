@@ -46,12 +46,16 @@ class RelayProcess:
         """Its log so far."""
         return self.log.read_text(errors="replace")
 
+    @property
+    def address(self) -> str:
+        """Where it serves health and metrics, `host:port`."""
+        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
+        return self.said.rpartition("http://")[2].split('"')[0].split()[0]
+
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a GET."""
-        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
-        address = self.said.rpartition("http://")[2].split('"')[0].split()[0]
         try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

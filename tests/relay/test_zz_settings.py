@@ -1,16 +1,23 @@
 """What people and Prometheus see of a relay, and every setting on the real clusters. Runs last: it looks at what was used."""
 
+import json
+import os
+import select
+import signal
+import subprocess
 from typing import Any
 
 from pydantic import BaseModel
 
+from publisher.security import SecuritySettings
 from publisher.settings import RelaySettings
-from tests.relay.rig import MakeRelay, RelayRig, until
+from tests.relay.rig import STEP_SECONDS, MakeRelay, RelayRig, until
 
 METRICS = (
-    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total", "publisher_records_looped_total",
-    "publisher_transactions_total", "publisher_producer_rotations_total", "publisher_commit_seconds_total",
-    "publisher_lag_records", "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
+    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total",
+    "publisher_records_looped_total", "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total",
+    "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
+    "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
     "publisher_restarts_total", "publisher_copying",
 )  # fmt: skip
 
@@ -54,6 +61,48 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert "no Kafka broker answers" in rig.run("status", code=4).stderr
 
 
+def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(400)
+    relay = rig.start("transaction_records=50").ready()
+    rig.wait_copied(400)
+    told = [*rig.program, "status", str(rig.path), "--metrics", relay.address, "--live", "--every", "0.2"]
+    with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
+        assert live.stdout is not None
+        looks = (json.loads(line) for line in live.stdout)
+        assert next(looks)["process"]["lanes"][0]["records_per_second"] is None
+        rig.fill(2_000)
+        moved = next(look for look in looks if any(lane["records_per_second"] for lane in look["process"]["lanes"]))
+        done = next(look for look in looks if sum(lane["records"] for lane in look["process"]["lanes"]) == rig.written)
+        live.terminate()
+    assert moved["process"]["copying"]
+    assert sum(lane["transactions"] for lane in done["process"]["lanes"]) >= rig.written / 50
+    assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
+    assert done["process"]["last_error"] is None
+    shown = in_a_terminal(told, until=f"{rig.written // 2:,}")
+    assert all(word in shown for word in ("copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]"))
+    assert "no terminal" in rig.run("status", "--live", code=2).stderr
+    assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
+    assert relay.stop() == 0
+
+
+def in_a_terminal(command: list[str], until: str) -> str:
+    """What a command shows in a terminal before it shows `until` and gets Ctrl-C."""
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = ""
+        while until not in shown:
+            assert select.select([ours], [], [], STEP_SECONDS)[0], shown
+            shown += os.read(ours, 65_536).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+    os.close(ours)
+    assert process.returncode == 130
+    return shown
+
+
 def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
     rig = make_relay(
         source={
@@ -76,4 +125,5 @@ def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
     rig.wait_copied(900)
     assert relay.stop() == 0
     assert rig.json("audit")["copies"] == 900
-    assert keys(RelaySettings) - RelayRig.tested_keys == set()
+    secured = {f"{side}.security.{name}" for side in ("source", "destination") for name in SecuritySettings.model_fields}
+    assert keys(RelaySettings) - RelayRig.tested_keys == secured, "tests/security/test_relay.py uses those"

@@ -59,6 +59,21 @@ def mover(name: str) -> dict[str, Right]:
     return {"group": (GROUP, name, READ), "events": (TOPIC, f"{name}.events", READ)}
 
 
+def relay_source(name: str) -> dict[str, Right]:
+    """`publisher run` at its source."""
+    return {"source": (TOPIC, f"{name}.scores", READ)}
+
+
+def relay(name: str) -> dict[str, Right]:
+    """`publisher run` at its destination, which calls the copies `eu.<topic>`."""
+    return {
+        "copies": (TOPIC, f"eu.{name}.scores", WRITE),
+        "positions": (TOPIC, f"{name}.checkpoints", WRITE),
+        "positions before": (TOPIC, f"{name}.checkpoints", READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}.*", WRITE),
+    }
+
+
 COMPONENTS = {
     "scorer": scorer,
     "auditor": auditor,

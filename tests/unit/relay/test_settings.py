@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 import publisher
 from publisher.configuration import SettingsError
+from publisher.security import SecuritySettings
 from publisher.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
 
 GIVEN: dict[str, Any] = {
@@ -37,7 +38,20 @@ def test_every_setting_stands_in_the_documentation() -> None:
     sections: dict[str, type[BaseModel]] = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
     names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
     names |= set(RelaySettings.model_fields) - set(sections)
+    names |= {f"security.{name}" for name in SecuritySettings.model_fields}
     assert [name for name in sorted(names) if f"`{name}`" not in told] == []
+
+
+def test_paths_of_both_sides_begin_where_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hush")
+    login = "{protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: relay, password_file: password}"
+    path = tmp_path / "publisher.yaml"
+    for side, given in (("source", GIVEN["source"]), ("destination", GIVEN["destination"])):
+        path.write_text(yaml.safe_dump(GIVEN | {side: given | {"security": yaml.safe_load(login)}}))
+        cluster = getattr(load(path).settings, side)
+        assert cluster.security.password_file == tmp_path / "password"
+        assert cluster.kafka.security == cluster.security
+        assert cluster.kafka.section == side
 
 
 WRONG = {
@@ -49,6 +63,10 @@ WRONG = {
     "destination.topic='{tpic}'": ["destination.topic", "{tpic}"],
     "destination.region=eu": ["both 'eu'", "each its own name"],
     "destination.compression=lzma": ["lzma", "'lz4'"],
+    "source.security.password=hush-1": ["source.security.password", "PUBLISHER_SOURCE__SECURITY__PASSWORD"],
+    "destination.security.username=relay": ["destination.security.username", "protocol: SASL_PLAINTEXT"],
+    "destination.security.protocl=SSL": ["destination.security.protocl", "'protocol'"],
+    "source={security: {protocol: SSL}, extra: {ssl.ca.location: ca.pem}}": ["source.extra.ssl.ca.location", "source.security"],
 }
 
 
@@ -57,6 +75,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path, flag: str) -> None:
     with pytest.raises(SettingsError) as caught:
         loaded(tmp_path, flag)
     assert all(part in str(caught.value) for part in WRONG[flag]), str(caught.value)
+    assert "hush-1" not in str(caught.value)
 
 
 def test_destination_names_and_lanes(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""What a running relay says of itself, read from its own metrics over HTTP: what no cluster knows. `parsed` is pure."""
+
+from dataclasses import dataclass
+
+import httpx
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+ANSWER_SECONDS = 2.0
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # what is listened on, and where that is reached from here
+LANE_METRICS = {
+    "lag_records": "publisher_lag_records",
+    "lag_seconds": "publisher_lag_seconds",
+    "records": "publisher_records",
+    "transactions": "publisher_transactions",
+    "aborts": "publisher_aborts",
+    "checkpoint_age_seconds": "publisher_checkpoint_age_seconds",
+}
+"""Fields of a lane, and the metrics that they are read from."""
+
+
+@dataclass(frozen=True)
+class LaneStanding:
+    """One lane, as its process counts since its start: records copied, transactions committed and aborted. Lag in source
+    offsets and in seconds; `checkpoint_age_seconds` since its last commit. `records_per_second` since the look before."""
+
+    lane: int
+    lag_records: int
+    lag_seconds: float
+    records: int
+    transactions: int
+    aborts: int
+    checkpoint_age_seconds: float
+    records_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Process:
+    """A relay's process. `restarts` counts how often it began anew; `last_error` is what last made it, None where nothing did,
+    at `last_error_ms` (Unix)."""
+
+    copying: bool
+    restarts: int
+    last_error: str | None
+    last_error_ms: int | None
+    lanes: list[LaneStanding]
+
+
+def ask(listen: str, name: str) -> Process | None:
+    """The relay `name` whose `http.listen` this is; None where none answers, or another one does."""
+    host, _, port = listen.rpartition(":")
+    try:
+        answer = httpx.get(f"http://{ANYWHERE.get(host, host)}:{port}/metrics", timeout=ANSWER_SECONDS, trust_env=False)
+        answer.raise_for_status()
+        return parsed(answer.text, name)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        return None
+
+
+def parsed(text: str, name: str) -> Process | None:
+    """The process of these metrics (Prometheus' text format); None where they are not those of relay `name`. Raises
+    ValueError where they are no metrics."""
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [name]:
+        return None
+    lanes = sorted({int(sample.labels["lane"]) for sample in families["publisher_transactions"].samples})
+    by_lane = {
+        metric: {int(sample.labels["lane"]): sample.value for sample in families[metric].samples}
+        for metric in LANE_METRICS.values()
+    }
+    rows = [{field: by_lane[metric][lane] for field, metric in LANE_METRICS.items()} for lane in lanes]
+    trouble = next(iter(_samples(families.get("publisher_last_trouble_timestamp_seconds"))), None)
+    return Process(
+        copying=families["publisher_copying"].samples[0].value == 1,
+        restarts=int(families["publisher_restarts"].samples[0].value),
+        last_error=trouble.labels["error"] if trouble else None,
+        last_error_ms=int(trouble.value * 1_000) if trouble else None,
+        lanes=[
+            LaneStanding(
+                lane=lane,
+                lag_records=int(row["lag_records"]),
+                lag_seconds=row["lag_seconds"],
+                records=int(row["records"]),
+                transactions=int(row["transactions"]),
+                aborts=int(row["aborts"]),
+                checkpoint_age_seconds=row["checkpoint_age_seconds"],
+            )
+            for lane, row in zip(lanes, rows, strict=True)
+        ],
+    )
+
+
+def _samples(family: Metric | None) -> list[Sample]:
+    return family.samples if family else []

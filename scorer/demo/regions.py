@@ -1,0 +1,186 @@
+"""The demo with two regions: flights are scored in one, and a publisher copies the scores into the other's cluster. It is
+killed in the middle and started again; in the end both regions are counted."""
+
+import contextlib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from publisher import relay_audit
+from publisher.copies import CopyReport
+from publisher.settings import RelaySettings
+from publisher.settings import load as load_relay
+from scorer.demo import summary
+from scorer.demo.arrivals import Arrivals, LiveReader, percentiles
+from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.options import FAR, NEAR, Options, now_ms
+from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
+from scorer.demo.stage import Stage, stage
+from scorer.demo.summary import Marks, Summary, VersionResult, by_version, pause, rate
+from scorer.demo.view import View
+
+ANSWER_SECONDS = 10.0
+RELAY = """\
+name: scores-to-{far_region}
+source: {{region: {near_region}, bootstrap_servers: "{near}", topics: [{topic}]}}
+destination: {{region: {far_region}, bootstrap_servers: "{far}"}}
+http: {{listen: "{listen}"}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What arrived in the other region. The names are those of the plain demo's JSON: `events` are the scores to be copied,
+    `scored` those of them that are there. Latency is from the input's timestamp to a live read_committed reader there."""
+
+    events: int
+    scored: int
+    missing: int
+    duplicates: int
+    phantoms: int
+    out_of_order: int
+    versions: dict[str, VersionResult]
+    throughput_eps: float
+    latency_ms: dict[str, float]
+    latency_before_kill_ms: dict[str, float]
+    swap_pause_ms: float | None
+    kill_pause_ms: float | None
+
+    @property
+    def clean(self) -> bool:
+        """Nothing missing, doubled, invented or out of order."""
+        return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"clean": self.clean, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """What was found where the flights were scored, and where the scores were copied to."""
+
+    near: Summary
+    far: Copied
+
+    @property
+    def clean(self) -> bool:
+        """Whether both are."""
+        return self.near.clean and self.far.clean and self.far.events == self.near.scored
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
+
+
+def demo(options: Options, view: View) -> Regions:
+    """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
+    with stage(options, view, ["publisher status publisher.yaml --live"]) as where:
+        played = _Regions(options, view, where)
+        near = played.play()
+        return Regions(near, played.far())
+
+
+class _Regions(Demo):
+    """The demo with a publisher, which is killed instead of a scorer."""
+
+    def __init__(self, options: Options, view: View, where: Stage) -> None:
+        super().__init__(options, view, where)
+        self._near, self._far = where.servers
+        self._path = where.folder / "publisher.yaml"
+        self._copied: Copied | None = None
+        self._lives = 0
+
+    @cached_property
+    def relay(self) -> RelaySettings:
+        """publisher.yaml, written."""
+        text = RELAY.format(
+            near_region=NEAR,
+            far_region=FAR,
+            near=self._near,
+            far=self._far,
+            topic=self.settings.output.topic,
+            listen=f"{HOST}:{free_ports()[0]}",
+        )
+        self._path.write_text(text, encoding="utf-8")
+        return load_relay(self._path).settings
+
+    def prepare(self, cleanup: contextlib.ExitStack) -> None:
+        self.view.step(f"   Then a publisher, which copies the scores into {FAR}, each exactly once")
+        far = self.relay.destination.kafka
+        self.shell.run("publisher", "check", self._path.name, "--create")
+        self._publish()
+        reader = cleanup.enter_context(contextlib.closing(LiveReader(far, self.settings.output.topic, PARTITIONS)))
+        self.far_arrivals = reader.arrivals
+
+    def kill_one(self) -> None:
+        self.view.step("6. Killing the publisher without mercy, and starting it again")
+        self.killed_at = killed_at = now_ms()
+        self.shell.kill(self.processes.pop("publisher"))
+        self._publish()
+        self.wait_for(f"{FAR} to catch up", lambda: caught_up(self.far_arrivals, killed_at))
+        self.view.say(f"every partition in {FAR} is up to date {now_ms() - killed_at:,} ms after the kill")
+
+    def wait_for_the_end(self, written: int) -> None:
+        super().wait_for_the_end(written)
+        self.wait_for(f"the last scores in {FAR}", lambda: self._copies() >= written, quiet=True)
+
+    def count(self, marks: Marks) -> Summary:
+        near = super().count(marks)
+        report = relay_audit.audit(self.relay, lambda _done, _total: None, ANSWER_SECONDS)
+        there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
+        versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": there})))
+        assert self.far_arrivals is not None
+        self._copied = copied(report, versions, self.far_arrivals, marks)
+        return near
+
+    def far(self) -> Copied:
+        """What was counted in the other region."""
+        assert self._copied is not None
+        return self._copied
+
+    def _publish(self) -> None:
+        self._lives += 1
+        self.processes["publisher"] = self.shell.start(f"publisher-{self._lives}.log", "publisher", "run", self._path.name)
+
+    def _copies(self) -> int:
+        return len(self.far_arrivals.received) if self.far_arrivals else 0
+
+
+def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arrivals, marks: Marks) -> Copied:
+    """Put it together. `versions` are those that scored what is there. Pure."""
+    p50, p99 = percentiles(arrivals.latencies(since=marks.began), (50, 99))
+    before = percentiles(arrivals.latencies(marks.began, marks.killed or marks.ended), (50, 99))
+    return Copied(
+        events=report.source,
+        scored=report.copies - report.duplicates,
+        missing=report.missing + report.pending,  # everything was waited for
+        duplicates=report.duplicates,
+        phantoms=report.phantoms + report.others,  # nobody else writes there
+        out_of_order=report.out_of_order,
+        versions=versions,
+        throughput_eps=rate(arrivals, marks),
+        latency_ms={"p50": p50, "p99": p99},
+        latency_before_kill_ms={"p50": before[0], "p99": before[1]},
+        swap_pause_ms=pause(arrivals, marks.promoted, before=marks.killed),
+        kill_pause_ms=pause(arrivals, marks.killed),
+    )
+
+
+def table(found: Regions) -> Group:
+    """For people."""
+    far = found.far
+    shown = Table("", "", title=f"what its copy in {FAR} holds", show_header=False)
+    for name in ("events", "scored", "missing", "duplicates", "phantoms", "out_of_order"):
+        shown.add_row({"events": "scores", "scored": "copied"}.get(name, name.replace("_", " ")), f"{getattr(far, name):,}")
+    for version, result in far.versions.items():
+        shown.add_row(f"version {version}", f"{result.events:,} scores, AUC {result.auc:.4f}")
+    shown.add_row("throughput", f"{far.throughput_eps:,.0f} scores/s")
+    shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**far.latency_ms))
+    shown.add_row("latency before the kill", "{p50} / {p99} ms".format(**far.latency_before_kill_ms))
+    for name, value in (("swap", far.swap_pause_ms), ("kill", far.kill_pause_ms)):
+        shown.add_row(f"longest pause at the {name}", "-" if value is None else f"{value:,.0f} ms")
+    return Group(summary.table(found.near), shown)

@@ -1,0 +1,115 @@
+"""Where the demo plays: a folder, one embedded broker a region (or somebody else's), and the commands that run in it. Whatever
+happens, what was started is stopped and removed, unless a person wants to keep it."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from publisher.connection import connect
+from publisher.errors import Fatal
+from scorer import topics
+from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker_jars import classpath
+from scorer.demo.options import Options, configure, move_flags
+from scorer.demo.processes import Shell
+from scorer.demo.view import View
+from scorer.settings import Settings
+
+CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`settings` are those of scorer.yaml; `servers` has a broker's address for each region, the scorers' first."""
+
+    folder: Path
+    shell: Shell
+    settings: Settings
+    servers: Sequence[str]
+
+
+@contextlib.contextmanager
+def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Iterator[Stage]:
+    """Set it up, and clear it away. Raises Fatal, with the ends of all logs where a step fails. `how_to_go_on` are commands
+    that somebody who keeps it may want to type as well."""
+    folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
+    shell = Shell(folder, view.command)
+    with contextlib.ExitStack() as cleanup:
+        if not options.keep:
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        brokers = [] if options.bootstrap_servers else _brokers(options, folder, view, cleanup)
+        servers = [broker.bootstrap_servers for broker in brokers] or [str(options.bootstrap_servers)]
+        settings = configure(options, folder, servers[0])
+        if not options.keep:
+            if not brokers:
+                cleanup.callback(_clean_up, settings)
+            cleanup.callback(shell.close)
+        try:
+            yield Stage(folder, shell, settings, servers)
+        except Fatal as error:
+            raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
+        finally:
+            if options.keep:
+                pids = [*shell.running(), *(broker.pid for broker in brokers)]
+                _how_to_go_on(view, folder, pids, [*how_to_go_on, *_moves(options, settings)])
+
+
+def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
+    """One for each region, started at the same time."""
+    several = len(options.regions) > 1
+    view.step(f"1. Starting Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
+    classpath(on_progress=view.bar)
+    brokers = [EmbeddedBroker(folder / f"kafka-{region}" if several else folder / "kafka") for region in options.regions]
+    for broker in brokers if not options.keep else ():
+        cleanup.callback(broker.stop)
+    with ThreadPoolExecutor(len(brokers)) as pool:
+        for starting in [pool.submit(broker.start) for broker in brokers]:
+            starting.result()
+    for broker, region in zip(brokers, options.regions, strict=True):
+        if options.keep:
+            broker.detach()
+        where = f"{region}: " if several else ""
+        view.say(f"{where}a real broker (KRaft) listens on {broker.bootstrap_servers}, process {broker.pid}")
+    return brokers
+
+
+def _clean_up(settings: Settings) -> None:
+    """Leave nothing on a broker that is not ours: topics, and the group once its members are gone."""
+    admin = connect(settings.kafka, f"{settings.name}.demo")
+    deleted = admin.delete_topics([*topics.known(settings)], request_timeout=CLEAN_UP_SECONDS)
+    left = admin.delete_consumer_groups([settings.name], request_timeout=CLEAN_UP_SECONDS)
+    for answer in [*deleted.values(), *left.values()]:
+        with contextlib.suppress(KafkaException):  # what was never made cannot be removed
+            answer.result()
+
+
+def _last_words(folder: Path) -> str:
+    """The ends of the processes' logs."""
+    ends = [f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log"))]
+    return "\n".join(ends)
+
+
+def _moves(options: Options, settings: Settings) -> list[str]:
+    flags = " ".join(move_flags(options, settings))
+    return [
+        f"model-registry rollback {options.repository} --reason 'going back' --wait {flags}",
+        f"model-registry status {options.repository} {flags}",
+    ]
+
+
+def _how_to_go_on(view: View, folder: Path, pids: list[int], commands: list[str]) -> None:
+    view.step(f"Everything goes on in {folder}. To go on playing:")
+    for line in (
+        f"cd {folder}",
+        "scorer status scorer.yaml",
+        "scorer tail scorer.yaml --from-beginning --events 3",
+        *commands,
+        f"kill {' '.join(map(str, pids))}; sleep 5; rm -r {folder}   # the end",
+    ):
+        view.command(line)

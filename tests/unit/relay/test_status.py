@@ -1,0 +1,83 @@
+"""What a relay's process tells in its metrics is read back as it was, and what a second look adds."""
+
+import time
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from publisher.copying import Route
+from publisher.relay_metrics import RelayMetrics
+from publisher.relay_process import LaneStanding, Process, ask, parsed
+from publisher.relay_state import RelayState
+from publisher.relay_status import Standing, Status, with_rates
+
+NOW_MS = 1_000_000
+
+
+def told(state: RelayState) -> str:
+    """Its metrics as they are served."""
+    registry = CollectorRegistry()
+    registry.register(RelayMetrics(state))
+    return generate_latest(registry).decode()
+
+
+def status(at_ms: int, copied: int, records: int) -> Status:
+    """One partition, copied so far, by one lane that has copied so many records."""
+    state = RelayState(1, "r")
+    state.lanes[0].tally.copied = records
+    row = Standing("t", 0, 0, copied, 100, 100 - copied, 0.0, 0.0)
+    return Status("r", at_ms, None, True, parsed(told(state), "r"), [row])
+
+
+def test_a_process_is_read_from_its_own_metrics() -> None:
+    state = RelayState(2, "r")
+    state.began()
+    lane = state.lanes[1]
+    lane.tally.copied, lane.transactions, lane.aborts = 1_234_567, 89, 2
+    lane.routes = {("t", 0): Route("eu", "t", 0, "t", 5)}
+    lane.routes["t", 0].end = 12
+    found = parsed(told(state), "r")
+    assert found is not None
+    assert (found.copying, found.restarts, found.last_error, found.last_error_ms) == (True, 0, None, None)
+    assert [(row.lane, row.records, row.transactions, row.aborts) for row in found.lanes] == [
+        (0, 0, 0, 0),
+        (1, 1_234_567, 89, 2),
+    ]
+    assert [row.lag_records for row in found.lanes] == [0, 7]
+    state.note("aborted", RuntimeError('lane 1: "so"\nand so'))
+    before = time.time_ns() // 1_000_000
+    again = parsed(told(state), "r")
+    assert again is not None
+    assert again.last_error == 'lane 1: "so"\nand so'
+    assert again.last_error_ms is not None
+    assert abs(again.last_error_ms - before) < 60_000
+
+
+def test_metrics_of_another_relay_or_of_something_else_are_nobodys() -> None:
+    assert parsed(told(RelayState(1, "other")), "r") is None
+    assert parsed("# HELP x y\nx 1\n", "r") is None
+    assert ask("127.0.0.1:1", "r") is None
+
+
+def test_a_second_look_tells_records_a_second() -> None:
+    first, second = status(NOW_MS, 10, 5), status(NOW_MS + 2_000, 30, 45)
+    found = with_rates(second, first)
+    assert found.partitions[0].records_per_second == 10.0
+    assert [lane.records_per_second for lane in lanes(found)] == [20.0]
+    assert with_rates(first, None) == first
+    assert with_rates(status(NOW_MS, 30, 45), first).partitions[0].records_per_second is None
+
+
+def test_what_began_anew_or_is_new_has_no_rate() -> None:
+    restarted = with_rates(status(NOW_MS + 1_000, 5, 0), status(NOW_MS, 10, 5))
+    assert restarted.partitions[0].records_per_second is None
+    assert [lane.records_per_second for lane in lanes(restarted)] == [None]
+    silent = with_rates(status(NOW_MS + 1_000, 20, 9), replace(status(NOW_MS, 10, 5), process=None))
+    assert [lane.records_per_second for lane in lanes(silent)] == [None]
+    assert with_rates(replace(silent, process=None), status(NOW_MS, 1, 1)).process is None
+
+
+def lanes(found: Status) -> list[LaneStanding]:
+    """Those of its process."""
+    assert isinstance(found.process, Process)
+    return list(found.process.lanes)
