@@ -262,6 +262,7 @@ def demo(
     registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
     plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
     json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
@@ -272,7 +273,7 @@ def demo(
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
-        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http), view)
+        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, console), view)
     _print(json, summary.to_dict(), lambda: table(summary))
     if not summary.clean:
         raise typer.Exit(1)

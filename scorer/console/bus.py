@@ -118,7 +118,8 @@ class BusFeed:
         with self._state.lock:
             self._state.well("bus")
         while not self._closing.is_set():
-            messages = consumer.consume(500, POLL_SECONDS)
+            first = consumer.poll(POLL_SECONDS)
+            messages = [first, *consumer.consume(500, 0)] if first else []
             if self._watch.fatal is not None:
                 raise refused(self._settings.kafka, self._watch.fatal)
             with self._state.lock:

@@ -1,4 +1,4 @@
-"""How the scores of each version are distributed: the newest of each, as a histogram over one range, and how far two lie apart."""
+"""How the newest scores of each version are distributed: histograms over one range, and how far two versions lie apart."""
 
 from collections import Counter, deque
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 TONES = 6
+DASH = "\N{EN DASH}"
 
 
 def environment() -> Environment:
@@ -27,6 +28,7 @@ def environment() -> Environment:
         "percent": percent,
         "figure": figure,
         "sentence": sentence,
+        "continued": continued,
     }
     return made
 
@@ -38,23 +40,25 @@ def count(value: float) -> str:
 
 def figure(value: float | None) -> str:
     """A measured number with three significant digits; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:
     """A time in seconds: `0.4 s`, `12 s`, `5 min`, `3 h`, `2 d`; a dash where it is unknown."""
     if value is None:
-        return "–"
+        return DASH
     for limit, size, unit in ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (129_600.0, 3_600.0, "h")):
         if value < limit:
-            return f"{value / size:.1f} {unit}" if unit == "s" and 0 < value < 10 else f"{value / size:.0f} {unit}"
+            return f"{value / size:.1f} {unit}" if unit == "s" and 0.05 <= value < 10 else f"{value / size:.0f} {unit}"
     return f"{value / 86_400:.0f} d"
 
 
 def milliseconds(value: float | None) -> str:
     """A time in ms: `3.2 ms`, `140 ms`, `2.1 s`."""
     if value is None:
-        return "–"
+        return DASH
     return f"{value / 1_000:.1f} s" if value >= 1_000 else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
@@ -78,6 +82,11 @@ def tone(number: int) -> str:
 def sentence(text: str) -> str:
     """With a capital letter at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]
+
+
+def continued(command: str) -> str:
+    """A command line with each of its options on a line of its own."""
+    return command.replace(" --", " \\\n    --")
 
 
 def percent(share: float) -> str:

@@ -1,10 +1,10 @@
 """Everything the console knows, folded from records and looks at the registry. One lock: feeds write, requests read.
 
-`sequence` rises with everything that changes what is shown; browsers that have an older one ask again.
+The newest deed comes first. `sequence` rises with everything that changes what is shown; browsers that have an older one
+ask again.
 """
 
 import threading
-from collections import deque
 from dataclasses import dataclass, field
 
 from scorer.console.channels import RegistryView
@@ -52,7 +52,7 @@ class State:
     bus_trouble: Trouble | None = None
     registry_trouble: Trouble | None = None
     loaded: bool = False
-    deeds: deque[Deed] = field(default_factory=lambda: deque(maxlen=DEEDS))
+    deeds: tuple[Deed, ...] = ()
     sequence: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -76,5 +76,5 @@ class State:
     def did(self, deed: Deed) -> None:
         """Remember a deed, in place of its earlier state."""
         kept = [known for known in self.deeds if known.number != deed.number]
-        self.deeds = deque(sorted([*kept, deed], key=lambda d: -d.number), maxlen=DEEDS)
+        self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:DEEDS])
         self.changed()

@@ -41,7 +41,8 @@ MAX_REASON = 500
 @dataclass
 class Console:
     """What the pages are made of. `actions` is None where the console is read-only; `actor` is who acts, unless the header
-    `user_header` of a request says so; `stopping` ends the streams."""
+    `user_header` of a request says so; `stopping` ends the streams; `clock` gives
+    Unix seconds."""
 
     settings: Settings
     state: State
@@ -51,6 +52,7 @@ class Console:
     actor: str
     user_header: str | None
     stopping: Callable[[], bool]
+    clock: Callable[[], float] = time.time
 
     @cached_property
     def templates(self) -> Environment:
@@ -81,7 +83,7 @@ class Console:
         )
 
     def rollout(self, request: Request) -> Response:
-        now, query = time.time(), dict(request.query_params)
+        now, query = self.clock(), dict(request.query_params)
         with self.state.lock:
             view = rollout_view.rollout(self.state, self.tag, query, now)
             versions = self.state.registry.versions
@@ -101,7 +103,7 @@ class Console:
         return self._page(request, "scores", rows=rows, comparison=comparison)
 
     def flow(self, request: Request) -> Response:
-        now = time.time()
+        now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
             live = len(self.state.fleet.live(now))
@@ -109,7 +111,7 @@ class Console:
 
     def regions(self, request: Request) -> Response:
         with self.state.lock:
-            rows, registry = pages.regions(self.state, time.time()), self.state.registry
+            rows, registry = pages.regions(self.state, self.clock()), self.state.registry
         return self._page(request, "regions", rows=rows, channels=list(registry.channels.values()))
 
     def letters(self, request: Request) -> Response:
@@ -196,11 +198,11 @@ class Console:
         cookie, token = self.tokens.of(request)
         with self.state.lock:
             state = self.state
-            common = {"bus_trouble": state.bus_trouble, "registry_trouble": state.registry_trouble, "loaded": state.loaded}
-            common |= {"deeds": list(state.deeds)[:3], "registry_read": state.registry.read}
+            common: dict[str, Any] = {"bus_trouble": state.bus_trouble, "registry_trouble": state.registry_trouble}
+            common |= {"loaded": state.loaded, "deeds": state.deeds[:3], "registry_read": state.registry.read}
         html = self.templates.get_template(f"{view}.html").render(
             **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
-            source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=time.time(),
+            source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=self.clock(),
         )  # fmt: skip
         response = HTMLResponse(html, status)
         if self.actions is not None:

@@ -32,6 +32,7 @@ class Options:
     bootstrap_servers: str | None = None
     registry: str | None = None
     plain_http: bool = False
+    console: bool = False
 
     @property
     def repository(self) -> str:

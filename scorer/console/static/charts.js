@@ -24,12 +24,17 @@
     fill: [["events", "fill", "t2", true]],
   };
 
+  const clock = (at) => (at == null ? "–" : new Date(1000 * at).toISOString().slice(11, 19));
+
+  const TIME = { label: "at", value: (_, at) => clock(at), values: (_, ticks) => ticks.map(clock) };
+
   function options(host, series, x) {
     const axis = () => ({ stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" });
     return {
       width: host.clientWidth, height: HEIGHT, series: [x, ...series],
-      scales: { x: { time: !x.value }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
-      axes: [axis(), { ...axis(), size: 58 }], cursor: { y: false, points: { size: 6 } }, legend: { live: true },
+      scales: { x: { time: !!x.values }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
+      axes: [x.values ? { ...axis(), values: x.values, space: 90 } : axis(), { ...axis(), size: 58 }],
+      padding: [12, 14, 0, 0], cursor: { y: false, points: { size: 6 } }, legend: { live: true },
     };
   }
 
@@ -48,7 +53,7 @@
   function drawFlow(host, found) {
     const wanted = FLOW[host.dataset.chart];
     const series = wanted.map(([label, , tone, filled]) => line(label, tone, filled));
-    draw(host, [found.x, ...wanted.map(([, column]) => found.columns[column])], series, { label: "time" }, "flow");
+    draw(host, [found.x, ...wanted.map(([, column]) => found.columns[column])], series, TIME, "flow");
   }
 
   function drawScores(host, found) {

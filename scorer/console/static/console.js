@@ -59,7 +59,7 @@
     for (const field of form.querySelectorAll("[data-word]")) {
       const word = field.dataset.word;
       if (field.value) text = text.replace(new RegExp(`\\b${word}\\b`), () => quoted(field.value));
-      else if (field.matches("select")) text = text.replace(` --reason ${word}`, "");
+      else if (field.matches("select")) text = text.replace(new RegExp(`[ \\\\\n]+--reason ${word}`), "");
     }
     shown.textContent = text;
   }
