@@ -1,5 +1,6 @@
 """Templates to HTML: how figures, times and digests are written."""
 
+import functools
 import math
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ TONES = 6
 DASH = "\N{EN DASH}"
 
 
+@functools.cache
 def environment() -> Environment:
     """The templates of this package; everything is escaped, and a name that is not there is an error."""
     made = Environment(

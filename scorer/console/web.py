@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import orjson
-from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -53,10 +52,6 @@ class Console:
     user_header: str | None
     stopping: Callable[[], bool]
     clock: Callable[[], float] = time.time
-
-    @cached_property
-    def templates(self) -> Environment:
-        return rendering.environment()
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -200,7 +195,7 @@ class Console:
             state = self.state
             common: dict[str, Any] = {"bus_trouble": state.bus_trouble, "registry_trouble": state.registry_trouble}
             common |= {"loaded": state.loaded, "deeds": state.deeds[:3], "registry_read": state.registry.read}
-        html = self.templates.get_template(f"{view}.html").render(
+        html = rendering.environment().get_template(f"{view}.html").render(
             **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
             source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=self.clock(),
         )  # fmt: skip
