@@ -25,13 +25,11 @@ class Window:
     decisions: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     expired: int = 0
-    first_ms: int = 0
     last_ms: int = 0
 
     def hear(self, record: ScoreRecord) -> None:
         """Take in a score."""
         self.seen += 1
-        self.first_ms = self.first_ms or record.scored_ms
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.decision is not None:
             self.decisions[record.decision] += 1

@@ -32,7 +32,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How far the scores of the newest version lie from those of the one before."""
+    """How far the scores of the version served now lie from those of the one before."""
 
     before: str
     now: str
@@ -61,10 +61,12 @@ class Region:
     behind: int
 
 
-def scores(state: State) -> tuple[list[Distribution], Comparison | None]:
-    """Every version that was sampled, the newest first, and the newest beside the one before."""
-    colours = tones(state)
-    newest = sorted(state.scores.windows.items(), key=lambda item: -item[1].first_ms)
+def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | None]:
+    """Every version that was sampled, the one that the channel names first, then by their last scores; and the first two
+    side by side."""
+    colours, channel = tones(state), state.registry.channels.get(tag)
+    serves = channel.version if channel else None
+    newest = sorted(state.scores.windows.items(), key=lambda item: (item[0] != serves, -item[1].last_ms))
     rows = []
     for version, window in newest:
         low, middle, high = quantiles(window.numbers) or (None, None, None)

@@ -30,7 +30,7 @@ def environment() -> Environment:
         "percent": percent,
         "figure": figure,
         "sentence": sentence,
-        "continued": continued,
+        "options": options,
     }
     return made
 
@@ -86,9 +86,10 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def continued(command: str) -> str:
-    """A command line with each of its options on a line of its own."""
-    return command.replace(" --", " \\\n    --")
+def options(command: str) -> list[str]:
+    """The parts of a command line that belong on one line of a screen: the command, and each option with its value."""
+    first, *rest = command.split(" --")
+    return [first, *(f"--{part}" for part in rest)]
 
 
 def percent(share: float) -> str:

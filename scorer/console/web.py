@@ -94,7 +94,7 @@ class Console:
 
     def scores(self, request: Request) -> Response:
         with self.state.lock:
-            rows, comparison = pages.scores(self.state)
+            rows, comparison = pages.scores(self.state, self.tag)
         return self._page(request, "scores", rows=rows, comparison=comparison)
 
     def flow(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from tests import models
 from tests.e2e.browser import barriers, chromium, console, open_page
 from tests.e2e.rig import STEP_SECONDS, MakeRig, Rig, events, until
 
+SCORED, DEAD = 80, 2
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
@@ -32,7 +33,7 @@ def swap_is_seen_live(rig: Rig, page: Page) -> None:
     rig.promote("2.0.0", "from elsewhere")
     expect(page.locator("#hero h1")).to_have_text("prod 2.0.0")
     expect(page.locator("#hero .pill")).to_have_text("flipped")
-    rig.emit(events(40, start=100))
+    rig.emit(events(SCORED // 2, start=100))
     row = page.locator("#flips tbody tr", has_text="from elsewhere").first
     expect(row).to_contain_text("1.0.0")
     swaps = [swap for swap in rig.swaps() if swap["version"] == "2.0.0"]
@@ -58,14 +59,14 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
 def letters_are_replayed(rig: Rig, page: Page) -> None:
     """Once: the event is back at its place, and its letter says so."""
     page.get_by_role("link", name="Dead letters").click()
-    expect(page.locator("#letters details")).to_have_count(2)
+    expect(page.locator("#letters details")).to_have_count(DEAD)
     page.locator("#letters summary").first.click()
     expect(page.locator("#letters details[open] pre")).to_contain_text('"one"')
     page.get_by_label("Reason").select_option("wrong-type")
     page.get_by_role("button", name="Replay", exact=True).click()
     expect(page.locator("#deeds")).to_contain_text("2 replayed, 0 replayed before")
-    expect(page.locator("#letters").get_by_text("wrong-type, replayed")).to_have_count(2)
-    until(lambda: len(rig.dead()) == 4, "the replayed events to die again")
+    expect(page.locator("#letters").get_by_text("wrong-type, replayed")).to_have_count(DEAD)
+    until(lambda: rig.answered() == SCORED + 2 * DEAD, "the replayed events to die again")
 
 
 @pytest.mark.debian("chromium")
@@ -76,8 +77,8 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
     rig.promote("1.0.0", "first")
     rig.create()
     rig.start().ready()
-    broken = [{"id": f"bad{n}", "key": "k", "a": "one", "b": 0.0} for n in range(2)]
-    rig.emit([*events(40), *broken])
+    broken = [{"id": f"bad{n}", "key": "k", "a": "one", "b": 0.0} for n in range(DEAD)]
+    rig.emit([*events(SCORED // 2), *broken])
     complaints: list[str] = []
     with console(rig, "--allow-actions") as address, chromium() as browser:
         page = open_page(browser, complaints)

@@ -55,13 +55,17 @@
 
   function fill(form) {
     const shown = document.querySelector(`#${form.dataset.fills} [data-template]`);
-    let text = shown.dataset.template;
+    let parts = shown.dataset.template.split(/ (?=--)/);
     for (const field of form.querySelectorAll("[data-word]")) {
-      const word = field.dataset.word;
-      if (field.value) text = text.replace(new RegExp(`\\b${word}\\b`), () => quoted(field.value));
-      else if (field.matches("select")) text = text.replace(new RegExp(`[ \\\\\n]+--reason ${word}`), "");
+      const word = new RegExp(`\\b${field.dataset.word}\\b`);
+      if (field.value) parts = parts.map((part) => part.replace(word, () => quoted(field.value)));
+      else if (field.matches("select")) parts = parts.filter((part) => !word.test(part));
     }
-    shown.textContent = text;
+    shown.replaceChildren(...parts.flatMap((part) => {
+      const span = document.createElement("span");
+      span.textContent = part;
+      return [span, " "];
+    }));
   }
 
   for (const form of document.querySelectorAll("form[data-fills]")) {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scorer.console import pages, rollout_view
 from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
-from scorer.console.rendering import DASH, continued, count, figure, milliseconds, percent, seconds, short
+from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, short
 from scorer.console.state import DEEDS, Deed, State
 from scorer.observe.status import PartitionStatus
 from scorer.settings import Settings
@@ -93,12 +93,12 @@ def test_regions_are_told_apart_with_who_is_behind() -> None:
 
 def test_scores_are_compared_with_those_of_the_version_before() -> None:
     state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
-    assert pages.scores(state) == ([], None)
+    assert pages.scores(state, "prod") == ([], None)
     assert pages.scores_data(state)["lines"] == []
     for number in range(300):
         state.scores.hear(told.score(number / 300, scored_ms=1_000))
         state.scores.hear(told.score(number / 300, "2.0.0", scored_ms=2_000))
-    rows, comparison = pages.scores(state)
+    rows, comparison = pages.scores(state, "prod")
     assert [(row.version, row.tone) for row in rows] == [("2.0.0", 1), ("1.0.0", 0)]
     assert comparison is not None
     assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "alike")
@@ -168,4 +168,4 @@ def test_figures_are_short() -> None:
     assert [milliseconds(n) for n in (None, 3.21, 140, 2_100)] == [DASH, "3.2 ms", "140 ms", "2.1 s"]
     assert [percent(n) for n in (0.0, 0.043, 0.86)] == ["0 %", "4.3 %", "86 %"]
     assert (short("sha256:" + "ab" * 32), short("x")) == ("sha256:abababababab", "x")
-    assert continued("a --b c") == "a \\\n    --b c"
+    assert options("a b --c d --e") == ["a b", "--c d", "--e"]
