@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from publisher.time_window import HELP as TIME_HELP
+from scorer.console.command import console
 from scorer.contract import contract
 
 if TYPE_CHECKING:
@@ -226,34 +227,6 @@ def audit(config: Config, settings: Set = None, start: From = None, end: To = No
 
 
 @app.command()
-def console(
-    config: Config,
-    settings: Set = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0 takes a free one.")
-    ] = "127.0.0.1:9480",
-    allow_actions: Annotated[
-        bool, typer.Option("--allow-actions", help="Promotions, rollbacks and replays from the browser. Without: read-only.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name under which browsers may ask for it, beside loopback's; repeatable.")
-    ] = None,
-    user_header: Annotated[
-        str | None, typer.Option(help="The header in which a proxy that authenticates names who acts.", show_default=False)
-    ] = None,
-) -> None:
-    """Show the rollout, scores, flow, regions, dead letters and history in a browser. It has no login of its own."""
-    from publisher import logs
-    from scorer.console.serve import Serving, serve
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    loaded = _load(config, settings)
-    logs.configure({"console": loaded.settings.name}, "WARNING")
-    serving = Serving(listen, allow_actions, tuple(allow_host or ()), user_header)
-    serve(loaded.settings, config, serving, lambda address: talk.print(f"the console is at {address}", markup=False))
-
-
-@app.command()
 def demo(
     events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
     rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
@@ -262,7 +235,7 @@ def demo(
     registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
     plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
-    console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
+    with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
     json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
@@ -273,13 +246,14 @@ def demo(
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
-        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, console), view)
+        summary = play(Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, with_console), view)
     _print(json, summary.to_dict(), lambda: table(summary))
     if not summary.clean:
         raise typer.Exit(1)
 
 
 app.command()(contract)
+app.command()(console)
 
 
 def main() -> None:
