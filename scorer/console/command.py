@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+LISTEN = "127.0.0.1:9480"
+
 
 def console(
     config: Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)],

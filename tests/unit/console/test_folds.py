@@ -1,5 +1,7 @@
 """What is folded from the bus: the fleet, swaps, dead letters, the flow. No clock, no broker."""
 
+from typing import Any
+
 import pytest
 
 from scorer.console import records
@@ -7,27 +9,27 @@ from scorer.console.flow import STEP_SECONDS, FlowFold
 from scorer.console.letters import KEPT, LetterFold
 from scorer.console.state import State
 from scorer.console.swaps import SwapFold
-from scorer.observe.status import PartitionStatus
+from scorer.observe.status import PartitionStatus, ScorerStatus
 from tests.unit.console import told
 from tests.unit.console.told import NOW
 
 
-def beat(seconds: float, events: int, batches: int, **changed: object) -> object:
+def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerStatus:
     return told.status(heartbeat_ms=int((NOW + seconds) * 1_000), counters={"events": events, "batches": batches}, **changed)
 
 
 def test_a_rate_is_that_between_two_heartbeats() -> None:
     state = State()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
-        told.hear(state, beat(seconds, events, batches), NOW + seconds)  # type: ignore[arg-type]
+        told.hear(state, beat(seconds, events, batches), NOW + seconds)
     heard = state.fleet.scorers["m.a"]
     assert (heard.rate, heard.fill) == (100.0, 50.0)
 
 
 def test_a_scorer_that_started_again_has_no_rate_yet() -> None:
     state = State()
-    told.hear(state, beat(0, 1_000, 10))  # type: ignore[arg-type]
-    told.hear(state, beat(5, 10, 1, started_ms=2))  # type: ignore[arg-type]
+    told.hear(state, beat(0, 1_000, 10))
+    told.hear(state, beat(5, 10, 1, started_ms=2))
     assert state.fleet.scorers["m.a"].rate == 0.0
 
 
@@ -89,7 +91,7 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
     state, flow = State(), FlowFold()
     for seconds, events, batches in ((0, 0, 0), (5, 500, 50)):
         partitions = [PartitionStatus("in", 0, 3), PartitionStatus("in", 1, 0)]
-        told.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)  # type: ignore[arg-type]
+        told.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
     flow.hear(told.score(0.5), NOW + 0.1, live=True)
     flow.hear(told.score(0.5, event_ms=1), NOW, live=False)
     assert flow.tick(state.fleet, NOW)
