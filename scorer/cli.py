@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from publisher.time_window import HELP as TIME_HELP
+from scorer.console.command import console
 from scorer.contract import contract
 
 if TYPE_CHECKING:
@@ -237,6 +238,7 @@ def demo(
     copied: Annotated[
         bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
     ] = False,
+    with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
     json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
@@ -246,7 +248,7 @@ def demo(
 
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
-    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied)
+    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
         found = regions.demo(options, view) if copied else run.demo(options, view)
@@ -256,6 +258,7 @@ def demo(
 
 
 app.command()(contract)
+app.command()(console)
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ class Options:
     plain_http: bool = False
     copied: bool = False
     """Whether a publisher copies the scores into a second region."""
+    console: bool = False
 
     @property
     def regions(self) -> list[str]:

@@ -26,6 +26,7 @@ PARTITIONS = 6
 STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed
 FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
 QUIET_MS = 1_000  # a partition has caught up when its newest score took less than this
+CONSOLE_TOLD = "the console is at "
 OLD, NEW = "1.0.0", "2.0.0"
 REPLICAS = ("a", "b")
 
@@ -103,6 +104,16 @@ class Demo:
 
         self.wait_for("both scorers to share the partitions", shared_out)
         self.view.say(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
+        if self.options.console:
+            self.show_console()
+
+    def show_console(self) -> None:
+        """Starts it, and prints its address."""
+        log = self.shell.folder / "console.log"
+        command = ("scorer", "console", "scorer.yaml", "--allow-actions", "--listen", "127.0.0.1:0")
+        self.processes["console"] = self.shell.start(log.name, *command)
+        self.wait_for("the console", lambda: CONSOLE_TOLD in log.read_text(errors="replace"))
+        self.view.step(f"   Open {log.read_text(errors='replace').partition(CONSOLE_TOLD)[2].split()[0]} in a browser")
 
     def look(self, lines: Iterator[bytes]) -> int:
         """A few flights, slowly, so that a person sees a score and the fresh broker is warm; how many."""

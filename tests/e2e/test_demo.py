@@ -46,11 +46,12 @@ def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytes
 
 def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
-    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--bootstrap-servers", servers, "--json")
+    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", "--bootstrap-servers", servers, "--json")
     summary = json.loads(done.stdout)
     assert summary["clean"]
     assert summary["kill_pause_ms"] is None
     assert "kill -9" not in done.stderr
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", done.stderr)
     admin = AdminClient({"bootstrap.servers": servers})
     assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
 

@@ -74,6 +74,11 @@ def relay(name: str) -> dict[str, Right]:
     }
 
 
+def console(name: str) -> dict[str, Right]:
+    """`scorer console`, read-only. It does not end where one is missing, but says so on its pages."""
+    return {part: (TOPIC, f"{name}.{part}", READ) for part in ("status", "swaps", "scores", "dead", "dead.replayed")}
+
+
 COMPONENTS = {
     "scorer": scorer,
     "auditor": auditor,

@@ -3,9 +3,11 @@ names the right, the resource and the way out."""
 
 import json
 import re
+import urllib.request
 
 import pytest
 
+from tests.e2e.browser import console
 from tests.e2e.rig import events, until
 from tests.security import rights
 from tests.security.broker import Right
@@ -101,6 +103,22 @@ def test_everything_works_with_the_least_rights(secured: Secured) -> None:
     secured.as_user("auditor")
     report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
     assert report["clean"]
+
+
+def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:
+    needed = rights.console(NAME)
+    secured.broker.users({"console": list(needed.values())})
+    with console(secured.as_user("console")) as address:
+        until(lambda: ">bus live<" in page(address), "the bus")
+        secured.broker.revoke({"console": [needed["scores"]]})
+        until(lambda: f"no right to Read on topic &#39;{NAME}.scores&#39;" in page(address), "the missing right")
+
+
+def page(address: str) -> str:
+    """The first page of a console."""
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        said: str = answer.read().decode()
+    return said
 
 
 def emit(secured: Secured, values: object) -> None:

@@ -1,0 +1,115 @@
+"""What the console does where it may: move the channel, replay dead letters. One after the other, in a thread of its own.
+
+Each is the same call that the command makes, and is remembered with that command and with how it ended.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+
+from model_registry import channel as channels
+from model_registry.errors import RegistryError
+from model_registry.moves import Move
+from model_registry.status_topic import StatusTopic
+from model_registry.stores import Store
+from publisher import kafka
+from publisher.errors import Aborted, Fatal
+from scorer import replay
+from scorer.console.command_lines import CommandLines
+from scorer.console.state import Deed, State
+from scorer.letters import Selection
+from scorer.settings import Settings
+
+ANSWER_SECONDS = 10.0
+UNFIT_SHOWN = 3
+
+
+class Actions:
+    """Each method returns at once; the state tells the outcome. `moved` is called after a move of the channel."""
+
+    def __init__(self, settings: Settings, lines: CommandLines, store: Store, state: State, moved: Callable[[], None]) -> None:
+        self._settings = settings
+        self._lines = lines
+        self._store = store
+        self._state = state
+        self._moved = moved
+        self._numbers = count(1)
+        self._worker = ThreadPoolExecutor(1, "actions")
+
+    def close(self) -> None:
+        """Finish what was begun, and begin nothing more."""
+        self._worker.shutdown(cancel_futures=True)
+
+    def promote(self, actor: str, channel: str, version: str, reason: str, revision: int) -> None:
+        """Point the channel, which must be at `revision`, at a version."""
+
+        def work() -> str:
+            return self._move(
+                channels.promote(
+                    self._store, channel, version, actor=actor, reason=reason, now=datetime.now(UTC),
+                    expected=channels.Expected(revision=revision),
+                )
+            )  # fmt: skip
+
+        self._do(actor, self._lines.promote(channel, version, reason, revision), work)
+
+    def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
+        """Point the channel, which must be at `revision`, at what it named at another revision, or before."""
+
+        def work() -> str:
+            return self._move(
+                channels.rollback(
+                    self._store, channel, actor=actor, reason=reason, now=datetime.now(UTC), to_revision=to_revision,
+                    expected=channels.Expected(revision=revision),
+                )
+            )  # fmt: skip
+
+        self._do(actor, self._lines.rollback(channel, to_revision, reason, revision), work)
+
+    def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
+        """Put back the dead letters of these reasons, all where none is named; or say what would be."""
+
+        def work() -> str:
+            summary = replay.replay(self._settings, Selection(reasons), dry_run=dry_run)
+            verb = "would be replayed" if dry_run else "replayed"
+            said = f"{summary.replayed.total()} {verb}, {summary.before} replayed before, {summary.unfit} unfit"
+            return "; ".join([said, *summary.examples[:UNFIT_SHOWN]])
+
+        self._do(actor, self._lines.replay(reasons, dry_run=dry_run), work)
+
+    def _move(self, move: Move) -> str:
+        """Tell the scorers of a move that is made. One that cannot be told is seen at their next poll."""
+        said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
+        self._moved()
+        client = kafka.client(self._settings.kafka, f"{self._settings.name}.console")
+        try:
+            topic = StatusTopic(client, self._settings.status_topic, ANSWER_SECONDS)
+            try:
+                topic.notify(move, self._store.repository)
+            finally:
+                topic.close()
+        except RegistryError as error:
+            return f"{said}; {error}; the scorers see it at their next poll"
+        return said
+
+    def _do(self, actor: str, command: str, work: Callable[[], str]) -> None:
+        deed = Deed(next(self._numbers), time.time(), actor, command)
+        self._tell(deed)
+
+        def run() -> None:
+            try:
+                done = replace(deed, outcome="done", said=work())
+            except (RegistryError, Fatal) as error:
+                done = replace(deed, outcome="failed", said=f"{error}. {error.hint}".rstrip(". "))
+            except Aborted as error:
+                done = replace(deed, outcome="failed", said=str(error))
+            self._tell(done)
+
+        self._worker.submit(run)
+
+    def _tell(self, deed: Deed) -> None:
+        with self._state.lock:
+            self._state.did(deed)

@@ -1,0 +1,90 @@
+"""The scorers as they tell of themselves: the last word of each, and how fast it goes. Folded, without a clock of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from model_registry import rollout
+from model_registry.moves import Move
+from scorer.console.records import Partition
+from scorer.observe.status import STALE_SECONDS, ScorerStatus
+
+FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
+SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
+RUNNING, STOPPED, SILENT = "running", "stopped", "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A scorer's last record; `heard` in Unix seconds. `rate` in events a second and `fill` in events a batch are those since
+    the record `base`."""
+
+    status: ScorerStatus
+    heard: float
+    base: ScorerStatus
+    rate: float = 0.0
+    fill: float = 0.0
+
+    def state(self, now: float) -> str:
+        """running, stopped, or silent where a running one has not been heard of for long."""
+        silent = self.status.state == RUNNING and now - self.heard >= STALE_SECONDS
+        return SILENT if silent else self.status.state
+
+
+@dataclass(slots=True)
+class FleetFold:
+    """Every scorer of a status topic. `caught_up` says that its end was reached: what comes now is news."""
+
+    scorers: dict[str, Heard] = field(default_factory=dict)
+    judged: rollout.Fleet = field(default_factory=rollout.Fleet)
+    caught_up: bool = False
+    _wanted: set[Partition] = field(default_factory=set)
+    _move: tuple[str, int] = ("", 0)
+
+    def hear(self, key: bytes | None, value: bytes | None, now: float) -> bool:
+        """Take in a record; whether it was a scorer's. `now` in Unix seconds."""
+        record = rollout.read(key, value)
+        if record is None:
+            return False
+        try:
+            status = msgspec.json.decode(value or b"", type=ScorerStatus)
+        except msgspec.MsgspecError:
+            return False
+        heard = now if self.caught_up and status.state == RUNNING else min(now, status.heartbeat_ms / 1_000)
+        self.judged.hear(record, heard)
+        self.scorers[status.scorer] = _after(self.scorers.get(status.scorer), status, heard)
+        return True
+
+    def live(self, now: float) -> list[Heard]:
+        """The scorers that run, by name."""
+        return sorted((h for h in self.scorers.values() if h.state(now) == RUNNING), key=lambda h: h.status.scorer)
+
+    def listed(self, now: float) -> list[Heard]:
+        """Those heard of within the last hour, by name."""
+        recent = (h for h in self.scorers.values() if now - h.heard < FORGOTTEN_SECONDS)
+        return sorted(recent, key=lambda h: h.status.scorer)
+
+    def verdict(self, move: Move, now: float) -> rollout.Verdict:
+        """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
+        if self._move != (move.channel, move.revision):
+            self._move, self._wanted = (move.channel, move.revision), set()
+        self._wanted |= rollout.partitions(move, self.judged, now)
+        return rollout.judge(move, self.judged, self._wanted, now)
+
+    def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
+        """Records behind the end, of each partition that somebody has."""
+        for heard in self.live(now):
+            for p in heard.status.partitions:
+                yield (p.topic, p.partition), p.lag
+
+
+def _after(before: Heard | None, status: ScorerStatus, heard: float) -> Heard:
+    """What is known with one more record."""
+    if before is None or before.base.started_ms != status.started_ms or status.state != RUNNING:
+        return Heard(status, heard, status)
+    seconds = (status.heartbeat_ms - before.base.heartbeat_ms) / 1_000
+    if seconds < SHORTEST_SECONDS:
+        return Heard(status, heard, before.base, before.rate, before.fill)
+    events, batches = (status.counters.get(n, 0) - before.base.counters.get(n, 0) for n in ("events", "batches"))
+    return Heard(status, heard, status, max(0.0, events / seconds), events / batches if batches > 0 else 0.0)

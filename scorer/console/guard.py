@@ -1,0 +1,77 @@
+"""What stands between the console and a page of somebody else's: strict headers, a token in every form, bounded bodies."""
+
+import hashlib
+import hmac
+import secrets
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "scorestream-console"
+BODY_BYTES = 16_384
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class StrictHeaders:
+    """ASGI middleware: HEADERS on every answer, and nothing is kept by caches unless the answer says otherwise."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+class Tokens:
+    """Tokens against forged requests: an HMAC over a random cookie, by a key that lives as long as this process."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def of(self, request: Request) -> tuple[str, str]:
+        """The browser's cookie, a new one where it has none, and the token that belongs to it."""
+        cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
+        return cookie, self._token(cookie)
+
+    def keep(self, response: Response, cookie: str) -> None:
+        """Have the browser send the cookie back, to this site only."""
+        response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
+
+    def check(self, request: Request, given: str) -> None:
+        """Raises HTTPException (403) where the form was not made for this browser by this process."""
+        cookie = request.cookies.get(COOKIE, "")
+        if not cookie or not hmac.compare_digest(self._token(cookie).encode(), given.encode()):
+            raise HTTPException(403, "the form is not from this console, or the console was restarted: load the page again")
+
+    def _token(self, cookie: str) -> str:
+        return hmac.new(self._key, cookie.encode(), hashlib.sha256).hexdigest()
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The fields of a form, each once. Raises HTTPException (413) where it is larger than BODY_BYTES."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise HTTPException(413, f"a form has at most {BODY_BYTES} bytes")
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))

@@ -1,0 +1,139 @@
+"""What stands on the bus, decoded: swaps, scores and dead letters, as far as the console shows them. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from scorer.scores import dead_letter
+
+SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
+Told = TypeVar("Told")
+Partition = tuple[str, int]
+"""(topic, partition)"""
+
+
+class SwapRecord(msgspec.Struct, frozen=True):
+    """One partition's change of version. `cut_over_offset` is the first offset that the new one scored."""
+
+    scorer: str
+    topic: str
+    partition: int
+    cut_over_offset: int
+    version: str
+    digest: str
+    revision: int
+    at_ms: int
+    from_version: str | None = None
+    reason: str = ""
+
+    @property
+    def place(self) -> Partition:
+        """Whose change it is."""
+        return self.topic, self.partition
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The event that a score answers."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class ScoreRecord(msgspec.Struct, frozen=True):
+    """A score. Times are Unix ms; `score` is a number, an array, named outputs, or None where the event had expired."""
+
+    version: str
+    status: str
+    source: Source
+    event_ms: int
+    scored_ms: int
+    score: Any = None
+    decision: str | None = None
+
+    @property
+    def number(self) -> float | None:
+        """The score as one number: of several classes or outputs the largest; None where it has none."""
+        return largest(self.score)
+
+
+def largest(score: Any) -> float | None:
+    """A number itself, of a list or an object the largest number in it."""
+    if isinstance(score, int | float):
+        return float(score)
+    parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()
+    return max((found for part in parts if (found := largest(part)) is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead letter as a person looks at it. `at_ms` is Unix ms; `cut` says that `value` is not whole."""
+
+    partition: int
+    offset: int
+    reason: str
+    error: str
+    source: str
+    model: str
+    at_ms: int
+    key: str
+    value: str
+    cut: bool
+    headers: tuple[tuple[str, str], ...]
+
+
+def swap(value: bytes | None) -> SwapRecord | None:
+    """A record of the topic of swaps; None for what is none."""
+    return _decoded(value, _SWAP)
+
+
+def score(value: bytes | None) -> ScoreRecord | None:
+    """A score record as JSON; None for what is none."""
+    return _decoded(value, _SCORE)
+
+
+def letter(
+    partition: int,
+    offset: int,
+    at_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, str | bytes | None]],
+) -> DeadLetter:
+    """A record of the dead-letter topic; `at_ms` is its timestamp, for one that does not say when it died."""
+    facts = dead_letter.facts(headers)
+    died = facts.get("at", "")
+    return DeadLetter(
+        partition=partition,
+        offset=offset,
+        reason=facts.get("reason", "unknown"),
+        error=facts.get("error", ""),
+        source=facts.get("source", ""),
+        model=facts.get("model", ""),
+        at_ms=int(died) if died.isascii() and died.isdigit() else at_ms,
+        key=_text(key),
+        value=_text(value),
+        cut=len(value or b"") > SHOWN_BYTES,
+        headers=tuple((name, _text(_bytes(held))) for name, held in dead_letter.original_headers(headers)),
+    )
+
+
+_SWAP = msgspec.json.Decoder(SwapRecord)
+_SCORE = msgspec.json.Decoder(ScoreRecord)
+
+
+def _decoded(value: bytes | None, decoder: "msgspec.json.Decoder[Told]") -> Told | None:
+    try:
+        return decoder.decode(value or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"")[:SHOWN_BYTES].decode("utf-8", "backslashreplace")

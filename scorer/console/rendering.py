@@ -1,0 +1,97 @@
+"""Templates to HTML: how figures, times and digests are written."""
+
+import functools
+import math
+from datetime import UTC, datetime
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+TONES = 6
+DASH = "\N{EN DASH}"
+
+
+@functools.cache
+def environment() -> Environment:
+    """The templates of this package; everything is escaped, and a name that is not there is an error."""
+    made = Environment(
+        loader=PackageLoader("scorer.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "count": count,
+        "seconds": seconds,
+        "ms": milliseconds,
+        "when": when,
+        "short": short,
+        "tone": tone,
+        "percent": percent,
+        "figure": figure,
+        "sentence": sentence,
+        "options": options,
+    }
+    return made
+
+
+def count(value: float) -> str:
+    """A whole number with separators; below 10 a fraction keeps one digit."""
+    return f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
+
+
+def figure(value: float | None) -> str:
+    """A measured number with three significant digits; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A time in seconds: `0.4 s`, `12 s`, `5 min`, `3 h`, `2 d`; a dash where it is unknown."""
+    if value is None:
+        return DASH
+    for limit, size, unit in ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (129_600.0, 3_600.0, "h")):
+        if value < limit:
+            return f"{value / size:.1f} {unit}" if unit == "s" and 0.05 <= value < 10 else f"{value / size:.0f} {unit}"
+    return f"{value / 86_400:.0f} d"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time in ms: `3.2 ms`, `140 ms`, `2.1 s`."""
+    if value is None:
+        return DASH
+    return f"{value / 1_000:.1f} s" if value >= 1_000 else f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def when(value: datetime | float) -> str:
+    """A moment (Unix seconds, or a datetime) in UTC, to the second."""
+    moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def short(digest: str) -> str:
+    """The first twelve digits of a digest, which is how people compare two."""
+    algorithm, _, digits = digest.partition(":")
+    return f"{algorithm}:{digits[:12]}" if digits else digest
+
+
+def tone(number: int) -> str:
+    """The class of a version's colour."""
+    return f"t{number % TONES}"
+
+
+def sentence(text: str) -> str:
+    """With a capital letter at its beginning, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def options(command: str) -> list[str]:
+    """The parts of a command line that belong on one line of a screen: the command, and each option with its value."""
+    first, *rest = command.split(" --")
+    return [first, *(f"--{part}" for part in rest)]
+
+
+def percent(share: float) -> str:
+    """A share as percent."""
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"

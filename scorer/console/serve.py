@@ -1,0 +1,80 @@
+"""`scorer console`: the feeds, and the pages over HTTP until SIGTERM."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_registry.commands.options import actor
+from publisher.errors import Fatal
+from scorer.console.actions import Actions
+from scorer.console.bus import BusFeed
+from scorer.console.command_lines import CommandLines
+from scorer.console.registry import RegistryFeed
+from scorer.console.state import State
+from scorer.servables.source import open_source
+from scorer.settings import Settings
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+STREAMS_SECONDS = 2  # that open streams may take to end
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a person may choose: see the options of `scorer console`."""
+
+    listen: str
+    allow_actions: bool = False
+    allow_hosts: Sequence[str] = ()
+    user_header: str | None = None
+
+
+def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; `told` hears the address. Raises Fatal (2) for an address that cannot be listened on, and
+    where the extra is not installed; RegistryError for a repository that nothing can be opened with."""
+    try:
+        import uvicorn
+
+        from scorer.console.web import Console
+    except ImportError as error:
+        raise Fatal(f"the console needs {error.name}", "pip install 'scorestream[console]'", 2) from None
+    listener, host = _listener(serving.listen)
+    state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
+    bus, registry = BusFeed(settings, state), RegistryFeed(store, state)
+    actions = Actions(settings, lines, store, state, registry.hurry) if serving.allow_actions else None
+    hosts = [*LOOPBACK, *serving.allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
+    console = Console(
+        settings, state, lines, actions, hosts, f"{actor()} (console)", serving.user_header, lambda: server.should_exit
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(
+            console.app(), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=STREAMS_SECONDS,
+        )
+    )  # fmt: skip
+    bus.start()
+    registry.start()
+    told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
+    try:
+        server.run(sockets=[listener])
+    finally:
+        if actions is not None:
+            actions.close()
+        bus.close()
+        registry.close()
+        listener.close()
+
+
+def _listener(listen: str) -> tuple[socket.socket, str]:
+    """A bound socket, and the host as it was named."""
+    host, _, port = listen.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host.strip("[]"), int(port)))
+        made.listen()  # whoever reads the address may ask at once
+    except (OSError, ValueError, OverflowError) as error:
+        made.close()
+        raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", 2) from None
+    return made, host

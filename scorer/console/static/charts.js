@@ -1,0 +1,86 @@
+// The charts: uPlot on the numbers of /data/scores and /data/flow, in the page's own colours.
+"use strict";
+(() => {
+  const HEIGHT = 220;
+  const hosts = [...document.querySelectorAll("[data-chart]")];
+  if (!hosts.length) return;
+  const charts = new Map();
+  const canvas = document.createElement("canvas").getContext("2d");
+
+  function color(name) { // what a custom property is in the scheme of now, as the canvas wants it
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.className = "probe";
+    probe.style.color = `var(--${name})`;
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  }
+  const soft = (found) => { canvas.fillStyle = found; return canvas.fillStyle + "2e"; };
+
+  const FLOW = {
+    throughput: [["events/s", "throughput", "t0", true]],
+    lag: [["seconds", "lag_seconds", "t1", true]],
+    latency: [["until scored, p50", "scored_p50", "t0"], ["until scored, p99", "scored_p99", "t3"], ["scored until readable, p50", "visible_p50", "t2"]],
+    fill: [["events", "fill", "t2", true]],
+  };
+
+  const clock = (at) => (at == null ? "–" : new Date(1000 * at).toISOString().slice(11, 19));
+
+  const TIME = { label: "at", value: (_, at) => clock(at), values: (_, ticks) => ticks.map(clock) };
+
+  function options(host, series, x) {
+    const axis = () => ({ stroke: color("muted"), grid: { stroke: color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" });
+    return {
+      width: host.clientWidth, height: HEIGHT, series: [x, ...series],
+      scales: { x: { time: !!x.values }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08] } },
+      axes: [x.values ? { ...axis(), values: x.values, space: 90 } : axis(), { ...axis(), size: 58 }],
+      padding: [12, 14, 0, 0], cursor: { y: false, points: { size: 6 } }, legend: { live: true },
+    };
+  }
+
+  function draw(host, data, series, x, key) {
+    const known = charts.get(host);
+    if (known && known.key === key) return known.plot.setData(data);
+    known?.plot.destroy();
+    charts.set(host, { key, plot: new uPlot(options(host, series, x), data, host) });
+  }
+
+  function line(label, tone, filled) {
+    const stroke = color(tone);
+    return { label, stroke, width: 2, fill: filled ? soft(stroke) : undefined, spanGaps: false, points: { show: false } };
+  }
+
+  function drawFlow(host, found) {
+    const wanted = FLOW[host.dataset.chart];
+    const series = wanted.map(([label, , tone, filled]) => line(label, tone, filled));
+    draw(host, [found.x, ...wanted.map(([, column]) => found.columns[column])], series, TIME, "flow");
+  }
+
+  function drawScores(host, found) {
+    const steps = uPlot.paths.stepped({ align: 1 });
+    const series = found.lines.map((each) => ({
+      ...line(each.label, `t${each.tone % 6}`, true), paths: steps,
+      value: (_, share) => (share == null ? "–" : (100 * share).toFixed(1) + " %"),
+    }));
+    const x = { label: "score from", value: (_, at) => (at == null ? "–" : at.toPrecision(3)) };
+    const edges = found.x.length ? [...found.x, found.x.at(-1) + found.step] : [];
+    const data = [edges, ...found.lines.map((each) => [...each.values, each.values.at(-1) ?? null])];
+    if (found.lines.length) draw(host, data, series, x, JSON.stringify(found.lines.map((each) => [each.label, each.tone])));
+  }
+
+  async function update() {
+    const scores = hosts.some((host) => host.dataset.chart === "scores");
+    const found = await (await fetch(scores ? "/data/scores" : "/data/flow")).json();
+    for (const host of hosts) (scores ? drawScores : drawFlow)(host, found);
+  }
+
+  function again() {
+    for (const { plot } of charts.values()) plot.destroy();
+    charts.clear();
+    update().catch(() => {});
+  }
+  document.addEventListener("changed", () => update().catch(() => {}));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  new ResizeObserver(() => charts.forEach(({ plot }, host) => plot.setSize({ width: host.clientWidth, height: HEIGHT }))).observe(hosts[0]);
+  update().catch(() => {});
+})();

@@ -1,0 +1,29 @@
+"""Which version scored each partition last, and the changes as they came. Folded from the topic of swaps."""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from scorer.console.records import Partition, SwapRecord
+
+KEPT = 500  # changes that are shown at all
+
+
+@dataclass(slots=True)
+class SwapFold:
+    """`last` has each partition's newest change, `recent` the newest of all, newest first."""
+
+    last: dict[Partition, SwapRecord] = field(default_factory=dict)
+    recent: deque[SwapRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def hear(self, record: SwapRecord) -> None:
+        """Take in a record that is newer than all before of its partition."""
+        self.last[record.place] = record
+        self.recent.appendleft(record)
+
+    def partitions_by_version(self) -> Counter[str]:
+        """How many partitions each version scored last."""
+        return Counter(record.version for record in self.last.values())
+
+    def of_revision(self, revision: int) -> list[SwapRecord]:
+        """The partitions that this revision scores, in their order."""
+        return sorted((r for r in self.last.values() if r.revision == revision), key=lambda r: r.place)

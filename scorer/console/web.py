@@ -1,0 +1,235 @@
+"""The console's routes. A page is whole HTML; browsers fetch it again when the state has changed and take over what differs."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from model_registry.errors import RegistryError
+from model_registry.tags import check_channel, check_version
+from scorer.console import pages, rendering, rollout_view
+from scorer.console.actions import Actions
+from scorer.console.command_lines import CommandLines
+from scorer.console.guard import StrictHeaders, Tokens, form
+from scorer.console.state import State
+from scorer.events.contract import Reason
+from scorer.settings import Settings
+
+LOOK_SECONDS = 0.5  # how late a browser hears of a change
+SILENCE_SECONDS = 15.0  # proxies end streams that say nothing for longer
+VIEWS = ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"), (
+    "/regions",
+    "regions",
+    "Regions",
+), ("/dead-letters", "letters", "Dead letters"), ("/history", "history", "History")  # fmt: skip
+MAX_REASON = 500
+
+
+@dataclass
+class Console:
+    """What the pages are made of. `actions` is None where the console is read-only; `actor` is who acts, unless the header
+    `user_header` of a request says so; `stopping` ends the streams; `clock` gives
+    Unix seconds."""
+
+    settings: Settings
+    state: State
+    lines: CommandLines
+    actions: Actions | None
+    hosts: list[str]
+    actor: str
+    user_header: str | None
+    stopping: Callable[[], bool]
+    clock: Callable[[], float] = time.time
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        return Tokens()
+
+    @property
+    def tag(self) -> str:
+        """The channel that the scorers follow."""
+        return self.settings.model.tag
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        gets = [Route(path, getattr(self, name)) for path, name, _ in VIEWS]
+        data = [Route("/data/scores", self.scores_data), Route("/data/flow", self.flow_data), Route("/events", self.events)]
+        posts = [Route(f"/actions/{name}", getattr(self, name), methods=["POST"]) for name in ("promote", "rollback", "replay")]
+        static = Mount("/static", StaticFiles(packages=[("scorer.console", "static")]))
+        return Starlette(
+            routes=[*gets, *data, *posts, static],
+            middleware=[
+                Middleware(StrictHeaders),
+                Middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False),
+            ],
+            exception_handlers={HTTPException: self._error},
+        )
+
+    def rollout(self, request: Request) -> Response:
+        now, query = self.clock(), dict(request.query_params)
+        with self.state.lock:
+            view = rollout_view.rollout(self.state, self.tag, query, now)
+            versions = self.state.registry.versions
+        revision = view.channel.revision if view.channel else 0
+        commands = {
+            "promote": self.lines.promote(self.tag, "VERSION", "REASON", revision),
+            "rollback": self.lines.rollback(self.tag, None, "REASON", revision),
+        }
+        headline = rollout_view.headline(view)
+        return self._page(
+            request, "rollout", rollout=view, headline=headline, versions=versions, commands=commands, query=query
+        )
+
+    def scores(self, request: Request) -> Response:
+        with self.state.lock:
+            rows, comparison = pages.scores(self.state, self.tag)
+        return self._page(request, "scores", rows=rows, comparison=comparison)
+
+    def flow(self, request: Request) -> Response:
+        now = self.clock()
+        with self.state.lock:
+            point = self.state.flow.points[-1] if self.state.flow.points else None
+            live = len(self.state.fleet.live(now))
+        return self._page(request, "flow", point=point, live=live, most=self.settings.batching.max_events)
+
+    def regions(self, request: Request) -> Response:
+        with self.state.lock:
+            rows, registry = pages.regions(self.state, self.clock()), self.state.registry
+        return self._page(request, "regions", rows=rows, channels=list(registry.channels.values()))
+
+    def letters(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        with self.state.lock:
+            letters, reasons = pages.letters(self.state, query)
+            back = {(letter.partition, letter.offset) for letter in letters.rows if self.state.letters.put_back(letter)}
+        command = self.lines.replay(["REASON"], dry_run=False)
+        return self._page(request, "letters", letters=letters, reasons=reasons, back=back, command=command, query=query)
+
+    def history(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        with self.state.lock:
+            names, name, moves = pages.history(self.state, self.tag, query)
+            channel = self.state.registry.channels.get(name)
+        revision = channel.revision if channel else 0
+        command = self.lines.rollback(name, 4711, "REASON", revision).replace("4711", "REVISION")
+        return self._page(
+            request, "history", names=names, channel=channel, chosen=name, moves=moves, command=command, query=query
+        )
+
+    def scores_data(self, _: Request) -> Response:
+        with self.state.lock:
+            found = pages.scores_data(self.state)
+        return _json(found)
+
+    def flow_data(self, _: Request) -> Response:
+        with self.state.lock:
+            found = pages.flow_data(self.state)
+        return _json(found)
+
+    async def events(self, _: Request) -> Response:
+        """Server-sent events: one whenever something that is shown has changed."""
+        return StreamingResponse(self._changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _changes(self) -> AsyncIterator[bytes]:
+        told, last = -1, time.monotonic()
+        while not self.stopping():
+            if self.state.sequence != told:
+                told, last = self.state.sequence, time.monotonic()
+                yield b"event: changed\ndata: %d\n\n" % told
+            elif time.monotonic() - last > SILENCE_SECONDS:
+                last = time.monotonic()
+                yield b": still here\n\n"
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def promote(self, request: Request) -> Response:
+        actions, given = await self._asked(request)
+        channel, reason, revision = _channel(given), _reason(given), _whole(given, "revision")
+        try:
+            version = check_version(given.get("version", "").strip())
+        except RegistryError as error:
+            raise HTTPException(400, f"{error}; {error.hint}") from None
+        actions.promote(self._who(request), channel, version, reason, revision)
+        return RedirectResponse("/", 303)
+
+    async def rollback(self, request: Request) -> Response:
+        actions, given = await self._asked(request)
+        to_revision = _whole(given, "to_revision") if given.get("to_revision") else None
+        actions.rollback(self._who(request), _channel(given), to_revision, _reason(given), _whole(given, "revision"))
+        return RedirectResponse("/", 303)
+
+    async def replay(self, request: Request) -> Response:
+        actions, given = await self._asked(request)
+        reason = given.get("reason", "")
+        if reason and reason not in list(Reason):
+            raise HTTPException(400, f"{reason!r} is no reason of dead letters")
+        actions.replay(self._who(request), [reason] if reason else [], dry_run=given.get("mode") != "replay")
+        return RedirectResponse("/dead-letters", 303)
+
+    async def _asked(self, request: Request) -> tuple[Actions, dict[str, str]]:
+        """The form of somebody who may act. Raises HTTPException."""
+        given = await form(request)
+        if self.actions is None:
+            raise HTTPException(403, "this console is read-only: scorer console CONFIG --allow-actions")
+        self.tokens.check(request, given.get("token", ""))
+        return self.actions, given
+
+    def _who(self, request: Request) -> str:
+        named = request.headers.get(self.user_header, "") if self.user_header else ""
+        return named or self.actor
+
+    def _page(self, request: Request, view: str, status: int = 200, **values: Any) -> Response:
+        cookie, token = self.tokens.of(request)
+        with self.state.lock:
+            state = self.state
+            common: dict[str, Any] = {"bus_trouble": state.bus_trouble, "registry_trouble": state.registry_trouble}
+            common |= {"loaded": state.loaded, "deeds": state.deeds[:3], "registry_read": state.registry.read}
+        html = rendering.environment().get_template(f"{view}.html").render(
+            **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
+            source=self.settings.model.source, servers=self.settings.kafka.bootstrap_servers, token=token, now=self.clock(),
+        )  # fmt: skip
+        response = HTMLResponse(html, status)
+        if self.actions is not None:
+            self.tokens.keep(response, cookie)
+        return response
+
+    def _error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        said = "there is no such page" if error.status_code == 404 else error.detail
+        return self._page(request, "error", error.status_code, said=said)
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")
+
+
+def _channel(given: dict[str, str]) -> str:
+    try:
+        return check_channel(given.get("channel", ""))
+    except RegistryError as error:
+        raise HTTPException(400, f"{error}; {error.hint}") from None
+
+
+def _reason(given: dict[str, str]) -> str:
+    reason = " ".join(given.get("reason", "").split())
+    if not reason or len(reason) > MAX_REASON:
+        raise HTTPException(400, f"say why, in at most {MAX_REASON} characters: it stands in the history")
+    return reason
+
+
+def _whole(given: dict[str, str], name: str) -> int:
+    text = given.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise HTTPException(400, f"{name} is not a number: {text[:40]!r}")
+    return int(text)
