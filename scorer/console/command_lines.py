@@ -1,4 +1,7 @@
-"""The commands that do the same as the console's forms, as a person would type them. Pure."""
+"""The commands that do the same as the console's forms, as a person would type them. Pure.
+
+Where Kafka asks who one is, `client.properties` stands for a file with the properties of the person's own client.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -35,6 +38,8 @@ class CommandLines:
             *(["--plain-http"] if model.plain_http else []),
             *(["--ca-file", str(model.ca_file)] if model.ca_file else []),
         ]
-        told = ["--kafka", self.settings.kafka.bootstrap_servers, "--status-topic", self.settings.status_topic]
+        kafka = self.settings.kafka
+        secured = ["--kafka-config", "client.properties"] if kafka.security.protocol != "PLAINTEXT" else []
+        told = ["--kafka", kafka.bootstrap_servers, *secured, "--status-topic", self.settings.status_topic]
         expected = ["--reason", reason, "--expect-revision", str(revision)]
         return shlex.join(["model-registry", *what, *expected, *access, *told, "--wait"])

@@ -56,6 +56,16 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
     assert last["actor"].endswith("(console)")
 
 
+def promotion_that_cannot_be_made_is_told(page: Page) -> None:
+    """With what there is instead; the channel stays where it is."""
+    form = page.locator("form[action='/actions/promote']")
+    form.get_by_label("Version").fill("9.9.9")
+    form.get_by_label("Reason").fill("no such thing")
+    form.get_by_role("button").click()
+    expect(page.locator("#deeds .failed")).to_contain_text("the versions there are: 1.0.0, 2.0.0")
+    expect(page.locator("#hero h1")).to_have_text("prod 1.0.0")
+
+
 def letters_are_replayed(rig: Rig, page: Page) -> None:
     """Once: the event is back at its place, and its letter says so."""
     page.get_by_role("link", name="Dead letters").click()
@@ -85,6 +95,7 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
         page.goto(address)
         swap_is_seen_live(rig, page)
         version_is_rolled_back(rig, page)
+        promotion_that_cannot_be_made_is_told(page)
         letters_are_replayed(rig, page)
         for path in ("/", "/scores", "/flow", "/regions", "/dead-letters", "/history"):
             page.goto(f"{address}{path}")
