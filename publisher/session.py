@@ -18,7 +18,8 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 @dataclass(slots=True)
 class Counters:
     """What a session did so far; plain numbers that the metrics read. `commit_seconds` is what the owner thread waited,
-    `last_commit_seconds` what the last commit took, whoever waited for it."""
+    `last_commit_seconds` what the last commit took, whoever waited for it. `open_since` (monotonic seconds) is when the
+    transaction began that is not decided yet, if there is one."""
 
     commits: int = 0
     aborts: int = 0
@@ -26,6 +27,7 @@ class Counters:
     rotations: int = 0
     commit_seconds: float = 0.0
     last_commit_seconds: float = 0.0
+    open_since: float | None = None
 
     def committed(self, waited: float, took: float) -> None:
         """The broker has confirmed a commit that took so many seconds, for which the owner thread waited so many."""

@@ -164,6 +164,7 @@ class TransactionSession:
             self._await(replacement)
             self._pool.append((name, replacement))
             self._active, self._hung = None, False
+            self.counters.open_since = None
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:
@@ -202,6 +203,7 @@ class TransactionSession:
         self._active = self._take_ready()
         self.state = begun
         producer = self._active[1].result()
+        self.counters.open_since = self._clock()
         try:
             self._call(Step.BEGIN, producer.begin_transaction)
         except Aborted as error:
@@ -256,7 +258,7 @@ class TransactionSession:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""
         assert self._active is not None
         name, producer = self._active
-        self._active = None
+        self._active = self.counters.open_since = None
         self.state = advance(self.state, Step.COMMITTED)
         self.counters.committed(waited, seconds)
         if seconds >= self._slow_commit_seconds:

@@ -76,6 +76,14 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
     return max(1, int((budget - a) / b))
 
 
+def limited_by(end: str, asked: int, max_events: int) -> str:
+    """What kept a batch from being larger: `end` is what it stopped at (see `scorer.events.batch.End`). One that has all the
+    events it `asked` for was limited by the latency target, unless that allows for `max_events`, the size."""
+    if end != "events":
+        return end
+    return "size" if asked >= max_events else "latency"
+
+
 def chunk(events: int, size: int, largest: int) -> int:
     """How many more events to read at once: at most `events`, and in all no more than BATCH_BYTES bytes are expected.
 

@@ -17,7 +17,7 @@ from scorer import group_offsets
 from scorer.attempts import Arrival
 from scorer.batching import chunk
 from scorer.consumer_errors import usable
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, End
 from scorer.group_offsets import ANSWER_SECONDS
 from scorer.isolation import Isolation
 from scorer.marks import Mark
@@ -69,6 +69,7 @@ class Intake:
         self._lived: set[Partition] = set()
         self._alone = Isolation()
         self._largest = 0
+        self._end: End = "empty"
         self._group: Any = None
         consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
@@ -86,7 +87,7 @@ class Intake:
             self.rewind(self._unread)
         if alone := self._alone.next():
             self._resume_alone(alone[0])
-            return self._batch(alone)
+            return self._batch(alone, "isolation")
         before = dict(self.epochs)
         messages = self._read(0.0 if self._alone.waiting else wait, limit)
         self._group = self._consumer.consumer_group_metadata()
@@ -98,7 +99,7 @@ class Intake:
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
         if self._alone.partitions:
             messages = self._keep_aside(messages)
-        return self._batch(messages) if messages else None
+        return self._batch(messages, self._end) if messages else None
 
     def stale(self, batch: Batch) -> bool:
         """Whether a partition of this batch has been assigned anew, or away, since it was taken."""
@@ -165,6 +166,7 @@ class Intake:
 
     def _read(self, wait: float, limit: Callable[[int], int]) -> list[Message]:
         """What there is, up to the limits in events and in bytes; the first message within `wait` seconds."""
+        self._end = "empty"
         first = self._consumer.poll(wait)
         if first is None:
             return []
@@ -180,6 +182,8 @@ class Intake:
             size, largest = size + sum(sizes), max(largest, *sizes, 0)
             if len(came) < more:
                 break
+        else:
+            self._end = "events" if len(messages) >= most else "bytes"
         self._largest = largest
         return messages
 
@@ -197,7 +201,7 @@ class Intake:
         if partition not in self._alone.waiting:
             self._consumer.resume([TopicPartition(*partition)])
 
-    def _batch(self, messages: list[Message]) -> Batch:
+    def _batch(self, messages: list[Message], end: End) -> Batch:
         batch = Batch(
             topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
             partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
@@ -206,6 +210,7 @@ class Intake:
             values=list(map(Message.value, messages)),
             timestamps=[stamp if stamp > 0 else 0 for _, stamp in map(Message.timestamp, messages)],
             headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
+            end=end,
         )
         batch.epochs = {p: self.epochs[p] for p in batch.reached}
         self._next |= batch.reached

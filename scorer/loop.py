@@ -9,14 +9,13 @@ Between two batches the version may flip, and partitions whose revision is ahead
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
 from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted, Evicted
 from publisher.session import Record, Session
 from scorer.absence import Absence
+from scorer.accounts import Accounts, Published
 from scorer.attempts import Suspicion
 from scorer.backends import BackendAway
 from scorer.batching import Pacing, take_limit
@@ -26,6 +25,7 @@ from scorer.intake import Intake, Partition
 from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
+from scorer.observe.traces import Traces
 from scorer.recovery import RecoveryLimits
 from scorer.scoring import Scored, Scoring
 from scorer.servables.manager import VersionManager
@@ -41,19 +41,6 @@ HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
 
 
-@dataclass(slots=True)
-class Published:
-    """A batch whose commit has begun, and the seconds that it took to score it and to hand its records to the producer. What is
-    told of it is told when the commit is known to be good."""
-
-    batch: Batch
-    scored: Scored
-    servable: Servable
-    mark: Mark
-    scoring: float
-    producing: float
-
-
 class Loop:
     """Runs until `stopping()`; see the module. `now_ms` is the wall clock, `clock` monotonic seconds."""
 
@@ -66,6 +53,7 @@ class Loop:
         scoring: Scoring,
         metrics: Metrics,
         progress: Progress,
+        traces: Traces,
         *,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -82,7 +70,9 @@ class Loop:
         self._pacing = Pacing()
         self._limits = RecoveryLimits(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
-        self._commit_told = 0.0
+        self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
+        self._traces = traces
+        self._asked = 0
         self._published: Published | None = None
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
@@ -107,7 +97,7 @@ class Loop:
             if now >= next_second or self._flipped:
                 self._flipped = False
                 next_second = now + 1.0
-                self._measure_lag()
+                self._accounts.second(self._intake)
                 each_second()
         if aborted is None and self._finish():
             self._claims.leave()
@@ -136,25 +126,29 @@ class Loop:
             self._settle()
         began = self._clock()
         self._pacing.begin(began)
+        self._traces.begin(batch, servable.encoder.provenance)
         try:
             scored = self._score(batch, servable, suspicion)
         except BackendAway as error:
             self._settle()
+            self._traces.fail(error)
             self._absence.begin(error)
             return
         scoring = self._clock() - began
         self._settle()
         if self._intake.stale(batch):
+            self._traces.fail("its partitions were assigned anew")
             self._intake.rewind(batch.epochs)
             return
-        self._publish(batch, scored, servable, suspicion, scoring)
+        self._publish(batch, scored, servable, suspicion, began, scoring)
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         batching = self._settings.batching
-        return take_limit(
+        self._asked = take_limit(
             servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=batching.max_events
         )
+        return self._asked
 
     def _score(self, batch: Batch, servable: Servable, suspicion: Suspicion | None) -> Scored:
         """The records of a batch. One event that has killed too often is given up; one that may kill is announced first."""
@@ -167,7 +161,9 @@ class Loop:
     def _alive(self) -> None:
         self.progress.heartbeat = self._clock()
 
-    def _publish(self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None, scoring: float) -> None:
+    def _publish(
+        self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None, taken: float, scoring: float
+    ) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         origin, revision = servable.encoder.provenance, servable.resolution.revision
         attempts = suspicion.after_progress if suspicion else 0
@@ -183,7 +179,7 @@ class Loop:
         began, waited = self._clock(), self._session.counters.commit_seconds
         self._session.publish([*scored.records, *swaps], offsets, self._intake.group, overlap=overlap)
         producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
-        self._published = Published(batch, scored, servable, mark, scoring, producing)
+        self._published = Published(batch, scored, servable, mark, self._asked, taken, scoring, producing)
         if alone:
             self._session.checkpoint()
         if not overlap:
@@ -197,7 +193,10 @@ class Loop:
         published, self._published = self._published, None
         if published is not None:
             self._intake.commit(published.batch, published.mark)
-            self._account(published)
+            if self._session.transactional:
+                self._pacing.committed(self._session.counters.last_commit_seconds)
+            self._absence.end()
+            self._accounts.batch(published)
 
     def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
         """Swap records for the partitions of this batch that another version, or another revision, scored last."""
@@ -208,28 +207,6 @@ class Loop:
         firsts, now = batch.first_offsets(), self._now_ms()
         return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
 
-    def _account(self, done: Published) -> None:
-        """After a batch is published: costs, metrics, progress. The commits' time includes those since the last batch."""
-        counters, batch, scored = self._session.counters, done.batch, done.scored
-        took = counters.last_commit_seconds if self._session.transactional else 0.0
-        self._pacing.committed(took)
-        commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
-        metrics, count = self._metrics, len(batch)
-        done.servable.cost.observe(count, done.scoring + done.producing + took)
-        metrics.latency.observe((self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000)
-        metrics.batches.inc()
-        metrics.batch_events.observe(count)
-        for outcome, number in scored.outcomes.items():
-            metrics.events.labels(outcome).inc(number)
-        for reason, number in scored.reasons.items():
-            metrics.dead.labels(reason).inc(number)
-        for stage, spent in {**scored.stages, "produce": done.producing, "commit": commit}.items():
-            metrics.stage.labels(stage).inc(max(spent, 0.0))
-        self._absence.end()
-        self.progress.events += count
-        self.progress.batches += 1
-        self.progress.last_event_ms |= zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
-
     def _recover(self, error: Aborted) -> None:
         """Back to the committed offsets, with a successor for the producer whose records are in doubt.
 
@@ -237,6 +214,7 @@ class Loop:
         doubt), or where the group refuses this member; Fatal where there is no going on.
         """
         log.warning("recovering: %s", error)
+        self._traces.fail(error)
         self.progress.recoveries += 1
         self._limits.allow(error, self._clock(), self._session.counters.commits)
         self._published = None
@@ -278,19 +256,6 @@ class Loop:
         if self._waiting and now >= self._hurry_at:
             self._hurry_at = now + HURRY_SECONDS
             self._versions.hurry()
-
-    def _measure_lag(self) -> None:
-        self.progress.lag = lag = self._intake.lag()
-        self.progress.joined = self._intake.joined
-        now = self._now_ms()
-        self._metrics.assigned.set(len(self._intake.epochs))
-        self._metrics.lag_records.clear()
-        self._metrics.lag_seconds.clear()
-        for (topic, partition), records in lag.items():
-            labels = topic, str(partition)
-            last = self.progress.last_event_ms.get((topic, partition), now)
-            self._metrics.lag_records.labels(*labels).set(records)
-            self._metrics.lag_seconds.labels(*labels).set(max(0.0, (now - last) / 1_000) if records else 0.0)
 
     def _show(self, servable: Servable) -> None:
         self._metrics.serving(servable.encoder.provenance, servable.resolution.revision)

@@ -187,6 +187,8 @@ class _Work:
         headers: Sequence[Headers] = [None] * len(rows)
         if names:
             headers = encoder.headers(names, ids, answer.decisions, answer.status)
+        if batch.carried is not None:
+            headers = [[*(own or ()), *more] for own, more in zip(headers, _pick(batch.carried, rows), strict=True)]
         width = target.partitions
         out = [partition % width for partition in partitions]
         records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))

@@ -37,6 +37,7 @@ from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
+from scorer.observe.traces import traces as tracing
 from scorer.patience import patience
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
@@ -73,19 +74,20 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     fencing.may_join(admin, settings.kafka, settings.name)
     _refuse_a_twin(settings, admin, stopping)
     backend = finding.result()
+    traces = tracing(settings)
     commits = _member(settings, watch)
     largest = min(output.max_bytes, dead.max_bytes)
     progress = Progress(time.monotonic())
     waiting = patience(settings.kafka, settings.owner, progress, stopping.is_set)
     with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
-        metrics = Metrics(session.counters)
+        metrics = Metrics(session.counters, settings.model)
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
             session.open()
             intake = _intake(settings, parts, commits.consumer, session)
-            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress)
-            with contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
+            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress, traces)
+            with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
                 _serve(settings, loop, reporter, metrics, stopping, watch, on_serving)
     log.info("stopped; everything scored is committed")

@@ -95,6 +95,10 @@ class BatchingSettings(Section):
     max_events: int = Field(default=4_096, ge=1, le=100_000)
 
 
+class TracingSettings(Section):
+    endpoint: str | None = Field(default=None, pattern=r"^https?://", description="an OTLP/HTTP collector: http://host:4318")
+
+
 class HttpSettings(Section):
     listen: str = Field(default="127.0.0.1:9464", pattern=r"^.+:\d{1,5}$")
 
@@ -114,6 +118,7 @@ class Settings(Configuration):
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
+    tracing: TracingSettings = TracingSettings()
     region: str = Field(default="local", pattern=OWNER_PART)
     replica: str = Field(default_factory=socket.gethostname, pattern=OWNER_PART)
 

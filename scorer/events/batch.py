@@ -1,8 +1,12 @@
 """A batch of events as columns: what intake hands to the loop. No Kafka client in here."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 Headers = list[tuple[str, str | bytes | None]] | None
+End = Literal["empty", "events", "bytes", "isolation"]
+"""What a batch stopped at: nothing more was there, as many events as were asked for, as many bytes as a batch may have, or an
+event that is taken alone because it may be the one that kills."""
 
 
 @dataclass(slots=True)
@@ -10,7 +14,8 @@ class Batch:
     """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
-    of the take; the batch may only be published while they are unchanged. `reached` is for each partition the offset that
+    of the take; the batch may only be published while they are unchanged. `carried`: headers that each event hands on to its
+    score, if any. `reached` is for each partition the offset that
     follows its last event here.
     """
 
@@ -21,6 +26,8 @@ class Batch:
     values: list[bytes | None]
     timestamps: list[int]
     headers: list[Headers]
+    end: End = "empty"
+    carried: list[list[tuple[str, str | bytes | None]]] | None = None
     epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     reached: dict[tuple[str, int], int] = field(init=False)
 

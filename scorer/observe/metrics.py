@@ -1,14 +1,16 @@
 """Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from publisher.session import Counters
+from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 SIZE_BUCKETS = tuple(4**k for k in range(9))
@@ -41,8 +43,9 @@ class BatchHistogram(Collector):
 class SessionCounters(Collector):
     """The session's own integers, as counters."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self._counters = counters
+        self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
@@ -55,12 +58,14 @@ class SessionCounters(Collector):
             ("scorer_commit_seconds", "Time that the loop waited for commits.", now.commit_seconds),
         ):
             yield CounterMetricFamily(name, documentation, value=value)
+        age = 0.0 if (since := now.open_since) is None else max(0.0, self._clock() - since)
+        yield GaugeMetricFamily("scorer_open_transaction_seconds", "Age of the open transaction; 0 where none is open.", age)
 
 
 class Metrics:
-    """Every metric of one scorer, in a registry of its own."""
+    """Every metric of one scorer, in a registry of its own; `model` says where that runs."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, model: ModelSettings) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(SessionCounters(counters))
         self.latency = BatchHistogram(
@@ -69,10 +74,22 @@ class Metrics:
             LATENCY_BUCKETS,
         )
         self.registry.register(self.latency)
+        self.wait = BatchHistogram(
+            "scorer_event_wait_seconds",
+            "From the input's timestamp to when its batch was taken: the part of the latency that no stage has.",
+            LATENCY_BUCKETS,
+        )
+        self.registry.register(self.wait)
         at = self.registry
         self.events = Counter("scorer_events", "Events answered.", ["outcome"], registry=at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
+        self.limited = Counter(
+            "scorer_batches_limited",
+            "What kept batches from being larger: more was not there, or was not taken.",
+            ["by"],
+            registry=at,
+        )
         self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], registry=at)
         self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], registry=at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
@@ -82,13 +99,18 @@ class Metrics:
         )
         self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", ["topic", "partition"], registry=at)
         self.lag_seconds = Gauge(
-            "scorer_lag_seconds", "Age of the last answered event while records wait.", ["topic", "partition"], registry=at
+            "scorer_lag_seconds",
+            "Time since the partition was last level, while records wait.",
+            ["topic", "partition"],
+            registry=at,
         )
         self.model = Gauge(
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
+        self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
         self.away = Gauge("scorer_backend_away", "1 while the servers that hold the model do not answer.", registry=at)
+        self.device.labels(model.backend, model.device).set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 
     def serving(self, provenance: dict[str, str], revision: int) -> None:
