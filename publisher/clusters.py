@@ -206,6 +206,16 @@ class Cluster:
         return Retriable(f"{self.name} does not answer: {error.str()}")
 
 
+def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
+    """By topic, how long records are kept, of those topics that are known to delete records by age."""
+    kept = {
+        name: int(config["retention.ms"]) / 1_000
+        for name, config in configs.items()
+        if "delete" in config.get("cleanup.policy", "") and "retention.ms" in config
+    }
+    return {name: seconds for name, seconds in kept.items() if seconds >= 0}
+
+
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
     """The configuration of a destination topic like its source; `room` bytes more a record, for the headers added."""
     config = {name: source[name] for name in COPIED_CONFIG if name in source}

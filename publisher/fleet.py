@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from publisher import checkpoint, refusals
 from publisher.budget import Budget
 from publisher.checkpoint import Place, Registration
-from publisher.clusters import Topic
+from publisher.clusters import Topic, retention_seconds
 from publisher.copying import Route
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import LARGEST_BATCH
@@ -63,6 +63,7 @@ class Fleet:
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
         self._batch_bytes = self._smallest_limit(self._pairs.values())
+        self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
     def take_over(self) -> None:
         """No process but this one writes for the relay from here on, whatever lanes its predecessor had."""
@@ -196,6 +197,7 @@ class Fleet:
             (pair, number) for pair in new.values() for number in range(before.get(pair.name, 0), pair.source.partitions)
         ]
         self._pairs |= new
+        self._state.retention |= retention_seconds(self.source.configs(new))
         routes = self._routes(partitions, None)
         self._watches[0].add({pair.name: pair.source for pair in new.values()})
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})

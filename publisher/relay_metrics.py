@@ -26,10 +26,11 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
 
 
 class RelayMetrics(Collector):
-    """Register it with a CollectorRegistry."""
+    """Register it with a CollectorRegistry. The relay's name, and its two regions, are labels of `publisher_info`."""
 
-    def __init__(self, state: RelayState) -> None:
+    def __init__(self, state: RelayState, relay: str, source: str, destination: str) -> None:
         self._state = state
+        self._labels = [relay, source, destination]
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
@@ -68,4 +69,13 @@ class RelayMetrics(Collector):
             ages.add_metric(label, now - lane.checkpoint_at)
         yield from (records, seconds, ages)
         yield GaugeMetricFamily("publisher_source_silence_seconds", "Time without an answer of the source.", silence)
+        info = GaugeMetricFamily("publisher_info", "The relay, and from where to where.", labels=["relay", "source", "destination"])
+        info.add_metric(self._labels, 1)
+        yield info
+        retention = GaugeMetricFamily(
+            "publisher_source_retention_seconds", "How long the source keeps records, where it tells.", labels=["topic"]
+        )
+        for topic, kept in sorted(self._state.retention.items()):
+            retention.add_metric([topic], kept)
+        yield retention
         yield GaugeMetricFamily("publisher_copying", "1 while records are copied.", int(self._state.copying))

@@ -45,7 +45,8 @@ class Trouble:
 
 
 class RelayState:
-    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds)."""
+    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds); `retention`
+    how long the source keeps the records of each topic (seconds), of those topics that it deletes by age."""
 
     def __init__(self, lanes: int, name: str) -> None:
         self.name = name
@@ -57,6 +58,7 @@ class RelayState:
         self.seen = float("-inf")
         self.trouble: Trouble | None = None
         self.troubles: dict[str, int] = {}
+        self.retention: dict[str, float] = {}
 
     def transactions(self) -> int:
         """Transactions committed so far."""

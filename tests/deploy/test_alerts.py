@@ -12,7 +12,8 @@ from publisher.relay_metrics import RelayMetrics
 from publisher.relay_state import RelayState
 from publisher.session import Counters
 from scorer.observe.metrics import Metrics
-from tests.deploy.manifests import of_kind, rendered
+from scorer.settings import ModelSettings
+from tests.deploy.manifests import ROOT, of_kind, rendered
 
 TESTS = Path(__file__).with_name("alerts.yaml")
 
@@ -25,13 +26,17 @@ def rules() -> list[dict[str, Any]]:
 
 def exported() -> set[str]:
     """The names of all samples of a scorer and of a relay."""
-    metrics = Metrics(Counters())
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
     metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.lag_records.labels("flights", "0").set(0)
     metrics.dead.labels("malformed").inc()
     metrics.events.labels("scored").inc()
-    families = [*metrics.registry.collect(), *RelayMetrics(RelayState(2, "relay")).collect()]
+    metrics.limited.labels("empty").inc()
+    metrics.stage.labels("infer").inc()
+    relay = RelayState(2, "scores")
+    relay.retention = {"flights.scores": 604_800.0}
+    families = [*metrics.registry.collect(), *RelayMetrics(relay, "scores", "eu-west", "us-east").collect()]
     return {sample.name for family in families for sample in family.samples}
 
 
@@ -67,4 +72,10 @@ def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
 def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
     for rule in rules():
         assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
+    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("*.md")}
+    assert {rule["annotations"]["runbook_url"].rpartition("/")[2] for rule in rules()} == pages
+    assert {f"{rule['alert']}.md" for rule in rules()} == pages

@@ -18,7 +18,7 @@ METRICS = (
     "publisher_records_looped_total", "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total",
     "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
     "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
-    "publisher_restarts_total", "publisher_copying",
+    "publisher_restarts_total", "publisher_copying", "publisher_source_retention_seconds",
 )  # fmt: skip
 
 
