@@ -69,7 +69,9 @@ class RelayMetrics(Collector):
             ages.add_metric(label, now - lane.checkpoint_at)
         yield from (records, seconds, ages)
         yield GaugeMetricFamily("publisher_source_silence_seconds", "Time without an answer of the source.", silence)
-        info = GaugeMetricFamily("publisher_info", "The relay, and from where to where.", labels=["relay", "source", "destination"])
+        info = GaugeMetricFamily(
+            "publisher_info", "The relay, and from where to where.", labels=["relay", "source", "destination"]
+        )
         info.add_metric(self._labels, 1)
         yield info
         retention = GaugeMetricFamily(

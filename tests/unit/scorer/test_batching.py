@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.batching import BATCH_BYTES, MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, chunk, take_limit
+from scorer.batching import BATCH_BYTES, MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, chunk, limited_by, take_limit
 
 costs = st.floats(0, 0.1)
 
@@ -100,3 +100,17 @@ def test_small_events_are_read_in_one_call() -> None:
     assert chunk(4_095, 200, 200) == 4_095
     assert chunk(4_095, 0, 0) == 4_095
     assert chunk(0, 200, 200) == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "asked", "limit"),
+    [
+        ("empty", 4_096, "empty"),
+        ("bytes", 4_096, "bytes"),
+        ("isolation", 4_096, "isolation"),
+        ("events", 4_096, "size"),
+        ("events", 100, "latency"),
+    ],
+)
+def test_what_kept_a_batch_from_being_larger_is_named(end: str, asked: int, limit: str) -> None:
+    assert limited_by(end, asked, max_events=4_096) == limit
