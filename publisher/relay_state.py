@@ -1,10 +1,13 @@
 """What a relay knows of itself, for metrics, health and people. Plain values, each written by one thread."""
 
+import logging
 import time
 from dataclasses import dataclass, field
 
 from publisher.copying import Route, Tally
 from publisher.topic_reader import Partition
+
+log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 2.0  # a source that was not heard for longer is behind by at least that
 
@@ -78,6 +81,7 @@ class RelayState:
 
     def note(self, family: str, error: Exception) -> None:
         """A life ended with this error."""
+        log.warning("copying ends for now (%s): %s", family, error)
         self.trouble = Trouble(family, str(error), time.time_ns() // 1_000_000)
         self.troubles[family] = self.troubles.get(family, 0) + 1
 

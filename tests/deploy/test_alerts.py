@@ -35,6 +35,7 @@ def exported() -> set[str]:
     metrics.limited.labels("empty").inc()
     metrics.stage.labels("infer").inc()
     relay = RelayState(2, "scores")
+    relay.note("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
     families = [*metrics.registry.collect(), *RelayMetrics(relay, "scores", "eu-west", "us-east").collect()]
     return {sample.name for family in families for sample in family.samples}
