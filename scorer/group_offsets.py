@@ -1,7 +1,8 @@
 """Questions about offsets that a group member asks its broker: what is committed, and where partitions begin and end."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -19,6 +20,7 @@ MOVED_CODES = frozenset(
     }
 )
 """What a broker answers whose metadata, or ours, is about to change: the same question has an answer a moment later."""
+END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
 Partition = tuple[str, int]
 
 
@@ -36,6 +38,25 @@ def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int) -> dic
         return {}
     asked = [TopicPartition(*partition, edge) for partition in partitions]
     return {(p.topic, p.partition): p.offset for p in _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))}
+
+
+def known_ends(
+    consumer: Consumer, partitions: Iterable[Partition], held: Collection[Partition]
+) -> dict[Partition, tuple[int, int]]:
+    """The first and the next offset of each, as the last fetches told; of those that are `held`, and so not fetched, as the
+    broker tells now. Missing where neither does."""
+    rows, answers = {}, True
+    for key in partitions:
+        partition = TopicPartition(*key)
+        bounds: Any = consumer.get_watermark_offsets(partition, cached=True)
+        if key in held and answers:
+            try:
+                bounds = consumer.get_watermark_offsets(partition, timeout=END_SECONDS)
+            except KafkaException:
+                answers = False
+        if bounds is not None and bounds[1] >= 0:
+            rows[key] = bounds
+    return rows
 
 
 def _ask(question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:

@@ -151,13 +151,9 @@ class Intake:
         self._consumer.resume([TopicPartition(*p) for p in ours])
 
     def lag(self) -> dict[Partition, int]:
-        """Records behind the end of each assigned partition, from what the last fetches told."""
-        rows = {}
-        for key in self.epochs:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
-            if high >= 0:
-                rows[key] = max(0, high - self._next.get(key, low))
-        return rows
+        """Records behind the end of each assigned partition; missing where no end is known."""
+        found = group_offsets.known_ends(self._consumer, self.epochs, self._held)
+        return {key: max(0, high - self._next.get(key, low)) for key, (low, high) in found.items()}
 
     def close(self) -> None:
         """Leave the group, so that others take over at once."""

@@ -1,0 +1,117 @@
+"""A real Prometheus for one run: scrapes what it is told to, evaluates rules, answers questions."""
+
+import json
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from scorer.demo.broker_node import free_ports
+
+STEP_SECONDS = 240.0  # how long anything may take to show on a busy machine; far more than it takes
+Labels = dict[str, str]
+
+
+class Prometheus:
+    """Use it in a `with`. `rules` are groups of rules; everything is scraped and evaluated every half second."""
+
+    def __init__(self, folder: Path, rules: dict[str, Any]) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._targets: dict[str, Labels] = {}
+        (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+        settings = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+            "rule_files": [str(folder / "rules.yaml")],
+            "scrape_configs": [
+                {
+                    "job_name": "seen",
+                    "honor_labels": True,
+                    "file_sd_configs": [{"files": [str(folder / "targets.json")], "refresh_interval": "1s"}],
+                }
+            ],
+        }
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings))
+        self._write()
+        self.address = f"127.0.0.1:{free_ports()[0]}"
+
+    def __enter__(self) -> "Prometheus":
+        with (self._folder / "log").open("wb") as said:
+            self._process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={self._folder / 'prometheus.yaml'}",
+                    f"--storage.tsdb.path={self._folder / 'data'}",
+                    f"--web.listen-address={self.address}",
+                ],
+                stdout=said,
+                stderr=said,
+            )
+        self.until(self._answers, "Prometheus")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def scrape(self, address: str, **labels: str) -> None:
+        """From now on `address` (host:port) too, its series with these labels."""
+        self._targets[address.removeprefix("http://")] = labels
+        self._write()
+
+    def forget(self, address: str) -> None:
+        """No longer."""
+        del self._targets[address.removeprefix("http://")]
+        self._write()
+
+    def ask(self, expression: str) -> list[tuple[Labels, float]]:
+        """What it answers now."""
+        found = self._get("query", query=expression)["result"]
+        return [(row["metric"], float(row["value"][1])) for row in found]
+
+    def firing(self) -> set[tuple[str, str]]:
+        """Name and pod (or namespace) of each alert that fires."""
+        alerts = [alert for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"]
+        return {(a["labels"]["alertname"], a["labels"].get("pod", a["labels"].get("namespace", ""))) for a in alerts}
+
+    def fires(self, *names: str) -> None:
+        """Wait until these alerts fire."""
+        self.until(lambda: set(names) <= {name for name, _ in self.firing()}, " and ".join(names))
+
+    def clears(self, *names: str) -> None:
+        """Wait until none of these fires any more."""
+        self.until(lambda: not set(names) & {name for name, _ in self.firing()}, f"the end of {' and '.join(names)}")
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait for it. Raises AssertionError where it does not come."""
+        deadline = time.monotonic() + STEP_SECONDS
+        while not done():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what} did not come within {STEP_SECONDS:.0f} s")
+            time.sleep(0.2)
+
+    def _answers(self) -> bool:
+        if self._process.poll() is not None:
+            raise AssertionError((self._folder / "log").read_text())
+        try:
+            self._get("query", query="1")
+        except OSError:
+            return False
+        return True
+
+    def _get(self, path: str, **values: str) -> Any:
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(values)}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def _write(self) -> None:
+        rows = [{"targets": [address], "labels": labels} for address, labels in self._targets.items()]
+        new = self._folder / "targets.new"
+        new.write_text(json.dumps(rows))
+        new.replace(self._folder / "targets.json")
