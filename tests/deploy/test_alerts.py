@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, generate_latest
 
 from publisher.relay_metrics import RelayMetrics
 from publisher.relay_state import RelayState
@@ -24,8 +25,8 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def exported() -> set[str]:
-    """The names of all samples of a scorer and of a relay."""
+def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
+    """A scorer's metrics and a relay's, each with a sample of everything."""
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
     metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
@@ -37,8 +38,14 @@ def exported() -> set[str]:
     relay = RelayState(2, "scores")
     relay.note("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
-    families = [*metrics.registry.collect(), *RelayMetrics(relay, "scores", "eu-west", "us-east").collect()]
-    return {sample.name for family in families for sample in family.samples}
+    relays = CollectorRegistry()
+    relays.register(RelayMetrics(relay, "scores", "eu-west", "us-east"))
+    return metrics.registry, relays
+
+
+def exported() -> set[str]:
+    """The names of all samples of a scorer and of a relay."""
+    return {sample.name for registry in exporters() for family in registry.collect() for sample in family.samples}
 
 
 @pytest.fixture
@@ -55,6 +62,23 @@ def folder(tmp_path: Path) -> Path:
 def test_prometheus_agrees(folder: Path, arguments: tuple[str, ...]) -> None:
     done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.debian("promtool")
+def test_metrics_are_named_as_prometheus_wants_them() -> None:
+    for registry in exporters():
+        text = generate_latest(registry)
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_labels_are_few_and_bounded() -> None:
+    families = [family for registry in exporters() for family in registry.collect()]
+    labels = {label for family in families for sample in family.samples for label in sample.labels}
+    assert labels == {
+        "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "backend",
+        "device", "lane", "family", "relay", "source", "destination",
+    }  # fmt: skip
 
 
 def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:

@@ -1,4 +1,4 @@
-"""What deploy/README.md tells a person to type exists: folders, commands, options, Secrets, users."""
+"""What deploy/README.md and the runbooks tell a person to type exists: folders, commands, options, Secrets, users."""
 
 import re
 import shlex
@@ -13,10 +13,17 @@ from tests.deploy.manifests import OVERLAYS, REGIONS, ROOT, of_kind, pod_of, ren
 
 TEXT = (ROOT / "deploy" / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
+TYPED = re.findall(r"^ *```sh\n(.*?)```", PAGES, re.DOTALL | re.MULTILINE)
 LINES = [line.strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 APPS = {"scorer": scorer, "model-registry": model_registry, "publisher": publisher}
 COMMANDS = {name: typer.main.get_command(app) for name, app in APPS.items()}
-OURS = [line.partition(" -- ")[2] or line for line in LINES if re.search(r"(^|-- )(scorer|model-registry|publisher) ", line)]
+RUNBOOKS = {line.strip() for block in TYPED for line in block.replace("\\\n", " ").splitlines() if line.strip()}
+OURS = [
+    line.partition(" -- ")[2] or line
+    for line in [*LINES, *sorted(RUNBOOKS)]
+    if re.search(r"(^|-- )(scorer|model-registry|publisher) ", line)
+]
 
 
 @pytest.mark.parametrize("line", OURS)
@@ -24,7 +31,7 @@ def test_our_commands_take_these_options(line: str) -> None:
     name, verb, *arguments = shlex.split(line, comments=True)
     group = COMMANDS[name]
     command = group.commands[verb]  # type: ignore[attr-defined]
-    known = {option for parameter in command.params for option in parameter.opts}
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {argument for argument in arguments if argument.startswith("--")} <= known
     assert OURS
 

@@ -1,9 +1,9 @@
 """`python -m tests.seeing`: alerts, dashboards and runbooks against a real Prometheus, live scorers and a live relay. Minutes;
 needs Debian's prometheus.
 
-Two real brokers, scorers under load, a relay. Every fault that an alert is there for is brought about: the alert fires, and clears
-once it is healed. Then each expression of the dashboards must be answered, `promtool` must find nothing in what is exported, and
-each command of the runbooks must run.
+Two real brokers, scorers under load, a relay. Every fault that an alert is there for is brought about: the alert fires, and
+clears once it is healed. Then each expression of the dashboards must be answered, `promtool` must find nothing in what is
+exported, and each command of the runbooks must run.
 """
 
 import argparse

@@ -111,7 +111,7 @@ def newer_revision(fleet: Fleet, load: Load) -> Iterator[str]:
 
 
 def no_card(fleet: Fleet, load: Load) -> Iterator[str]:
-    """A pod asks for a card, which kube-state-metrics tells: where there is none, a scorer that is told to use it does not start."""
+    """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
     del load
     if subprocess.run(["sh", "-c", "command -v nvidia-smi"], check=False, capture_output=True).returncode:
         refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
