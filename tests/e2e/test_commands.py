@@ -150,6 +150,8 @@ def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
         "scorer_batches_total", "scorer_batch_events_bucket", "scorer_stage_seconds_total", "scorer_lag_records",
         "scorer_event_latency_seconds_bucket", "scorer_lag_seconds", "scorer_model_info", "scorer_swaps_total",
         "scorer_aborts_total", "scorer_producer_rotations_total", "scorer_commits_total", "scorer_commit_seconds_total",
+        "scorer_batches_limited_total", "scorer_event_wait_seconds_bucket", "scorer_open_transaction_seconds",
+        "scorer_device_info",
     ):  # fmt: skip
         assert name in text, name
     assert scorer.metric("scorer_event_latency_seconds_count") == 500

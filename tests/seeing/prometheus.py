@@ -88,7 +88,7 @@ class Prometheus:
         """Wait until none of these fires any more."""
         self.until(lambda: not set(names) & {name for name, _ in self.firing()}, f"the end of {' and '.join(names)}")
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
+    def until(self, done: Callable[[], object], what: str) -> None:
         """Wait for it. Raises AssertionError where it does not come."""
         deadline = time.monotonic() + STEP_SECONDS
         while not done():

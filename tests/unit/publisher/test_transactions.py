@@ -52,6 +52,29 @@ def test_records_may_go_without_offsets_and_offsets_without_records() -> None:
     under_test.close()
 
 
+def test_the_age_of_the_open_transaction_is_known_until_it_is_decided() -> None:
+    log, failures = Log(), iter([None, (retriable(KafkaError._TIMED_OUT), False)])
+    seen: list[float | None] = []
+
+    def fails(call: str) -> tuple[KafkaError, bool] | None:
+        if call == "produce":
+            seen.append(under_test.counters.open_since)
+        return next(failures) if call == "commit" else None
+
+    under_test = session(log, fails)
+    under_test.open()
+    log.now = 5.0
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert (seen, under_test.counters.open_since) == ([5.0], None)
+    log.now = 7.0
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert under_test.counters.open_since == 7.0
+    under_test.recover()
+    assert under_test.counters.open_since is None
+    under_test.close()
+
+
 def test_all_ids_are_initialised_before_the_first_batch() -> None:
     log = Log()
     under_test = session(log)

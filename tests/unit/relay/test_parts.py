@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from publisher.budget import Budget
 from publisher.checkpoint import Place, key, parse_key, registration_key
-from publisher.clusters import Bounds, copied_config
+from publisher.clusters import Bounds, copied_config, retention_seconds
 from publisher.errors import Fatal
 from publisher.positions_by_hand import offset
 from publisher.settings import RelaySettings
@@ -70,3 +70,14 @@ def test_an_offset_is_one_that_the_log_holds() -> None:
     for wrong in ("4", "10", "now", "-1"):
         with pytest.raises(Fatal, match="holds 5 to 9"):
             offset(wrong, bounds, "t[0]")
+
+
+def test_how_long_a_topic_keeps_records_is_known_where_it_deletes_by_age() -> None:
+    configs = {
+        "week": {"cleanup.policy": "delete", "retention.ms": "604800000"},
+        "both": {"cleanup.policy": "compact,delete", "retention.ms": "1000"},
+        "compacted": {"cleanup.policy": "compact", "retention.ms": "604800000"},
+        "for ever": {"cleanup.policy": "delete", "retention.ms": "-1"},
+        "not told": {},
+    }
+    assert retention_seconds(configs) == {"week": 604_800.0, "both": 1.0}
