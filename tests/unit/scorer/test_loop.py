@@ -13,6 +13,7 @@ from scorer.loop import Loop
 from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
+from scorer.observe.traces import Traces
 from scorer.scoring import Scoring
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -77,4 +78,5 @@ def made() -> tuple[Loop, Mock, Mock]:
     versions = create_autospec(VersionManager, instance=True, serving=serving)
     versions.flip.return_value = None
     scoring = create_autospec(Scoring, instance=True)
-    return Loop(SETTINGS, intake, session, versions, scoring, Metrics(session.counters), Progress(0.0)), intake, session
+    metrics = Metrics(session.counters, SETTINGS.model)
+    return Loop(SETTINGS, intake, session, versions, scoring, metrics, Progress(0.0), Traces()), intake, session
