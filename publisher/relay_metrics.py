@@ -26,15 +26,15 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
 
 
 class RelayMetrics(Collector):
-    """Register it with a CollectorRegistry. The relay's name, and its two regions, are labels of `publisher_info`."""
+    """Register it with a CollectorRegistry. `source` and `destination` are the regions."""
 
-    def __init__(self, state: RelayState, relay: str, source: str, destination: str) -> None:
+    def __init__(self, state: RelayState, source: str, destination: str) -> None:
         self._state = state
-        self._labels = [relay, source, destination]
+        self._labels = {"name": state.name, "source": source, "destination": destination}
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
-        yield InfoMetricFamily("publisher_relay", "Whose metrics these are.", {"name": self._state.name})
+        yield InfoMetricFamily("publisher_relay", "Whose metrics these are, and from where to where.", self._labels)
         for name, documentation, value in COUNTERS:
             family = CounterMetricFamily(name, documentation, labels=["lane"])
             for lane in self._state.lanes:
@@ -71,11 +71,6 @@ class RelayMetrics(Collector):
             ages.add_metric(label, now - lane.checkpoint_at)
         yield from (records, seconds, ages)
         yield GaugeMetricFamily("publisher_source_silence_seconds", "Time without an answer of the source.", silence)
-        info = GaugeMetricFamily(
-            "publisher_info", "The relay, and from where to where.", labels=["relay", "source", "destination"]
-        )
-        info.add_metric(self._labels, 1)
-        yield info
         retention = GaugeMetricFamily(
             "publisher_source_retention_seconds", "How long the source keeps records, where it tells.", labels=["topic"]
         )

@@ -28,7 +28,7 @@ def run(settings: RelaySettings) -> None:
     relay = Relay(settings, stopping)
     limit = 2 * settings.destination.transaction_timeout_ms / 1_000
     registry = CollectorRegistry()
-    registry.register(RelayMetrics(relay.state, settings.name, settings.source.region, settings.destination.region))
+    registry.register(RelayMetrics(relay.state, settings.source.region, settings.destination.region))
     health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(limit), relay.state.not_ready)
     log.info(
         "copying %s from %s to %s; health and metrics on http://%s",

@@ -48,8 +48,8 @@ class Trouble:
 
 
 class RelayState:
-    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds); `retention`
-    how long the source keeps the records of each topic (seconds), of those topics that it deletes by age."""
+    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds);
+    `retention` how long the source keeps the records of each topic (seconds), of those that it deletes by age."""
 
     def __init__(self, lanes: int, name: str) -> None:
         self.name = name

@@ -8,7 +8,7 @@ WAY = "{{source}} to {{destination}}"
 
 def by_way(over: str, expression: str) -> str:
     """Summed up (or the largest) for each way between two regions."""
-    ends = f"on (namespace, pod, instance) group_left (source, destination) {now('publisher_info')}"
+    ends = f"on (namespace, pod, instance) group_left (source, destination) {now('publisher_relay_info')}"
     return f"{over} by (source, destination) ({expression} * {ends})"
 
 
@@ -17,7 +17,7 @@ COMMITS = by_way("sum", rate("publisher_transactions_total"))
 
 
 def dashboard() -> Dashboard:
-    """Both ends of each way are labels of `publisher_info`, which every query takes them from."""
+    """Both ends of each way are labels of `publisher_relay_info`, which every query takes them from."""
     return (
         board("scorestream-regions", "scorestream: regions", "publisher_copying")
         .with_row(Row("Now"))
@@ -95,11 +95,12 @@ def dashboard() -> Dashboard:
         .with_panel(
             lines(
                 "Begun anew",
-                "Relays after trouble, and producers because a commit was slow.",
+                "Relays after trouble, producers because a commit was slow, transactions because of an error.",
                 "short",
                 [
                     (f"sum(increase({now('publisher_restarts_total')}[$__rate_interval]))", "relays"),
                     (f"sum(increase({now('publisher_producer_rotations_total')}[$__rate_interval]))", "producers"),
+                    (f"sum(increase({now('publisher_aborts_total')}[$__rate_interval]))", "transactions"),
                 ],
                 width=THIRD,
             )

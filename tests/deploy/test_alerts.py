@@ -39,7 +39,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     relay.note("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
     relays = CollectorRegistry()
-    relays.register(RelayMetrics(relay, "scores", "eu-west", "us-east"))
+    relays.register(RelayMetrics(relay, "eu-west", "us-east"))
     return metrics.registry, relays
 
 
@@ -77,7 +77,7 @@ def test_labels_are_few_and_bounded() -> None:
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
         "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "backend",
-        "device", "lane", "family", "relay", "source", "destination",
+        "device", "lane", "family", "name", "source", "destination",
     }  # fmt: skip
 
 

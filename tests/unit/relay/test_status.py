@@ -17,7 +17,7 @@ NOW_MS = 1_000_000
 def told(state: RelayState) -> str:
     """Its metrics as they are served."""
     registry = CollectorRegistry()
-    registry.register(RelayMetrics(state))
+    registry.register(RelayMetrics(state, "eu", "us"))
     return generate_latest(registry).decode()
 
 
