@@ -47,13 +47,11 @@ class RelayMetrics(Collector):
             troubles.add_metric([family_name], count)
         yield troubles
         last = GaugeMetricFamily(
-            "publisher_last_trouble_timestamp_seconds",
-            "When the last trouble was; the log says what it was.",
-            labels=["family"],
+            "publisher_last_trouble_timestamp_seconds", "When, and what, the last trouble was.", labels=["family", "error"]
         )
         if self._state.trouble is not None:
             trouble = self._state.trouble
-            last.add_metric([trouble.family], trouble.at_ms / 1_000)
+            last.add_metric([trouble.family, trouble.text], trouble.at_ms / 1_000)
         yield last
 
     def _lags(self) -> Iterable[Metric]:

@@ -73,11 +73,12 @@ def test_metrics_are_named_as_prometheus_wants_them() -> None:
 
 
 def test_labels_are_few_and_bounded() -> None:
+    """`error` stands on one series a relay, that of its last trouble."""
     families = [family for registry in exporters() for family in registry.collect()]
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
         "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "backend",
-        "device", "lane", "family", "name", "source", "destination",
+        "device", "lane", "family", "name", "source", "destination", "error",
     }  # fmt: skip
 
 
