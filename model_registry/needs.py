@@ -11,7 +11,7 @@ from model_registry.errors import Corrupt
 from model_registry.onnx_file import OnnxFile
 
 NOTE = "io.scorestream.needs."
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "cuda", "tensorrt")
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,3}")
 _SYNTAX = {
@@ -56,7 +56,8 @@ def read(annotations: Mapping[str, str]) -> Needs:
 
 def missing(needs: Needs, *, onnxruntime: str, device: str) -> str | None:
     """What this version of ONNX Runtime on this device lacks, or None if it has all."""
-    if needs.devices and device not in needs.devices.split(","):
+    has = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
+    if needs.devices and not has & set(needs.devices.split(",")):
         return f"it needs device {needs.devices.replace(',', ' or ')}, this scorer has {device}"
     if needs.onnxruntime and _parts(onnxruntime) < _parts(needs.onnxruntime):
         stated = f"opset {needs.opsets}, IR {needs.ir_version}" if needs.opsets else "so it was pushed"

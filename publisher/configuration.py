@@ -62,11 +62,11 @@ class Loaded(Generic[S]):
 
 def load(
     model: type[S],
-    path: Path,
+    path: Path | Mapping[str, Any],
     flags: Sequence[str] = (),
     resolve: Callable[[dict[str, Any], Path], None] = lambda _values, _base: None,
 ) -> Loaded[S]:
-    """Read and merge file, environment and `--set` flags. Raises SettingsError.
+    """Read and merge file, environment and `--set` flags. Raises SettingsError. A mapping stands for a file.
 
     `resolve(values, folder)` makes the relative paths in what one place says absolute: a file's from its folder, others from
     the working directory.
@@ -75,7 +75,7 @@ def load(
     merged: dict[str, Any] = {}
     from_environment = EnvSettingsSource(model, case_sensitive=False)()
     for values, origin, base in (
-        (_read_file(path), str(path), path.parent),
+        (_read_file(path), str(path), path.parent) if isinstance(path, Path) else (dict(path), "built in", Path.cwd()),
         (from_environment, "environment", Path.cwd()),
         (_read_flags(flags), "--set", Path.cwd()),
     ):

@@ -67,6 +67,7 @@ class Accounts:
         stages = {**scored.stages, "produce": done.producing, "commit": max(commit, 0.0)}
         count = len(batch)
         done.servable.cost.observe(count, done.scoring + done.producing + took)
+        done.servable.inference.observe(count, scored.stages.get("infer", 0.0))
         latency = (self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
         metrics.latency.observe(latency)
         metrics.wait.observe(np.maximum(latency - (self._clock() - done.began), 0.0))

@@ -78,10 +78,20 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
 
 def limited_by(end: str, asked: int, max_events: int) -> str:
     """What kept a batch from being larger: `end` is what it stopped at (see `scorer.events.batch.End`). One that has all the
-    events it `asked` for was limited by the latency target, unless that allows for `max_events`, the size."""
+    events it `asked` for was limited by the latency target, or the model's deadline, unless that allows for `max_events`, the size."""
     if end != "events":
         return end
     return "size" if asked >= max_events else "latency"
+
+
+def within(inference: CostModel, seconds: float, max_events: int) -> int:
+    """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`: it has a deadline.
+
+    What a batch costs whatever its size counts for half of that at most: smaller batches would not make it less.
+    """
+    a, b = inference.line()
+    room = max(seconds - a, seconds / 2)
+    return max(1, int(room / b)) if b * max_events > room else max_events
 
 
 def chunk(events: int, size: int, largest: int) -> int:

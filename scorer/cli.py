@@ -227,6 +227,21 @@ def audit(config: Config, settings: Set = None, start: From = None, end: To = No
 
 
 @app.command()
+def bench(
+    model: Annotated[str, typer.Argument(help="A package folder, or a version: REPOSITORY:TAG.", show_default=False)],
+    config: Annotated[Path | None, typer.Option(help="Take device, backend, batching from this configuration.")] = None,
+    settings: Set = None,
+    json: Json = False,
+) -> None:
+    """Measure what a model costs here, by batch size, and what a scorer reaches with it. Needs no broker."""
+    from scorer import bench as measure
+    from scorer.bench_view import shown
+
+    report = measure.bench(*measure.settings_for(model, config, settings or []))
+    _print(json, report.to_dict(), lambda: shown(report))
+
+
+@app.command()
 def demo(
     events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
     rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,

@@ -18,7 +18,7 @@ from scorer.absence import Absence
 from scorer.accounts import Accounts, Published
 from scorer.attempts import Suspicion
 from scorer.backends import BackendAway
-from scorer.batching import Pacing, take_limit
+from scorer.batching import Pacing, take_limit, within
 from scorer.claims import Claims
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
@@ -144,10 +144,9 @@ class Loop:
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
-        batching = self._settings.batching
-        self._asked = take_limit(
-            servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=batching.max_events
-        )
+        batching, deadline = self._settings.batching, self._settings.model.deadline_ms / 1_000
+        most = within(servable.inference, deadline, batching.max_events)
+        self._asked = take_limit(servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=most)
         return self._asked
 
     def _score(self, batch: Batch, servable: Servable, suspicion: Suspicion | None) -> Scored:

@@ -1,7 +1,7 @@
 """Every setting of the scorer, typed, in one place. How they are read and merged: publisher/configuration.py."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -76,7 +76,11 @@ class ModelSettings(Section):
     ca_file: Path | None = None
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
     backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["cpu", "cuda", "tensorrt"] = "cpu"
+    buckets: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(
+        default=[],
+        description="batch sizes to pad to; empty: none on the CPU, on a GPU those that are measured to pay",
+    )
     endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(
         default=[], description="gRPC servers, host:port"
     )
@@ -159,8 +163,8 @@ class Settings(Configuration):
         return f"{self.name}.swaps"
 
 
-def load(path: Path, flags: Sequence[str] = ()) -> Loaded[Settings]:
-    """Read and merge file, environment (`SCORER_...`) and `--set` flags. Raises SettingsError."""
+def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:
+    """Read and merge file (or what stands for one), environment (`SCORER_...`) and `--set` flags. Raises SettingsError."""
     return configuration.load(Settings, path, flags, _absolute)
 
 

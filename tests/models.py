@@ -69,6 +69,41 @@ def hungry(path: Path) -> None:
     save(nodes, [io[0]], [io[1]], path, constants)
 
 
+def endless(path: Path) -> None:
+    """y = 2 * a, by way of a loop of max(b) rounds."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]),
+            helper.make_node("Mul", ["carried", "half"], ["less"]),
+        ],
+        "body",
+        [tensor("round", TensorProto.INT64), tensor("go", TensorProto.BOOL), tensor("carried", TensorProto.FLOAT)],
+        [tensor("go_on", TensorProto.BOOL), tensor("less", TensorProto.FLOAT)],
+        [numpy_helper.from_array(np.array(0.5, np.float32), "half")],
+    )
+    constants = [
+        numpy_helper.from_array(np.array(value, kind), name)
+        for name, value, kind in (
+            ("i", [0], np.int64),
+            ("j", [1], np.int64),
+            ("two", [2.0], np.float32),
+            ("yes", True, np.bool_),
+            ("begin", 0.0, np.float32),
+        )
+    ]
+    nodes = [
+        helper.make_node("Gather", ["x", "i"], ["a"], axis=1),
+        helper.make_node("Gather", ["x", "j"], ["b"], axis=1),
+        helper.make_node("ReduceMax", ["b"], ["most"], axes=[0, 1], keepdims=0),
+        helper.make_node("Cast", ["most"], ["rounds"], to=TensorProto.INT64),
+        helper.make_node("Loop", ["rounds", "yes", "begin"], ["nothing"], body=body),
+        helper.make_node("Mul", ["a", "two"], ["doubled"]),
+        helper.make_node("Add", ["doubled", "nothing"], ["y"]),
+    ]
+    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
+    save(nodes, [io[0]], [io[1]], path, constants)
+
+
 def picky(path: Path) -> None:
     """y = table[a], and the whole batch fails where a is not 0 to 3."""
     table = numpy_helper.from_array(np.arange(4, dtype=np.float32).reshape(4, 1), "t")

@@ -76,4 +76,4 @@ def find(model: ModelSettings) -> Backend:
         return OpenInference(model)
     from scorer.backends.onnx_runtime import OnnxRuntime
 
-    return OnnxRuntime(model.device, model.op_domains)
+    return OnnxRuntime(model)

@@ -3,7 +3,6 @@
 Nothing here runs on the thread that scores events.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from model_registry.channel import Resolution
 from model_registry.golden import agrees
 from model_registry.package import Golden, Package
 from scorer.backends import Backend, BackendAway, InferenceFailed, Model, ModelRefused
+from scorer.backends.cost_curve import measured
 from scorer.batching import CostModel
 from scorer.events import formats
 from scorer.events.contract import Decoded, Decoder, Unsuited
@@ -23,18 +23,21 @@ from scorer.scores.record import RecordEncoder, Scores
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
-WARM_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """One version, ready. `revision` is the channel revision that made it the aspired one, `reason` why it was moved there."""
+    """One version, ready. `revision` is the channel revision that made it the aspired one, `reason` why it was moved there.
+
+    `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of that.
+    """
 
     resolution: Resolution
     model: Model
     decoder: Decoder
     encoder: RecordEncoder
     cost: CostModel
+    inference: CostModel
     reason: str = ""
 
     @property
@@ -80,7 +83,7 @@ def _ready(model: Model, package: Package, resolution: Resolution, settings: Set
         role="champion",
         region=settings.region,
     )
-    servable = Servable(resolution, model, decoder, encoder, CostModel())
+    servable = Servable(resolution, model, decoder, encoder, CostModel(), CostModel())
     check_golden(servable, package.golden)
     warm(servable, package.golden, settings.batching.max_events)
     return servable
@@ -111,21 +114,25 @@ def decode_golden(servable: Servable, golden: Sequence[Golden]) -> Decoded:
 
 
 def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:
-    """Run every batch size a few times on golden events (zeros where there are none) and note what each costs."""
+    """Run batches of several sizes on golden events (zeros where there are none) and note what each costs."""
     if golden:
         tensors = decode_golden(servable, golden).tensors
     else:
         tensors = {t.tensor: zeros(t.dtype, t.width) for t in servable.model.signature().inputs}
-    for size in sorted({min(size, max_events) for size in WARM_SIZES}):
-        batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
-        for _ in range(WARM_ROUNDS):
-            began = time.perf_counter()
-            try:
-                scores = servable.score(batch)
-            except InferenceFailed as error:
-                raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
-        servable.cost.observe(size, time.perf_counter() - began)
-    if servable.model.signature().decision is not None and not scores.scalar:
+    sizes = sorted({min(size, max_events) for size in WARM_SIZES})
+    scores: list[Scores] = []
+
+    def run(size: int) -> None:
+        try:
+            batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
+            scores[:] = [servable.score(batch)]
+        except InferenceFailed as error:
+            raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
+
+    for size, seconds in measured(sizes, run).items():
+        servable.cost.observe(size, seconds)
+        servable.inference.observe(size, seconds)
+    if servable.model.signature().decision is not None and not scores[0].scalar:
         raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
 
 

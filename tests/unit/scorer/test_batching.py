@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.batching import BATCH_BYTES, MAXIMUM_INTERVAL, MINIMUM_INTERVAL, CostModel, Pacing, chunk, limited_by, take_limit
+from scorer.batching import (
+    BATCH_BYTES,
+    MAXIMUM_INTERVAL,
+    MINIMUM_INTERVAL,
+    CostModel,
+    Pacing,
+    chunk,
+    limited_by,
+    take_limit,
+    within,
+)
 
 costs = st.floats(0, 0.1)
 
@@ -114,3 +124,19 @@ def test_small_events_are_read_in_one_call() -> None:
 )
 def test_what_kept_a_batch_from_being_larger_is_named(end: str, asked: int, limit: str) -> None:
     assert limited_by(end, asked, max_events=4_096) == limit
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "seconds", "most"),
+    [
+        (0.0, 0.01, 1.0, 100),
+        (0.2, 0.01, 1.0, 80),
+        (5.0, 0.01, 1.0, 50),  # slow whatever the size: smaller batches would not help
+        (0.0, 10.0, 1.0, 1),
+        (0.0, 1e-6, 1.0, 4_096),
+        (0.0, 0.0, 1.0, 4_096),
+    ],
+)
+def test_no_batch_is_expected_to_outlast_its_deadline(a: float, b: float, seconds: float, most: int) -> None:
+    cost = CostModel.of((size, a + b * size) for size in (1, 10, 100))
+    assert within(cost, seconds, 4_096) == pytest.approx(most, abs=1)

@@ -1,0 +1,37 @@
+"""Batch sizes that are run as they are, so that buffers and graphs made for them are used again: which ones, and how a batch is
+cut and padded to them. Pure.
+
+On a GPU a batch of 5 costs what one of 8 does, while each new shape costs memory, a graph or an engine. So a batch is filled up
+with rows that nobody reads.
+"""
+
+from collections.abc import Mapping, Sequence
+
+CANDIDATES = (1, 8, 32, 128, 512, 2_048)
+WORTH = 1.1  # a bucket is kept where the next larger one takes at least so many times as long
+ENOUGH = 0.97  # of the best throughput: what is larger than a bucket that reaches it only takes memory
+
+
+def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
+    """The sizes that are worth a bucket, ascending, from measured seconds by size. Not empty.
+
+    The largest is the smallest one with nearly the best throughput; of the others those that are clearly quicker than the next.
+    """
+    best = max(size / seconds for size, seconds in curve.items())
+    largest = min(size for size, seconds in curve.items() if size / seconds >= ENOUGH * best)
+    kept = [largest]
+    for size in sorted((size for size in curve if size < largest), reverse=True):
+        if curve[kept[-1]] >= WORTH * curve[size]:
+            kept.append(size)
+    return tuple(reversed(kept))
+
+
+def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(start, stop, bucket) of the runs that `rows` rows take: whole ones of the largest bucket, the rest in the smallest that
+    holds it. `buckets` ascend."""
+    largest = buckets[-1]
+    cut = [(start, start + largest, largest) for start in range(0, rows - largest + 1, largest)]
+    begun = len(cut) * largest
+    if begun < rows:
+        cut.append((begun, rows, next(size for size in buckets if size >= rows - begun)))
+    return cut

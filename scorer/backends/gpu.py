@@ -1,0 +1,94 @@
+"""Is the GPU that was asked for there? What ONNX Runtime needs is loaded piece by piece, so that a refusal names what lacks.
+
+ONNX Runtime itself says nothing and runs on the CPU where a library is missing.
+"""
+
+import contextlib
+import ctypes
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.backends import BackendMissing
+
+LIBRARIES = {
+    "cuda": ("libonnxruntime_providers_cuda.so",),
+    "tensorrt": ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_tensorrt.so"),
+}
+DRIVER = "libcuda.so.1"
+RUNTIME = "libcudart.so"
+CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
+HINTS = {
+    DRIVER: "run on a machine with an NVIDIA driver (in a container: with the NVIDIA runtime), or set model.device: cpu",
+    "libnvinfer": "pip install 'tensorrt-cu13<11', or set model.device: cuda",
+    "": "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The first device, as its driver tells. `capability` is the compute capability, such as 9.0."""
+
+    name: str
+    driver: str
+    capability: str
+
+
+def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL) -> Gpu:
+    """The GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
+
+    Raises BackendMissing, naming the library that cannot be loaded, or what the driver says.
+    """
+    if device == "tensorrt":
+        with contextlib.suppress(ImportError):
+            importlib.import_module("tensorrt_libs")  # loads TensorRT from its wheel: no loader looks there by itself
+    for library in ("libonnxruntime_providers_shared.so", *LIBRARIES[device]):
+        _load(device, str(libraries / library), load)
+    driver = _load(device, DRIVER, load)
+    count = ctypes.c_int()
+    if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(count))) or not count.value:
+        said = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
+        raise BackendMissing(f"model.device is {device!r}, but there is {said}", HINTS[DRIVER])
+    return _described(driver)
+
+
+def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:
+    try:
+        return load(library)
+    except OSError as error:
+        hint = next(hint for name, hint in HINTS.items() if name in str(error))
+        raise BackendMissing(f"model.device is {device!r}, but a library cannot be loaded: {error}", hint) from error
+
+
+def _described(driver: Any) -> Gpu:
+    name, version, number = ctypes.create_string_buffer(100), ctypes.c_int(), ctypes.c_int()
+    driver.cuDeviceGetName(name, len(name), 0)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    parts = []
+    for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
+        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, 0)
+        parts.append(str(number.value))
+    return Gpu(name.value.decode(), f"{version.value // 1_000}.{version.value % 1_000 // 10}", ".".join(parts))
+
+
+def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:
+    """Keep host memory where it is, so that the device copies from it at full speed. Whether CUDA did; False costs speed only.
+
+    `runtime` is CUDA's runtime library. The memory must live as long as the process does, or be unpinned by `unpin`.
+    """
+    return bool(runtime.cudaHostRegister(ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.nbytes), 0) == 0)
+
+
+def unpin(buffer: NDArray[np.generic], runtime: Any) -> None:
+    """The opposite of `pin`, before the memory is freed."""
+    runtime.cudaHostUnregister(ctypes.c_void_p(buffer.ctypes.data))
+
+
+def runtime_library(version: str) -> Any:
+    """CUDA's runtime library of ONNX Runtime's CUDA version, such as 13.0, which is loaded already."""
+    return ctypes.CDLL(f"{RUNTIME}.{version.partition('.')[0]}")
