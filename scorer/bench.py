@@ -1,7 +1,7 @@
 """`scorer bench`: what a model costs here, by batch size, and what the loop can reach with it. No broker is asked.
 
-Uses the same code as `scorer run` for every step: the version is loaded, checked and warmed, and batches of JSON events that its
-signature asks for are decoded, scored and encoded.
+Uses the same code as `scorer run` for every step: the version is loaded, checked and warmed, and batches of JSON events that
+its signature asks for are decoded, scored and encoded.
 """
 
 from collections.abc import Sequence
@@ -58,9 +58,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`buckets` are those the model runs in, empty where it runs each batch at its size; `worthwhile` those of the usual ones that
-    its cost curve would choose. `fixed` and `per_event` are the a and b of T(B) = a + b B, in seconds, of the loop. `batch` is the largest of
-    the sizes that meets the latency target (seconds), 0 where none does, and `events_per_second` what the best size reaches."""
+    """`buckets` are those the model runs in, empty where it runs each batch at its size; `worthwhile` those of the usual ones
+    that its cost curve would choose. `fixed` and `per_event` are the a and b of T(B) = a + b B, in seconds, of the loop.
+    `batch` is the largest of the sizes that meets the latency target (seconds), 0 where none does; `events_per_second` is what
+    the best size reaches."""
 
     version: str
     device: str
@@ -98,8 +99,10 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 
 def bench(settings: Settings, folder: Package | None) -> Report:
-    """Measure a package, or the version that the settings name. Raises Fatal where it cannot be served here, RegistryError where
-    it cannot be had."""
+    """Measure a package, or the version that the settings name.
+
+    Raises Fatal where it cannot be served here, RegistryError where it cannot be had.
+    """
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or _pulled(settings)

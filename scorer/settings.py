@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 from model_registry import reference
 from model_registry.errors import RegistryError
 from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
-from publisher import configuration, security
+from publisher import configuration, pem, security
 from publisher.configuration import Configuration, Loaded, Section, SettingsError
 from publisher.kafka import KafkaSettings
 
@@ -19,6 +19,10 @@ TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")
 SCHEMA_FORMATS = ("avro", "protobuf")
 HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
+TARGET_MS = 20.0
+LONGEST_DEADLINE_MS = 2_500.0  # three in a row stay below the patience of livez
+SHORTEST_DEADLINE_MS = 500.0  # of those that nobody has set
+DEADLINE_TARGETS = 50.0  # latency targets that make a deadline which nobody has set
 OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
 
 
@@ -69,6 +73,33 @@ class DeadLetterSettings(Section):
     topic: TopicName
 
 
+class ServerTlsSettings(Section):
+    enabled: bool = False
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _usable(self) -> "ServerTlsSettings":
+        files = {"ca_file": self.ca_file, "certificate_file": self.certificate_file, "key_file": self.key_file}
+        named = [name for name, path in files.items() if path is not None]
+        if named and not self.enabled:
+            raise ValueError(f"{named[0]} is for TLS; set enabled: true, or leave it out")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together; name both, or neither")
+        for name, path in files.items():
+            try:
+                if path is not None and name != "key_file":
+                    pem.certificates(path)
+                elif path is not None and self.certificate_file is not None:
+                    pem.check_key(path, None, self.certificate_file)
+            except OSError as error:
+                raise ValueError(f"{name}: cannot read {path}: {error.strerror}") from None
+            except ValueError as error:
+                raise ValueError(f"{name}: {path} {error}") from None
+        return self
+
+
 class ModelSettings(Section):
     source: str
     tag: str = "prod"
@@ -85,7 +116,8 @@ class ModelSettings(Section):
         default=[], description="gRPC servers, host:port"
     )
     server_folder: Path | None = None
-    deadline_ms: float = Field(default=1_000.0, ge=1, le=2_500)  # three in a row stay below the patience of livez
+    server_tls: ServerTlsSettings = ServerTlsSettings()
+    deadline_ms: float = Field(default=1_000.0, ge=1, le=LONGEST_DEADLINE_MS)
     load_seconds: float = Field(default=120.0, gt=0)
     cache: Path | None = None
     policy: Path | None = None
@@ -95,7 +127,7 @@ class ModelSettings(Section):
 
 
 class BatchingSettings(Section):
-    latency_target_ms: float = Field(default=20.0, gt=0)
+    latency_target_ms: float = Field(default=TARGET_MS, gt=0)
     max_events: int = Field(default=4_096, ge=1, le=100_000)
 
 
@@ -133,6 +165,20 @@ class Settings(Configuration):
         if isinstance(topics, list) and topics and "dead_letter" not in values:
             return {**values, "dead_letter": {"topic": f"{topics[0]}.dead"}}
         return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _deadline_from_target(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """A model that does not answer in many latency targets does not answer."""
+        model, batching = values.get("model"), values.get("batching")
+        if not isinstance(model, dict) or "deadline_ms" in model:
+            return values
+        try:
+            target = float(batching["latency_target_ms"]) if isinstance(batching, dict) else TARGET_MS
+        except (KeyError, TypeError, ValueError):  # not set, or no number, which is told elsewhere
+            target = TARGET_MS
+        derived = min(max(DEADLINE_TARGETS * target, SHORTEST_DEADLINE_MS), LONGEST_DEADLINE_MS)
+        return {**values, "model": {**model, "deadline_ms": derived}}
 
     @model_validator(mode="after")
     def _schemas_somewhere(self) -> "Settings":
@@ -180,6 +226,10 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     for key in ("cache", "ca_file", "policy", "server_folder"):
         if isinstance(model.get(key), str):
             model[key] = (base / model[key]).resolve()
+    if isinstance(tls := model.get("server_tls"), dict):
+        for key in ("ca_file", "certificate_file", "key_file"):
+            if isinstance(tls.get(key), str):
+                tls[key] = (base / tls[key]).resolve()
     if isinstance(model.get("source"), str):
         try:
             model["source"] = str(reference.parse(model["source"], base_dir=base.resolve()))

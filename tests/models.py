@@ -69,13 +69,10 @@ def hungry(path: Path) -> None:
     save(nodes, [io[0]], [io[1]], path, constants)
 
 
-def endless(path: Path) -> None:
-    """y = 2 * a, by way of a loop of max(b) rounds."""
+def moody(path: Path) -> None:
+    """y = log(a): NaN for negative a; by way of a loop of max(b) rounds, and of 4 * max(-b) bytes of memory."""
     body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go"], ["go_on"]),
-            helper.make_node("Mul", ["carried", "half"], ["less"]),
-        ],
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Mul", ["carried", "half"], ["less"])],
         "body",
         [tensor("round", TensorProto.INT64), tensor("go", TensorProto.BOOL), tensor("carried", TensorProto.FLOAT)],
         [tensor("go_on", TensorProto.BOOL), tensor("less", TensorProto.FLOAT)],
@@ -86,7 +83,6 @@ def endless(path: Path) -> None:
         for name, value, kind in (
             ("i", [0], np.int64),
             ("j", [1], np.int64),
-            ("two", [2.0], np.float32),
             ("yes", True, np.bool_),
             ("begin", 0.0, np.float32),
         )
@@ -96,9 +92,17 @@ def endless(path: Path) -> None:
         helper.make_node("Gather", ["x", "j"], ["b"], axis=1),
         helper.make_node("ReduceMax", ["b"], ["most"], axes=[0, 1], keepdims=0),
         helper.make_node("Cast", ["most"], ["rounds"], to=TensorProto.INT64),
-        helper.make_node("Loop", ["rounds", "yes", "begin"], ["nothing"], body=body),
-        helper.make_node("Mul", ["a", "two"], ["doubled"]),
-        helper.make_node("Add", ["doubled", "nothing"], ["y"]),
+        helper.make_node("Loop", ["rounds", "yes", "begin"], ["looped"], body=body),
+        helper.make_node("Neg", ["b"], ["minus_b"]),
+        helper.make_node("Relu", ["minus_b"], ["memory"]),
+        helper.make_node("ReduceMax", ["memory"], ["bytes"], axes=[0, 1], keepdims=0),
+        helper.make_node("Cast", ["bytes"], ["length"], to=TensorProto.INT64),
+        helper.make_node("Unsqueeze", ["length", "i"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["filled"]),
+        helper.make_node("ReduceSum", ["filled"], ["summed"], keepdims=0),
+        helper.make_node("Log", ["a"], ["logarithm"]),
+        helper.make_node("Add", ["logarithm", "looped"], ["almost"]),
+        helper.make_node("Add", ["almost", "summed"], ["y"]),
     ]
     io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
     save(nodes, [io[0]], [io[1]], path, constants)

@@ -32,7 +32,7 @@ class OpenInference:
             message = "model.backend is 'open-inference', but model.endpoints names no server"
             raise BackendMissing(message, "such as 127.0.0.1:8081")
         self._settings = settings
-        self._channels = connect(settings.endpoints)
+        self._channels = connect(settings)
 
     def open(self, package: Package) -> RemoteModel:
         """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""

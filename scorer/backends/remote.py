@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import grpc
@@ -11,8 +11,9 @@ import numpy as np
 
 from model_registry.package import Package
 from model_registry.signature import Signature
-from scorer.backends import BackendAway, ModelRefused
+from scorer.backends import BackendAway, BackendMissing, ModelRefused
 from scorer.backends.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain
+from scorer.settings import ModelSettings
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +42,19 @@ def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> N
             log.info("a server did not unload a version: %s", explain(error))
 
 
-def connect(addresses: Sequence[str]) -> list[grpc.Channel]:
-    """Channels without TLS; nothing is connected yet."""
-    return [grpc.insecure_channel(address, options=OPTIONS) for address in addresses]
+def connect(settings: ModelSettings) -> list[grpc.Channel]:
+    """A channel to each server; nothing is connected yet. Raises BackendMissing where a file of `server_tls` is gone."""
+    tls = settings.server_tls
+    if not tls.enabled:
+        return [grpc.insecure_channel(address, options=OPTIONS) for address in settings.endpoints]
+    try:
+        files = [path.read_bytes() if path else None for path in (tls.ca_file, tls.key_file, tls.certificate_file)]
+    except OSError as error:
+        raise BackendMissing(
+            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name files that are there"
+        ) from error
+    credentials = grpc.ssl_channel_credentials(*files)
+    return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
 
 
 class RemoteModel:

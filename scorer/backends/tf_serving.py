@@ -34,7 +34,7 @@ class TensorFlowServing:
         if not settings.endpoints:
             raise BackendMissing("model.backend is 'tf-serving', but model.endpoints names no server", "such as 127.0.0.1:8500")
         self._settings = settings
-        self._channels = connect(settings.endpoints)
+        self._channels = connect(settings)
 
     def open(self, package: Package) -> RemoteModel:
         """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""

@@ -48,7 +48,7 @@ def test_another_failure_stays_what_it_is() -> None:
 
 
 def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
-    models.endless(tmp_path / "m.onnx")
+    models.moody(tmp_path / "m.onnx")
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     watch, options = RunWatch(0.2), ort.RunOptions()
 
@@ -59,7 +59,7 @@ def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(InferenceFailed, match=r"0\.2 s"):
             watch(options, scored(1e15))
-        assert watch(options, scored(3)) == [[2.0]]
+        assert watch(options, scored(3)) == [[0.0]]
 
 
 def test_the_watch_ends_with_its_owner() -> None:
