@@ -19,11 +19,13 @@ from platformdirs import user_cache_path
 from tests.backends import models
 
 START_SECONDS = 60.0
+ROOT = Path(__file__).resolve().parents[2]
 CACHE = user_cache_path("scorestream-tests")
 PINNED = {
     "tensorflow": (("tensorflow-cpu==2.21.0",), ("tensorflow-serving-api==2.21.0",)),  # the second without what it asks for
     "mlserver": (("mlserver==1.7.1",), ()),
     "triton": (("nvidia-pytriton==0.7.0", "numpy<2"), ()),
+    "gpu": (("-r", str(ROOT / "deploy" / "requirements" / "gpu.txt")), ("-e", str(ROOT))),
 }
 
 

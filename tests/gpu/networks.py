@@ -132,7 +132,7 @@ def _resnet(path: Path, side: int, channels: int) -> None:
     g = _Graph()
 
     def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
-        more = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
+        more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
         return g("Conv", y, g.weight(outputs, inputs, size, size), g.constant(np.zeros(outputs)), **more)
 
     def bottleneck(y: str, inputs: int, narrow: int, stride: int) -> str:
