@@ -3,7 +3,9 @@
 The same code on every device. What only a GPU has (pinned host memory, CUDA graphs) comes in through `Device`.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,8 @@ from model_registry.tensors import Tensor
 from scorer.backends.buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
+_CAPTURE = threading.Lock()
+"""While a graph is captured, for a version that is being opened, no other thread may call CUDA: it would spoil the capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Bound:
     def __init__(
         self, session: Any, device: Device, inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: Sequence[int]
     ) -> None:
+        self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
         self._buckets = {size: _Bucket(session, device, inputs, outputs, size) for size in sizes}
 
     @property
@@ -60,9 +65,10 @@ class Bound:
         parts: list[Tensors] = []
         for start, stop, size in pieces(rows, self.sizes):
             bucket = self._buckets[size]
-            bucket.fill(tensors, start, stop)
-            watched(bucket.options, bucket.run)
-            parts.append(bucket.read(stop - start))
+            with self._alone:
+                bucket.fill(tensors, start, stop)
+                watched(bucket.options, bucket.run)
+                parts.append(bucket.read(stop - start))
         return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def free(self) -> None:

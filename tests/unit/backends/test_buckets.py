@@ -21,6 +21,8 @@ from scorer.backends.onnx_runtime import OnnxModel
 from scorer.settings import ModelSettings
 from tests import models
 
+CASTS = {"z": TensorProto.DOUBLE, "h": TensorProto.FLOAT16, "i": TensorProto.INT8}
+DTYPES = {"z": "float64", "h": "float16", "i": "int8"}
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=5, unique=True).map(sorted)
 
 
@@ -55,13 +57,14 @@ def test_some_bucket_is_always_kept(curve: dict[int, float]) -> None:
 
 
 def doubling(path: Path) -> None:
-    """y = 2 (a + b); z = x as float64."""
+    """y = 2 (a + b); z = x as float64, h as float16, i as int8."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Cast", ["x"], ["z"], to=TensorProto.DOUBLE),
+        *(helper.make_node("Cast", ["x"], [name], to=kind) for name, kind in CASTS.items()),
     ]
     weights = numpy_helper.from_array(np.full((2, 1), 2, np.float32), "w")
-    outputs = [models.tensor("y", TensorProto.FLOAT, "N", 1), models.tensor("z", TensorProto.DOUBLE, "N", 2)]
+    casts = [models.tensor(name, kind, "N", 2) for name, kind in CASTS.items()]
+    outputs = [models.tensor("y", TensorProto.FLOAT, "N", 1), *casts]
     models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 2)], outputs, path, [weights])
 
 
@@ -74,7 +77,8 @@ def bound(tmp_path_factory: pytest.TempPathFactory) -> Bound:
     """Buckets 1, 4 and 16, on the CPU."""
     path = tmp_path_factory.mktemp("bound") / "model.onnx"
     doubling(path)
-    outputs = [Tensor("y", "float32", ("N", 1)), Tensor("z", "float64", ("N", 2))]
+    casts = [Tensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
+    outputs = [Tensor("y", "float32", ("N", 1)), *casts]
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return Bound(session, Device(), [Tensor("x", "float32", (None, 2))], outputs, (1, 4, 16))
 
@@ -86,8 +90,9 @@ def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: Bound
     found = [bound.run({"x": x}, directly) for x in given]
     for x, outputs in zip(given, found, strict=True):
         assert outputs["y"].tolist() == (2 * x.sum(axis=1, keepdims=True)).tolist()
-        assert outputs["z"].dtype == np.float64
-        assert outputs["z"].tolist() == x.tolist()
+        for name, dtype in DTYPES.items():
+            assert outputs[name].dtype == dtype
+            assert outputs[name].tolist() == x.astype(dtype).tolist()
 
 
 def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> None:
