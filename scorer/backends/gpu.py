@@ -21,6 +21,7 @@ LIBRARIES = {
     "tensorrt": ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_tensorrt.so"),
 }
 DRIVER = "libcuda.so.1"
+MODULE = Path("/sys/module/nvidia/version")
 RUNTIME = "libcudart.so"
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
 HINTS = {
@@ -32,14 +33,15 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first device, as its driver tells. `capability` is the compute capability, such as 9.0."""
+    """The first device, as its driver tells. `driver` is the driver's own version, such as 580.65.06, or where that is not told
+    the CUDA version that it is for; `capability` the compute capability, such as 9.0."""
 
     name: str
     driver: str
     capability: str
 
 
-def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL) -> Gpu:
+def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
     """The GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
 
     Raises BackendMissing, naming the library that cannot be loaded, or what the driver says.
@@ -54,7 +56,7 @@ def find(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL)
     if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(count))) or not count.value:
         said = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
         raise BackendMissing(f"model.device is {device!r}, but there is {said}", HINTS[DRIVER])
-    return _described(driver)
+    return _described(driver, module)
 
 
 def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:
@@ -65,7 +67,7 @@ def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:
         raise BackendMissing(f"model.device is {device!r}, but a library cannot be loaded: {error}", hint) from error
 
 
-def _described(driver: Any) -> Gpu:
+def _described(driver: Any, module: Path) -> Gpu:
     name, version, number = ctypes.create_string_buffer(100), ctypes.c_int(), ctypes.c_int()
     driver.cuDeviceGetName(name, len(name), 0)
     driver.cuDriverGetVersion(ctypes.byref(version))
@@ -73,7 +75,10 @@ def _described(driver: Any) -> Gpu:
     for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
         driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, 0)
         parts.append(str(number.value))
-    return Gpu(name.value.decode(), f"{version.value // 1_000}.{version.value % 1_000 // 10}", ".".join(parts))
+    number_of = f"CUDA-{version.value // 1_000}.{version.value % 1_000 // 10}"
+    with contextlib.suppress(OSError):
+        number_of = module.read_text().strip()
+    return Gpu(name.value.decode(), number_of, ".".join(parts))
 
 
 def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:

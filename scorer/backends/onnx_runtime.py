@@ -83,7 +83,7 @@ class OnnxRuntime:
         if device != "cpu":
             ort.preload_dlls()  # CUDA and cuDNN from the wheels that [gpu] brings: no loader looks there by itself
             self._gpu = gpu.find(device, Path(ort.__file__).parent / "capi")
-            log.info("%s, driver for CUDA %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
+            log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
 
     def open(self, package: Package) -> "OnnxModel":
         """Check `model.onnx`, then load it. Raises ModelRefused."""
@@ -184,7 +184,10 @@ class OnnxModel:
     def bind(self, device: Device, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
         """Run in buckets from now on: in these, or in those of them that are worth it (`choose`). Each is run beforehand, which
         may take `seconds`. Raises InferenceFailed."""
-        self._bound = Bound(self._session, device, self._fed(), self._read, sizes)
+        try:
+            self._bound = Bound(self._session, device, self._fed(), self._read, sizes)
+        except Exception as error:
+            raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
         patience, self._watch.seconds = self._watch.seconds, seconds
         row = {one.tensor: np.zeros((1, one.width), one.dtype) for one in self._signature.inputs}
         curve = measured(sizes, lambda size: self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()}))

@@ -49,8 +49,11 @@ def loader(driver: Driver, missing: str = "") -> Callable[[str], Any]:
     return load
 
 
-def test_the_first_device_is_described() -> None:
-    assert gpu.find("tensorrt", CAPI, loader(Driver())) == gpu.Gpu("A card", "13.1", "9.0")
+def test_the_first_device_is_described(tmp_path: Path) -> None:
+    version = tmp_path / "version"
+    assert gpu.find("tensorrt", CAPI, loader(Driver()), version) == gpu.Gpu("A card", "CUDA-13.1", "9.0")
+    version.write_text("580.65.06\n")
+    assert gpu.find("cuda", CAPI, loader(Driver()), version).driver == "580.65.06"
 
 
 @pytest.mark.parametrize(
