@@ -27,7 +27,7 @@ from scorer.backends.buckets import CANDIDATES
 from scorer.backends.buckets import choose as choose_buckets
 from scorer.backends.cost_curve import measured
 from scorer.backends.gpu import Gpu
-from scorer.backends.run_watch import RunWatch
+from scorer.backends.run_watch import RunWatch, cpu_time, wall_time
 from scorer.settings import ModelSettings
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
@@ -91,16 +91,16 @@ class OnnxRuntime:
             hint = "model.backend tf-serving or open-inference serves it"
             raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
         _checked(package, self._settings.device, self._settings.op_domains)
-        seconds = PATIENCE * self._settings.deadline_ms / 1_000
         if self._settings.device == "cuda":  # its graphs may not be for this model
             try:
-                return self._opened(package, seconds, graphs=True)
+                return self._opened(package, graphs=True)
             except ModelRefused as error:
                 log.info("the model runs without CUDA graphs: %s", error)
-        return self._opened(package, seconds, graphs=False)
+        return self._opened(package, graphs=False)
 
-    def _opened(self, package: Package, seconds: float, *, graphs: bool) -> "OnnxModel":
-        model = OnnxModel(self._session(package, graphs), package, seconds)
+    def _opened(self, package: Package, *, graphs: bool) -> "OnnxModel":
+        watch = RunWatch(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
+        model = OnnxModel(self._session(package, graphs), package, watch)
         sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
         if not sizes:
             return model
@@ -157,9 +157,9 @@ class OnnxRuntime:
 
 
 class OnnxModel:
-    """An open ONNX model whose inputs and outputs agree with its signature. `seconds` is how long a run may take."""
+    """An open ONNX model whose inputs and outputs agree with its signature. `watch` ends its runs that take too long."""
 
-    def __init__(self, session: Any, package: Package, seconds: float) -> None:
+    def __init__(self, session: Any, package: Package, watch: RunWatch) -> None:
         self._session = session
         inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
         self._signature = package.signature or _derived(inputs, outputs)
@@ -167,7 +167,7 @@ class OnnxModel:
             raise ModelRefused(fault)
         self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))
         self._read = [one for one in outputs if one.name in self._outputs]
-        self._watch = RunWatch(seconds)
+        self._watch = watch
         self._options = ort.RunOptions()
         self._bound: Bound | None = None
 

@@ -1,6 +1,7 @@
 """A deadline for runs of a model in this process: a run that takes too long is told to end, and ends between two operators.
 
-An operator that never returns cannot be ended so; then the process's watchdog acts.
+On the CPU its time is that of the thread that runs it, so that a busy machine is nothing that an event is blamed for. An operator
+that never returns cannot be ended so; then the process's watchdog acts.
 """
 
 import threading
@@ -13,6 +14,7 @@ from scorer.backends import InferenceFailed
 
 T = TypeVar("T")
 LOOKS = 4  # in each deadline: how late a run is ended
+Clock = Callable[[], float]
 
 
 class Options(Protocol):
@@ -21,22 +23,36 @@ class Options(Protocol):
     terminate: bool
 
 
-class RunWatch:
-    """For the runs of one model, one at a time. `seconds` is how long one may take. Its thread ends with it."""
+def cpu_time() -> Clock:
+    """The CPU time of the thread that calls, in seconds, for any thread to read while that one lives."""
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
-    def __init__(self, seconds: float) -> None:
+
+def wall_time() -> Clock:
+    """For a run on a GPU, whose thread waits."""
+    return time.monotonic
+
+
+class RunWatch:
+    """For the runs of one model, one at a time. `seconds` is how long one may take, by the clock that `clock` gives when it
+    begins. Its thread ends with it."""
+
+    def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:
         self.seconds = seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._options: Options | None = None
+        self._now: Clock = time.monotonic
         self._ends = 0.0
-        threading.Thread(
-            target=_look_for_ever, args=(weakref.ref(self), seconds / LOOKS), name="run-watch", daemon=True
-        ).start()
+        pause = seconds / LOOKS
+        threading.Thread(target=_look_for_ever, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Options, run: Callable[[], T]) -> T:
         """What `run` returns, which uses these options. Raises InferenceFailed where it was ended."""
+        now = self._clock()
         with self._lock:
-            self._options, self._ends = options, time.monotonic() + self.seconds
+            self._options, self._now, self._ends = options, now, now() + self.seconds
         try:
             return run()
         except Exception as error:
@@ -47,15 +63,15 @@ class RunWatch:
             with self._lock:
                 self._options, options.terminate = None, False
 
-    def look(self, now: float) -> None:
-        """End the run of now, if it is one and its time is over. `now` is in monotonic seconds."""
+    def look(self) -> None:
+        """End the run of now, if it is one and its time is over."""
         with self._lock:
-            if self._options is not None and now >= self._ends:
+            if self._options is not None and self._now() >= self._ends:
                 self._options.terminate = True
 
 
 def _look_for_ever(found: "weakref.ref[RunWatch]", pause: float) -> None:
     while (watch := found()) is not None:
-        watch.look(time.monotonic())
+        watch.look()
         del watch
         time.sleep(pause)

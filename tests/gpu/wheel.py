@@ -15,7 +15,7 @@ from scorer.backends.gpu import DRIVER
 from tests import models
 from tests.backends.servers import environment
 
-PROMISED = {"cpu": (0, "events/s"), "cuda": (2, "libcuda.so.1"), "tensorrt": (2, "libnvinfer.so")}
+PROMISED = {"cpu": (0, "events/s"), "cuda": (2, "libcuda.so.1"), "tensorrt": (2, "libcuda.so.1")}
 """Exit code of `scorer bench` by device, and what it says."""
 
 

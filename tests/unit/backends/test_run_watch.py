@@ -1,6 +1,7 @@
 """Runs that take too long are told to end; those that do not are left alone."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from scorer.backends import InferenceFailed
 from scorer.backends.cost_curve import LONGEST_SECONDS, measured
-from scorer.backends.run_watch import RunWatch
+from scorer.backends.run_watch import Clock, RunWatch, cpu_time, wall_time
 from tests import models
 
 FOR_EVER = 1e9
@@ -25,17 +26,20 @@ class Flag:
 
 
 def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
-    watch, options = RunWatch(FOR_EVER), Flag()
+    now = [0.0]
+    watch, options = RunWatch(FOR_EVER, lambda: lambda: now[0]), Flag()
 
     def long() -> None:
-        watch.look(0.0)
+        watch.look()
         assert not options.terminate
-        watch.look(float("inf"))
+        now[0] += FOR_EVER
+        watch.look()
         raise RuntimeError("Exiting due to terminate flag being set to true.")
 
     with pytest.raises(InferenceFailed, match="did not answer within"):
         watch(options, long)
-    watch.look(float("inf"))
+    now[0] += FOR_EVER
+    watch.look()
     assert watch(options, lambda: options.terminate) is False
 
 
@@ -44,13 +48,14 @@ def test_another_failure_stays_what_it_is() -> None:
         raise ValueError("bad")
 
     with pytest.raises(ValueError, match="bad"):
-        RunWatch(FOR_EVER)(Flag(), failing)
+        RunWatch(FOR_EVER, wall_time)(Flag(), failing)
 
 
-def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clock", [cpu_time, wall_time])
+def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path, clock: Callable[[], Clock]) -> None:
     models.moody(tmp_path / "m.onnx")
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    watch, options = RunWatch(0.2), ort.RunOptions()
+    watch, options = RunWatch(0.2, clock), ort.RunOptions()
 
     def scored(b: float) -> Callable[[], object]:
         x = np.array([[1, b]], np.float32)
@@ -62,9 +67,23 @@ def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
         assert watch(options, scored(3)) == [[0.0]]
 
 
+def test_the_time_of_another_thread_that_waits_does_not_pass() -> None:
+    clocks, go_on = list[Clock](), threading.Event()
+    thread = threading.Thread(target=lambda: (clocks.append(cpu_time()), go_on.wait()))
+    thread.start()
+    while not clocks:
+        go_on.wait(0.01)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.2:
+        sum(range(1_000))
+    assert clocks[0]() < 0.1
+    go_on.set()
+    thread.join()
+
+
 def test_the_watch_ends_with_its_owner() -> None:
     before = set(threading.enumerate())
-    watch = RunWatch(0.01)
+    watch = RunWatch(0.01, wall_time)
     (thread,) = set(threading.enumerate()) - before
     del watch
     thread.join(timeout=30)
