@@ -1,7 +1,7 @@
 """A deadline for runs of a model in this process: a run that takes too long is told to end, and ends between two operators.
 
-On the CPU its time is that of the thread that runs it, so that a busy machine is nothing that an event is blamed for. An operator
-that never returns cannot be ended so; then the process's watchdog acts.
+On the CPU its time is that of the thread that runs it, so that a busy machine is nothing that an event is blamed for. An
+operator that never returns cannot be ended so; then the process's watchdog acts.
 """
 
 import threading

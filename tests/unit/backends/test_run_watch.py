@@ -69,7 +69,12 @@ def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path, clock: Cal
 
 def test_the_time_of_another_thread_that_waits_does_not_pass() -> None:
     clocks, go_on = list[Clock](), threading.Event()
-    thread = threading.Thread(target=lambda: (clocks.append(cpu_time()), go_on.wait()))
+
+    def wait() -> None:
+        clocks.append(cpu_time())
+        go_on.wait()
+
+    thread = threading.Thread(target=wait)
     thread.start()
     while not clocks:
         go_on.wait(0.01)
