@@ -63,15 +63,14 @@ def _measured(devices: Sequence[str], *, quick: bool, until: float) -> tuple[lis
     """Figures, and what could not be run."""
     figures, not_run = [], []
     with tempfile.TemporaryDirectory(prefix="scorestream-gpu-") as name:
-        for device in devices:
-            for network in networks(quick=quick):
+        for network in networks(quick=quick):
+            package = network.package(Path(name) / network.name)
+            for device in devices:
                 talk.print(f"{network.name} on {device} ...", markup=False)
-                folder = Path(name) / device
-                folder.mkdir(exist_ok=True)
                 try:
                     if time.monotonic() > until:
                         raise TimeoutError("out of time")
-                    figures.append(measure(network, device, folder, quick=quick, until=until))
+                    figures.append(measure(network, device, package, quick=quick, until=until))
                 except (BackendMissing, ModelRefused, InferenceFailed, TimeoutError) as error:
                     not_run.append({"network": network.name, "device": device, "why": str(error)})
     return figures, not_run

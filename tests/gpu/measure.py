@@ -18,12 +18,13 @@ LEAST_BATCHES = 6
 P99_BATCHES = 2.5  # at half load: 1.5 T(B), and one batch that an event waits for
 
 
-def measure(network: Network, device: str, folder: Path, *, quick: bool, until: float) -> dict[str, Any]:
-    """Figures, JSON-able; times in ms. Sizes that are not begun by `until` (monotonic seconds) are named as not run.
+def measure(network: Network, device: str, package: Path, *, quick: bool, until: float) -> dict[str, Any]:
+    """Figures of the network, which has this package, JSON-able; times in ms. Sizes that are not begun by `until` (monotonic
+    seconds) are named as not run.
 
     Raises BackendMissing, and ModelRefused where the device cannot run the network.
     """
-    ground = Ground(network.package(folder / network.name), network.event_format, folder, device=device, buckets=SIZES[quick])
+    ground = Ground(package, network.event_format, package.parent / "cache", device=device, buckets=SIZES[quick])
     alone = _alone(ground, SIZES[quick])
     limit = max(size / seconds for size, seconds in alone.items())
     rows, late = [], []
