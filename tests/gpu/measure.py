@@ -51,7 +51,8 @@ def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
 
 
 def _row(ground: Ground, network: Network, size: int, alone: float, limit: float, seconds: float) -> dict[str, Any]:
-    count = _count(size / alone * seconds, size)
+    first = ground.run(pool(network, LEAST_BATCHES * size), MemoryLog(), size)
+    count = _count(first.events_per_second * seconds, size)
     drained = ground.run(pool(network, count), MemoryLog(), size)
     rate = drained.events_per_second / 2
     half = _half(ground, network, size, rate, seconds)
