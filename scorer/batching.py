@@ -78,7 +78,8 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
 
 def limited_by(end: str, asked: int, max_events: int) -> str:
     """What kept a batch from being larger: `end` is what it stopped at (see `scorer.events.batch.End`). One that has all the
-    events it `asked` for was limited by the latency target, or the model's deadline, unless that allows for `max_events`, the size."""
+    events it `asked` for was limited by the latency target, or by the deadline that follows from it, unless these allow for
+    `max_events`, the size."""
     if end != "events":
         return end
     return "size" if asked >= max_events else "latency"

@@ -14,6 +14,7 @@ from scorer import backends
 from scorer.loop import Loop
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
+from scorer.observe.traces import Traces
 from scorer.scoring import Scoring, Target
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
@@ -73,6 +74,7 @@ class Ground:
             Scoring(settings, target, target),
             Metrics(session.counters),
             Progress(log.clock()),
+            Traces(),
         )
         begun = log.clock()
         loop.run(lambda: len(log.visible) > len(events), lambda: None)
