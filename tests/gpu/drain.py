@@ -72,7 +72,7 @@ class Ground:
             session,
             versions,
             Scoring(settings, target, target),
-            Metrics(session.counters),
+            Metrics(session.counters, settings.model),
             Progress(log.clock()),
             Traces(),
         )
