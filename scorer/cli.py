@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from publisher.time_window import HELP as TIME_HELP
+from scorer.audit_command import audit
 from scorer.console.command import console
 from scorer.contract import contract
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from publisher.configuration import Loaded
     from publisher.time_window import TimeWindow
     from scorer.settings import Settings
-
-ANSWER_SECONDS = 10.0  # that the broker may take to answer
 
 app = typer.Typer(
     help="Score events from Kafka to Kafka, exactly once, with model versions swapped while they flow.",
@@ -213,20 +212,6 @@ def replay(
 
 
 @app.command()
-def audit(config: Config, settings: Set = None, start: From = None, end: To = None, json: Json = False) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was."""
-    from publisher import audit_view
-    from scorer.audit import plan
-
-    loaded = _load(config, settings)
-    report = audit_view.audited(loaded.settings.kafka, plan(loaded.settings, _window(start, end)), ANSWER_SECONDS, talk)
-    _print(json, report.to_dict(), lambda: audit_view.table(report))
-    talk.print(audit_view.verdict(report))
-    if not report.clean:
-        raise typer.Exit(1)
-
-
-@app.command()
 def demo(
     events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
     rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
@@ -257,6 +242,7 @@ def demo(
         raise typer.Exit(1)
 
 
+app.command()(audit)
 app.command()(contract)
 app.command()(console)
 
