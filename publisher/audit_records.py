@@ -80,7 +80,7 @@ def feed_dead_letters(audit: Audit, batch: Batch) -> None:
     columns: dict[Partition, list[int]] = {}
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
-            source = positions.parse(_source(message))
+            source = positions.parse(dead_source(message))
         except ValueError:
             audit.unreadable(batch.partition, offset)
             continue
@@ -90,8 +90,8 @@ def feed_dead_letters(audit: Audit, batch: Batch) -> None:
         audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
 
 
-def _source(message: Message) -> str | bytes:
-    """The last header of that name: a replayed event may carry the one of its first death."""
+def dead_source(message: Message) -> str | bytes:
+    """The last header `dead.source`: a replayed event may carry the one of its first death."""
     for name, value in reversed(message.headers() or []):
         if name == "dead.source":
             return value or b""

@@ -44,6 +44,12 @@ class Bitmap:
                 result._chunks[number] = left
         return result
 
+    def unite(self, other: "Bitmap") -> None:
+        """Put in what is in `other`."""
+        for number, chunk in other._chunks.items():
+            mine = self._chunks.get(number)
+            self._chunks[number] = chunk.copy() if mine is None else mine | chunk
+
     def count(self, start: int = 0, stop: int = EVERYTHING) -> int:
         """How many offsets in [start, stop) are in."""
         total = 0

@@ -1,16 +1,21 @@
 """The positions that a relay has reached, as records of a compacted topic at the destination.
 
 A lane writes them in the transaction of the records that they cover, so they tell exactly what is visible there. Beside them
-stands one registration a relay: how many lanes it has, and which process began last. Encoding is pure; `CheckpointLog` reads.
+stands one registration a relay: how many lanes it has, and which process began last; and, where it follows consumer groups,
+what it last saw of its source. Encoding is pure; `CheckpointLog` reads.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from publisher.errors import Fatal
 from publisher.topic_reader import Partition, TopicReader
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -19,6 +24,7 @@ TOPIC_CONFIG = {
     "retention.ms": "-1",
 }
 SEPARATOR = "/"
+SIGHTING = "source"
 
 
 class Place(NamedTuple):
@@ -57,8 +63,37 @@ class Registration(msgspec.Struct, frozen=True):
     at_ms: int
 
 
+class GroupPosition(msgspec.Struct, frozen=True):
+    """Up to where a consumer group has committed a partition, and the metadata of that commit."""
+
+    topic: str
+    partition: int
+    next: int
+    metadata: str = ""
+
+
+class SourceEnd(msgspec.Struct, frozen=True):
+    """Where a partition of the source ended."""
+
+    topic: str
+    partition: int
+    end: int
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What a relay last saw of its source, asked for at `asked_ms` (Unix ms, as `complete_ms`). Everything that the source
+    held at `complete_ms` has been copied (0: that was never so). `groups`: the positions of each consumer group."""
+
+    cluster: str
+    asked_ms: int
+    complete_ms: int
+    ends: tuple[SourceEnd, ...]
+    groups: dict[str, tuple[GroupPosition, ...]]
+
+
 encode = msgspec.json.Encoder().encode
 _decode_checkpoint = msgspec.json.Decoder(Checkpoint).decode
+_decode_sighting = msgspec.json.Decoder(Sighting).decode
 _decode_registration = msgspec.json.Decoder(Registration).decode
 
 
@@ -73,24 +108,33 @@ def registration_key(relay: str) -> bytes:
     return quote(relay, safe="").encode("ascii")
 
 
-def parse_key(text: bytes) -> Place | str:
-    """A position's place, or the relay's name of a registration. Raises ValueError for anything else."""
+def sighting_key(relay: str) -> bytes:
+    """The record key of what a relay last saw of its source."""
+    return SEPARATOR.join((quote(relay, safe=""), SIGHTING)).encode("ascii")
+
+
+def parse_key(text: bytes) -> Place | tuple[str] | str:
+    """A position's place, the relay's name of a registration, or (the relay's name,) of a sighting. Raises ValueError for
+    anything else."""
     parts = [unquote(part, errors="strict") for part in text.decode("ascii").split(SEPARATOR)]
     match parts:
         case [relay]:
             return relay
+        case [relay, kind] if kind == SIGHTING:
+            return (relay,)
         case [relay, region, topic, partition] if partition.isdigit():
             return Place(relay, region, topic, int(partition))
     raise ValueError(f"not the key of a checkpoint: {text!r}")
 
 
 class CheckpointLog:
-    """All relays' positions and registrations, as far as `refresh` has read. Methods raise Fatal."""
+    """All relays' positions, registrations and sightings, as far as `refresh` has read. Methods raise Fatal."""
 
     def __init__(self, reader: TopicReader, topic: str) -> None:
         self.topic = topic
         self.positions: dict[Place, Checkpoint] = {}
         self.registrations: dict[str, Registration] = {}
+        self.sightings: dict[str, Sighting] = {}
         self._reader = reader
         self._read: dict[Partition, int] = {}
 
@@ -111,18 +155,23 @@ class CheckpointLog:
     def _take(self, name: bytes, value: bytes | None) -> None:
         try:
             place = parse_key(name)
-            if isinstance(place, str):
-                if value is None:
-                    self.registrations.pop(place, None)
-                else:
-                    self.registrations[place] = _decode_registration(value)
-            elif value is None:
-                self.positions.pop(place, None)
+            if isinstance(place, Place):
+                _put(self.positions, place, value, _decode_checkpoint)
+            elif isinstance(place, str):
+                _put(self.registrations, place, value, _decode_registration)
             else:
-                self.positions[place] = _decode_checkpoint(value)
+                _put(self.sightings, place[0], value, _decode_sighting)
         except (ValueError, msgspec.DecodeError) as error:
             raise Fatal(
                 f"topic {self.topic} holds a record that is no checkpoint: {name!r}: {error}",
                 "give the relays a checkpoint_topic of their own",
                 3,
             ) from None
+
+
+def _put(into: dict[K, V], key: K, value: bytes | None, decode: Callable[[bytes], V]) -> None:
+    """A record of a compacted topic: without a value it takes its key away."""
+    if value is None:
+        into.pop(key, None)
+    else:
+        into[key] = decode(value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from publisher.failover_command import failover
 from publisher.time_window import HELP as TIME_HELP
 
 if TYPE_CHECKING:
@@ -197,6 +198,9 @@ def audit_command(
         talk.print(audit_view.verdict(report))
     if not report.clean:
         raise typer.Exit(1)
+
+
+app.command()(failover)
 
 
 def _audit_relay(config: Path, flags: list[str], timeout: float, as_json: bool) -> None:

@@ -22,8 +22,10 @@ from publisher.lanes import Lane
 from publisher.refusals import End
 from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
-from publisher.takeover import ANSWER_SECONDS, destination_of, encoded, fence, log_of, source_of, write
+from publisher.sightings import Sightings, Source
+from publisher.takeover import ANSWER_SECONDS, destination_of, encoded, fence, follower_of, log_of, now_ms, source_of, write
 from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
+from publisher.topic_reader import Partition
 from publisher.watch import ABSENT_SECONDS, Watch
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Fleet:
         self._lanes: list[Lane] = []
         self._control: Producer | None = None
         self._watches: list[Watch] = []
+        self._sightings: Sightings | None = None
         self._discovered_at = time.monotonic()
 
     def survey(self) -> None:
@@ -90,12 +93,15 @@ class Fleet:
         for lane in self._lanes:
             lane.start()
         self._share_out(routes)
+        if self._settings.source.groups:
+            self._sightings = self._look_at_groups()
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._lanes))
 
     def supervise(self) -> None:
         """Look after the lanes until the end. Raises what ended one of them, or what the watches saw."""
         while not self._told_to_stop.wait(LOOK_SECONDS):
             self._state.seen = self._seen()
+            self._keep_sighting()
             for watch in self._watches:
                 if watch.failure is not None:
                     raise watch.failure
@@ -110,6 +116,8 @@ class Fleet:
         self._stopping.set()
         for watch in self._watches:
             watch.close()
+        if self._sightings is not None:
+            self._sightings.close()
         until = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
         for lane in self._lanes:
             if not lane.join(max(0.0, until - time.monotonic())):
@@ -203,6 +211,26 @@ class Fleet:
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})
         self._share_out(routes)
         log.info("copying also %s", ", ".join(f"{pair.name}[{number}]" for pair, number in partitions))
+
+    def _look_at_groups(self) -> Sightings:
+        settings = self._settings
+        follower = follower_of(settings)
+        source = Source(self._cluster_ids[0], self._copied, self.source.bounds, follower.positions, follower.close)
+        return Sightings(source, settings.source.groups, self.checkpoints.sightings.get(settings.name), now_ms)
+
+    def _copied(self) -> dict[Partition, int]:
+        """The next source offsets whose copies are confirmed."""
+        return {place: route.committed for lane in self._lanes for place, route in list(lane.state.routes.items())}
+
+    def _keep_sighting(self) -> None:
+        """What was last seen of the source, beside the checkpoints: all that is known of it when it is lost."""
+        if self._sightings is None or self._control is None:
+            return
+        if self._sightings.failure is not None:
+            raise self._sightings.failure
+        if seen := self._sightings.take(self._copied()):
+            kept = checkpoint.sighting_key(self._settings.name), checkpoint.encode(seen)
+            write(self._control, self._settings.checkpoint_topic, [kept])
 
     def _smallest_limit(self, copied: Iterable[Pair]) -> int:
         """What every destination topic takes in one batch, in bytes."""

@@ -77,6 +77,7 @@ class SourceSettings(ClusterSettings):
 
     reached: ClassVar[type[KafkaSettings]] = SourceKafka
     topics: list[TopicOrPattern] = Field(min_length=1)
+    groups: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     fetch_bytes: int = Field(default=131_072, ge=1_024, le=1_000_000_000)
     queue_bytes: int = Field(default=524_288, ge=65_536, le=2_000_000_000)
     socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
@@ -122,6 +123,19 @@ class RelaySettings(Configuration):
     def _two_places(self) -> "RelaySettings":
         if self.source.region == self.destination.region:
             raise ValueError(f"source.region and destination.region are both {self.source.region!r}: give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "RelaySettings":
+        if not self.source.groups:
+            return self
+        if "{region}" not in self.destination.topic or "{topic}" not in self.destination.topic:
+            raise ValueError(
+                f"source.groups needs copies in topics of their own, but destination.topic is {self.destination.topic!r}: "
+                "write '{region}.{topic}'"
+            )
+        if self.filter:
+            raise ValueError("source.groups needs every record, but there is a filter: give each a relay of its own")
         return self
 
     def destination_topic(self, topic: str) -> str:

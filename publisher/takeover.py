@@ -13,14 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaException, Producer
 
-from publisher import checkpoint
+from publisher import checkpoint, kafka
 from publisher.checkpoint import Checkpoint, CheckpointLog, Place, Registration
 from publisher.clusters import Cluster
 from publisher.connection import connect
+from publisher.consumer_groups import ConsumerGroups, Follower
 from publisher.copying import Route
 from publisher.errors import Aborted
 from publisher.lane_clients import begin, near_writer, quick
-from publisher.settings import RelaySettings
+from publisher.settings import ClusterSettings, RelaySettings
 from publisher.topic_pairs import Pair
 from publisher.topic_reader import TopicReader
 
@@ -72,8 +73,8 @@ def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes |
 
 def reach(settings: RelaySettings) -> None:
     """See that both clusters answer. Raises Fatal as `connect` does, within seconds and with the way out."""
-    for kafka in (settings.source.kafka, settings.destination.kafka):
-        connect(quick(kafka), settings.name, ANSWER_SECONDS)
+    for cluster in (settings.source.kafka, settings.destination.kafka):
+        connect(quick(cluster), settings.name, ANSWER_SECONDS)
 
 
 def source_of(settings: RelaySettings) -> Cluster:
@@ -86,6 +87,16 @@ def destination_of(settings: RelaySettings) -> Cluster:
     """The destination, to be asked."""
     name = f"{settings.destination.region} (destination)"
     return Cluster(quick(settings.destination.kafka), settings.name, name, ANSWER_SECONDS)
+
+
+def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
+    """The consumer groups of one side, to be asked."""
+    return ConsumerGroups(kafka.admin(quick(cluster.kafka), client_id), cluster.region, ANSWER_SECONDS)
+
+
+def follower_of(settings: RelaySettings) -> Follower:
+    """Where the groups of the source stand that the relay follows."""
+    return Follower(quick(settings.source.kafka), settings.name, settings.source.groups, ANSWER_SECONDS)
 
 
 def log_of(settings: RelaySettings) -> CheckpointLog:

@@ -1,6 +1,10 @@
-"""`scorer audit`: the plan of the count for one scorer's topics. What is counted, and how, is publisher/audit.py."""
+"""`scorer audit`: the plan of the count for one scorer's topics. What is counted, and how, is publisher/audit.py, and for
+several regions publisher/regions_audit.py."""
+
+from collections.abc import Sequence
 
 from publisher.audit_topics import Plan
+from publisher.regions_audit_topics import Side
 from publisher.time_window import ALWAYS, TimeWindow
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -17,3 +21,8 @@ def plan(settings: Settings, window: TimeWindow = ALWAYS) -> Plan:
         *window,
         as_json=formats.as_json(settings),
     )
+
+
+def sides(regions: Sequence[Settings]) -> list[Side]:
+    """The same for one scorer in several regions."""
+    return [Side(settings.region, settings.kafka, plan(settings)) for settings in regions]

@@ -2,25 +2,23 @@
 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
 
 import os
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 from publisher.time_window import HELP as TIME_HELP
+from scorer.audit_command import audit
 from scorer.console.command import console
 from scorer.contract import contract
+from scorer.demo.command import demo
+from scorer.output import Config, Json, Set, print_data, print_json, table, talk
 
 if TYPE_CHECKING:
     from publisher.configuration import Loaded
     from publisher.time_window import TimeWindow
     from scorer.settings import Settings
-
-ANSWER_SECONDS = 10.0  # that the broker may take to answer
 
 app = typer.Typer(
     help="Score events from Kafka to Kafka, exactly once, with model versions swapped while they flow.",
@@ -28,13 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
-Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
 From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
 To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command()
@@ -70,10 +64,10 @@ def show_config(config: Config, settings: Set = None, json: Json = False) -> Non
         key: {"value": shown(key, value), "from": loaded.origins.get(key, "default")}
         for key, value in flatten(loaded.settings.model_dump(mode="json"))
     }
-    _print(
+    print_data(
         json,
         rows,
-        lambda: _table(["setting", "value", "from"], [(k, str(r["value"]), r["from"]) for k, r in rows.items()]),
+        lambda: table(["setting", "value", "from"], [(k, str(r["value"]), r["from"]) for k, r in rows.items()]),
     )
 
 
@@ -101,7 +95,7 @@ def check(
             if not finding.ok and finding.hint:
                 talk.print(f"     hint: {finding.hint}", markup=False)
     if json:
-        _json({"ok": all(f.ok for f in findings), "checks": [asdict(f) for f in findings]})
+        print_json({"ok": all(f.ok for f in findings), "checks": [asdict(f) for f in findings]})
     if not all(f.ok for f in findings):
         raise typer.Exit(1)
 
@@ -119,7 +113,7 @@ def status(config: Config, settings: Set = None, json: Json = False) -> None:
     now = time.time_ns() // 1_000_000
     scorers = fleet_status.fleet(loaded.settings)
     rows = [msgspec.to_builtins(s) | {"state": fleet_status.state(s, now)} for s in scorers]
-    _print(json, {"scorers": rows}, lambda: fleet_status.table(scorers, now))
+    print_data(json, {"scorers": rows}, lambda: fleet_status.table(scorers, now))
 
 
 @app.command()
@@ -140,7 +134,7 @@ def emit(
     pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
     with open(file, "rb") if file else sys.stdin.buffer as lines:  # noqa: PTH123 - one of two open streams
         count = write(loaded.settings, lines, topic=topic, key=key, headers=pairs, rate=rate)
-    _print(json, {"written": count}, lambda: f"{count} events written")
+    print_data(json, {"written": count}, lambda: f"{count} events written")
 
 
 @app.command()
@@ -180,10 +174,10 @@ def offsets(
     loaded = _load(config, settings)
     rows = group.move(loaded.settings, to, topic, partition) if to else group.standing(loaded.settings)
     columns = ["topic", "partition", "committed", "low", "high"]
-    _print(
+    print_data(
         json,
         {"offsets": [asdict(row) for row in rows]},
-        lambda: _table(columns, [[str(getattr(row, column)) for column in columns] for row in rows]),
+        lambda: table(columns, [[str(getattr(row, column)) for column in columns] for row in rows]),
     )
 
 
@@ -206,24 +200,10 @@ def replay(
     selection = Selection(_reasons(reason or []), _window(start, end))
     summary = put_back(loaded.settings, selection, rate=rate, dry_run=dry_run)
     rows = [(name, str(count)) for name, count in sorted(summary.replayed.items())]
-    _print(json, summary.to_dict(), lambda: _table(["reason", "would be replayed" if dry_run else "replayed"], rows))
+    print_data(json, summary.to_dict(), lambda: table(["reason", "would be replayed" if dry_run else "replayed"], rows))
     talk.print(f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit", markup=False)
     for example in summary.examples:
         talk.print(f"unfit: {example}", markup=False)
-
-
-@app.command()
-def audit(config: Config, settings: Set = None, start: From = None, end: To = None, json: Json = False) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was."""
-    from publisher import audit_view
-    from scorer.audit import plan
-
-    loaded = _load(config, settings)
-    report = audit_view.audited(loaded.settings.kafka, plan(loaded.settings, _window(start, end)), ANSWER_SECONDS, talk)
-    _print(json, report.to_dict(), lambda: audit_view.table(report))
-    talk.print(audit_view.verdict(report))
-    if not report.clean:
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -238,40 +218,11 @@ def bench(
     from scorer.bench_view import shown
 
     report = measure.bench(*measure.settings_for(model, config, settings or []))
-    _print(json, report.to_dict(), lambda: shown(report))
+    print_data(json, report.to_dict(), lambda: shown(report))
 
 
-@app.command()
-def demo(
-    events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
-    rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
-    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer at three quarters.")] = True,
-    bootstrap_servers: Annotated[str | None, typer.Option(help="A broker of yours instead of the embedded one.")] = None,
-    registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
-    plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
-    copied: Annotated[
-        bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
-    ] = False,
-    with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
-    json: Json = False,
-) -> None:
-    """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
-    from scorer.demo import regions, run, summary
-    from scorer.demo.options import Options
-    from scorer.demo.view import View
-
-    if copied and bootstrap_servers:
-        raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
-    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
-    with View() as view:
-        found = regions.demo(options, view) if copied else run.demo(options, view)
-    _print(json, found.to_dict(), lambda: regions.table(found) if isinstance(found, regions.Regions) else summary.table(found))
-    if not found.clean:
-        raise typer.Exit(1)
-
-
+app.command()(demo)
+app.command()(audit)
 app.command()(contract)
 app.command()(console)
 
@@ -325,27 +276,3 @@ def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
     if hint:
         talk.print(f"hint: {hint}", markup=False)
     sys.exit(code)
-
-
-def _json(value: object) -> None:
-    import orjson
-
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
-    sys.stdout.flush()
-
-
-def _print(as_json: bool, value: object, shown: Callable[[], Any]) -> None:
-    """Data on stdout: as JSON, or for people."""
-    if as_json:
-        _json(value)
-    else:
-        Console().print(shown())
-
-
-def _table(columns: list[str], rows: Any) -> Any:
-    from rich.table import Table
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -1,0 +1,40 @@
+"""The command `scorer demo`."""
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from scorer.output import Json, print_data
+
+
+def demo(
+    events: Annotated[int, typer.Option(help="Flights to replay, at least.", min=100)] = 50_000,
+    rate: Annotated[float, typer.Option(help="Flights a second.", min=1)] = 2_000.0,
+    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer at three quarters.")] = True,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="A broker of yours instead of the embedded one.")] = None,
+    registry: Annotated[str | None, typer.Option(help="HOST:PORT of an OCI registry of yours instead of a folder.")] = None,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="That registry speaks HTTP without TLS.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    copied: Annotated[
+        bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
+    ] = False,
+    with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
+    json: Json = False,
+) -> None:
+    """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
+    from scorer.demo import regions, run, summary
+    from scorer.demo.options import Options
+    from scorer.demo.view import View
+
+    if copied and bootstrap_servers:
+        raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
+    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
+    with View() as view:
+        found = regions.demo(options, view) if copied else run.demo(options, view)
+    shown = regions.table(found) if isinstance(found, regions.Regions) else summary.table(found)
+    print_data(json, found.to_dict(), lambda: shown)
+    if not found.clean:
+        raise typer.Exit(1)

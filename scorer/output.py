@@ -1,0 +1,41 @@
+"""What every command prints with: data on stdout, as JSON or for people; talk on stderr."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    import orjson
+
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    sys.stdout.flush()
+
+
+def print_data(as_json: bool, value: object, shown: Callable[[], Any]) -> None:
+    """The value as JSON, or what `shown` makes of it for people."""
+    if as_json:
+        print_json(value)
+    else:
+        Console().print(shown())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+    """For people."""
+    from rich.table import Table
+
+    made = Table(*columns)
+    for row in rows:
+        made.add_row(*row)
+    return made

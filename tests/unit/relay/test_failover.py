@@ -1,0 +1,147 @@
+"""Positions between a partition and its copy, what is known to be complete, and the count over regions: pure, no broker."""
+
+from bisect import bisect_left
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from publisher import failover
+from publisher.checkpoint import Sighting, SourceEnd, parse_key, sighting_key
+from publisher.errors import Fatal
+from publisher.regions_audit import Home, RegionsAudit
+from publisher.settings import RelaySettings
+from publisher.sightings import Completeness, Look
+from publisher.translation import Read, Seen, in_copy, in_source
+
+EVENTS = ("events", 0)
+COPY = ("eu.events", 0)
+AT_HOME = Home("eu", "events", 0)
+
+
+def reads(copies: list[Seen]) -> Read:
+    """As Kafka answers: the first record at an offset or behind it."""
+    offsets = [copy.offset for copy in copies]
+
+    def read(offset: int) -> Seen | None:
+        at = bisect_left(offsets, offset)
+        return copies[at] if at < len(copies) else None
+
+    return read
+
+
+gaps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=60)
+
+
+def copy_with_gaps(steps: list[tuple[int, int]]) -> list[Seen]:
+    """A copy in which offsets and origins rise by these steps: markers and what was not selected leave gaps."""
+    offset = origin = -1
+    copies = []
+    for one, two in steps:
+        offset, origin = offset + one, origin + two
+        copies.append(Seen(offset, origin))
+    return copies
+
+
+@settings(max_examples=150, deadline=None)
+@given(gaps, st.integers(0, 150), st.integers(0, 5))
+def test_a_position_parts_the_copy_where_it_parts_the_source(steps: list[tuple[int, int]], position: int, tail: int) -> None:
+    copies = copy_with_gaps(steps)
+    high = (copies[-1].offset + 1 if copies else 0) + tail
+    found = in_copy(reads(copies), 0, high, position)
+    assert 0 <= found <= high
+    for copy in copies:
+        assert (copy.offset < found) == (copy.origin < position)
+
+
+@settings(max_examples=150, deadline=None)
+@given(gaps, st.integers(0, 200))
+def test_a_position_in_the_copy_parts_the_source(steps: list[tuple[int, int]], position: int) -> None:
+    copies = copy_with_gaps(steps)
+    found = in_source(reads(copies), 0, position)
+    assert (found is None) == (not copies)
+    for copy in copies:
+        assert found is not None
+        assert (copy.origin < found) == (copy.offset < position)
+
+
+def test_a_position_is_looked_for_within_what_is_kept() -> None:
+    copies = copy_with_gaps([(1, 1)] * 100)
+    assert in_copy(reads(copies), 40, 100, 10) == 40
+    assert in_copy(reads(copies), 40, 30, 10) == 40
+    assert in_source(reads(copies[:0]), 0, 5) is None
+    assert in_source(reads(copies), 100, 100) is None
+
+
+def test_a_moment_is_complete_when_everything_of_it_is_copied() -> None:
+    known = Completeness()
+    assert known.reached({}) == 0
+    known.add(Look(1_000, {EVENTS: 10, ("events", 1): 5}))
+    known.add(Look(2_000, {EVENTS: 20, ("events", 1): 5}))
+    assert known.reached({EVENTS: 9, ("events", 1): 5}) == 0
+    assert known.reached({EVENTS: 12, ("events", 1): 5}) == 1_000
+    assert known.reached({EVENTS: 20, ("events", 1): 9}) == 2_000
+    known.add(Look(3_000, {EVENTS: 30, ("events", 1): 5, ("events", 2): 1}))
+    assert known.reached({EVENTS: 30, ("events", 1): 9}) == 2_000, "a partition that is not copied yet"
+    assert known.reached({EVENTS: 30, ("events", 1): 9, ("events", 2): 1}) == 3_000
+
+
+def test_a_sighting_stands_beside_the_checkpoints() -> None:
+    assert parse_key(sighting_key("scores/to us")) == ("scores/to us",)
+    moments = [Sighting("c", at, at, (SourceEnd("events", 0, 1),), {}) for at in (1, 2)]
+    assert all(one != two for one, two in pairwise(moments))
+
+
+def test_only_a_relay_that_follows_groups_moves_them_and_only_to_its_destination() -> None:
+    source = {"region": "eu", "bootstrap_servers": "a:1", "topics": ["events"]}
+    destination = {"region": "us", "bootstrap_servers": "b:1", "topic": "{region}.{topic}"}
+    alone = RelaySettings.model_validate({"name": "r", "source": source, "destination": destination})
+    with pytest.raises(Fatal, match=r"source\.groups names no consumer group"):
+        failover.plan(alone, "us", 0)
+    following = RelaySettings.model_validate(
+        {"name": "r", "source": {**source, "groups": ["scorers"]}, "destination": destination}
+    )
+    with pytest.raises(Fatal, match="this relay copies from eu to us") as error:
+        failover.plan(following, "mars", 0)
+    assert error.value.exit_code == 2
+
+
+def counted(*, us_ids: list[int], us_due: int = 8, us_answers: list[int] | None = None) -> RegionsAudit:
+    """eu wrote and answered offsets 0 to 5 (of 8); us holds copies of all at its offsets 0, 2, 4, ... and answered the last."""
+    audit = RegionsAudit()
+    audit.inputs("eu", EVENTS, np.arange(8), {}, 5)
+    audit.inputs("us", COPY, np.empty(0, np.int64), {AT_HOME: (np.arange(8) * 2, np.arange(8))}, 2 * us_due)
+    audit.answers("eu", EVENTS, np.arange(6), np.arange(6) + 100)
+    answers = [8, 10, 12, 14] if us_answers is None else us_answers
+    audit.answers("us", COPY, np.array(answers), np.array(us_ids))
+    return audit
+
+
+def test_an_event_that_both_regions_answered_is_rescored_and_no_fault() -> None:
+    report = counted(us_ids=[104, 105, 106, 107]).report()
+    assert report.clean
+    assert (report.events, report.answered, report.rescored, report.pending) == (8, 8, 2, 0)
+    assert report.by_region == {"eu": 6, "us": 4}
+
+
+def test_a_rescored_event_under_another_id_is_a_fault() -> None:
+    report = counted(us_ids=[104, 999, 106, 107]).report()
+    assert (report.clean, report.different_ids) == (False, 1)
+    assert report.examples["different_ids"] == ["eu/events/0/5"]
+
+
+def test_what_no_region_answered_is_missing_where_it_was_due_and_pending_where_not() -> None:
+    report = counted(us_ids=[106], us_answers=[12]).report()
+    assert (report.missing, report.pending, report.examples) == (1, 0, {"missing": ["eu/events/0/7"]})
+    report = counted(us_ids=[106], us_answers=[12], us_due=7).report()
+    assert (report.missing, report.pending, report.clean) == (0, 1, True)
+
+
+def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> None:
+    report = counted(us_ids=[104, 104, 1, 2], us_answers=[8, 8, 12, 77]).report()
+    assert (report.duplicates, report.phantoms) == (1, 1)
+    audit = RegionsAudit()
+    audit.answers("eu", EVENTS, np.array([3]), None)
+    assert audit.report().phantoms == 1
