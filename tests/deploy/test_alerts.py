@@ -102,6 +102,6 @@ def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
 
 
 def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
-    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("*.md")}
+    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("[A-Z]*.md")}
     assert {rule["annotations"]["runbook_url"].rpartition("/")[2] for rule in rules()} == pages
     assert {f"{rule['alert']}.md" for rule in rules()} == pages
