@@ -63,6 +63,11 @@ class Supervised:
         """Whether the crash is still to come."""
         return self._armed.is_symlink()
 
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, frozen or not."""
+        return self.process is not None and self.process.poll() is None
+
     def send(self, number: signal.Signals) -> None:
         """A signal, where it runs."""
         if self.process is not None:

@@ -1,4 +1,4 @@
-"""What is written at the source while faults happen: numbered records at a steady rate, and transactions of which many abort."""
+"""What is written at the source while faults happen: numbered records at a steady rate; transactions, half of them aborted."""
 
 import random
 import threading

@@ -19,6 +19,8 @@ from tests.relay.rig import CLEAN, compare
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 120.0
 AUDIT_SECONDS = 300.0
+PATIENCE_SECONDS = 40.0  # for a process that does not copy although it was started again
+LONGEST_SECONDS = 90.0
 REFUSED = 3
 EXPECTED = {0, -9, -15}  # -15: asked to end before it could listen
 
@@ -91,17 +93,22 @@ def _act(stage: Stage, played: Round) -> None:
     """Load and faults, from the moment when the relay copies."""
     stage.watch.start()
     stage.relay.start()
-    wait_until(lambda: "copying " in stage.relay.said(), READY_SECONDS, stage.tend)
+    if not wait_until(lambda: stage.copying, READY_SECONDS, stage.tend):
+        raise RuntimeError(f"the relay did not begin within {READY_SECONDS:.0f} s: {stage.relay.said()}")
     stage.begin()
     began, steps = time.monotonic(), list(played.steps)
-    seconds = max([played.seconds, *(step.at + 1 for step in steps)])
 
     def act(now: float) -> None:
-        while steps and now - began >= steps[0].at:
+        while steps and now - began >= steps[0].at and (stage.may(steps[0]) or now - began > PATIENCE_SECONDS):
             stage.do(steps.pop(0))
+            done.append(now)
         stage.tend(now)
 
-    wait_until(lambda: False, seconds, act)
+    def over() -> bool:
+        return not (steps or stage.relay.armed) and time.monotonic() > max(began + played.seconds, done[-1] + 1)
+
+    done = [began]
+    wait_until(over, LONGEST_SECONDS, act)
 
 
 def _count(stage: Stage, result: Result) -> None:

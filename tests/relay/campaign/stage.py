@@ -21,6 +21,8 @@ from tests.relay.campaign.watch import Watch
 from tests.relay.rig import RelayRig
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+STARTED, BEGUN = "health and metrics on", " partitions of "  # words of its log
+WHILE_COPYING = frozenset({"arm", "restart-relay", "take-over", "freeze-relay"})
 
 
 class Ground:
@@ -122,9 +124,19 @@ class Stage:
         if self.transactions is not None:
             self.transactions.start()
 
+    def may(self, step: Step) -> bool:
+        """Whether a step's time has come: a process that is to crash or to end must have begun to copy, and earlier orders
+        must have been carried out."""
+        return step.verb not in WHILE_COPYING or (self.copying and not self.relay.armed)
+
     def do(self, step: Step) -> None:
         """One step of the plan."""
         self._verbs[step.verb](step.argument)
+
+    @property
+    def copying(self) -> bool:
+        """Whether the process that runs now has begun to copy."""
+        return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
 
     def tend(self, now: float) -> None:
         """Start again what has ended and is wanted."""
@@ -172,6 +184,8 @@ class Stage:
         self._used_up()
         self._armed = point
         self.relay.arm(point)
+        if point.endswith(":init_transactions"):  # the next process comes to it
+            self.relay.send(signal.SIGKILL)
 
     def _used_up(self) -> None:
         """Note the crash that was ordered, if it happened."""
