@@ -59,7 +59,7 @@ class Fleet:
         self._cluster_ids = self.source.id(), self.destination.id()
         create = settings.destination.create_topics
         ensure_checkpoint_topic(settings, self.destination, create=create)
-        self.checkpoints.refresh()
+        self.checkpoints.look(settings.name)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
         self._batch_bytes = self._smallest_limit(self._pairs.values())

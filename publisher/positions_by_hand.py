@@ -44,7 +44,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         bounds = source.bounds((topic, number) for number in numbers)
         targets = {number: offset(to, bounds[topic, number], f"{topic}[{number}]") for number in numbers}
         checkpoints = log_of(settings)
-        checkpoints.refresh()
+        checkpoints.look(settings.name)
         last = checkpoints.registrations.get(settings.name)
         control = fence(settings, last.lanes if last else 0, threading.Event())
         checkpoints.refresh()
@@ -62,7 +62,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
 def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     """Remove the positions of a topic, or all: the relay then begins as if it had never run. Raises Fatal as `move` does."""
     checkpoints = log_of(settings)
-    checkpoints.refresh()
+    checkpoints.look(settings.name)
     last = checkpoints.registrations.get(settings.name)
     try:
         control = fence(settings, last.lanes if last else 0, threading.Event())

@@ -46,7 +46,7 @@ class CrashingProducer(Producer):
         self._at("after:begin_transaction")
         if self._order.endswith(":produce"):  # only then: a call for each record is dear
             self._left = random.randrange(RECORDS_BEFORE)
-            self.produce = self._counted_produce  # type: ignore[method-assign]
+            self.produce = self._counted_produce  # type: ignore[assignment, method-assign]
 
     def flush(self, *arguments: Any) -> int:
         self._at("before:flush")
@@ -85,7 +85,7 @@ class LooseProducer(CrashingProducer):
 
     def begin_transaction(self) -> None:
         super().begin_transaction()
-        self.produce = self._split_produce  # type: ignore[method-assign]
+        self.produce = self._split_produce  # type: ignore[assignment, method-assign]
 
     def _split_produce(self, topic: str, *arguments: Any) -> None:
         if topic.endswith(CHECKPOINTS):
