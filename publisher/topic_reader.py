@@ -1,7 +1,7 @@
 """Reads stretches of topics once, from given offsets to given offsets, in bounded memory and outside any group.
 
-Committed records only, if not told otherwise. Asks for offsets explicitly by isolation level, because the end of a topic means two things: what
-readers see now, and what they will see when the open transactions are decided.
+Committed records only, where not told otherwise. Asks for offsets explicitly by isolation level, because the end of a topic
+means two things: what readers see now, and what they will see when the open transactions are decided.
 """
 
 import difflib

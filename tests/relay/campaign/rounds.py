@@ -30,7 +30,7 @@ class Result:
     """What a round came to. `stall_seconds`: the longest pause of a partition for a read_committed reader at the destination.
     `counts` and `audited` are the two counts: the tests' own auditor's and the product's. `crashes`: the points at which the
     relay was killed. `lost_inputs`: records that the source has acknowledged and does not hold. `strays`: EndTxn requests that
-    were delivered late."""
+    were delivered late. `logs`: the folder of the relays' logs, where it was kept."""
 
     round: int
     seed: int
@@ -47,6 +47,7 @@ class Result:
     crashes: list[str] = field(default_factory=list)
     exits: dict[str, int] = field(default_factory=dict)
     trouble: str = ""
+    logs: str = ""
 
     @property
     def worst(self) -> dict[str, int]:
@@ -86,6 +87,7 @@ def play(ground: Ground, played: Round, rate: float, broken: str | None = None, 
     result.seconds = round(time.monotonic() - began, 1)
     if not result.clean:
         result.trouble = f"{result.trouble or 'damage'}; logs in {stage.folder}"
+    result.logs = str(stage.folder) if keep_logs or not result.clean else ""
     return result
 
 
