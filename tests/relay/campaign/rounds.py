@@ -107,7 +107,8 @@ def _act(stage: Stage, played: Round) -> None:
         stage.tend(now)
 
     def over() -> bool:
-        return not (steps or stage.relay.armed) and time.monotonic() > max(began + played.seconds, done[-1] + 1)
+        settled = stage.copying and (stage.relay is stage.slots[0] or not stage.slots[0].running)
+        return not (steps or stage.relay.armed) and settled and time.monotonic() > max(began + played.seconds, done[-1] + 1)
 
     done = [began]
     wait_until(over, LONGEST_SECONDS, act)
@@ -139,9 +140,9 @@ def _judge_exits(stage: Stage, played: Round, result: Result) -> None:
     codes = [*first, *second]
     result.exits = dict(Counter(f"signal {-code}" if code < 0 else f"code {code}" for code in codes))
     if taken_over(played.faults):
-        if REFUSED in first:
+        if first[-1:] == [REFUSED]:
             codes.remove(REFUSED)
         else:
-            result.trouble = result.trouble or "the relay that was replaced did not end"
+            result.trouble = result.trouble or f"the relay that was replaced did not end as it has to: {first}"
     if surprising := set(codes) - EXPECTED:
         result.trouble = result.trouble or f"a relay ended with {sorted(surprising)}"
