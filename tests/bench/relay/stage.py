@@ -20,6 +20,15 @@ VALUE_BYTES = 200
 WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.02
 REST_SECONDS = 2.0  # nothing more came for so long: all there is
+NOT_YET = frozenset(
+    {
+        KafkaError._NOENT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -42,7 +51,7 @@ class Stage:
         self.source_nearby = broker.bootstrap_servers
         self.source = f"{FAR}:{self._far_port}" if self.link else self.source_nearby
         self.destination = self._exits.enter_context(EmbeddedBroker()).bootstrap_servers
-        self._admin = AdminClient({"bootstrap.servers": self.destination})
+        self._admin = AdminClient({"bootstrap.servers": self.destination, **QUIET})
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,13 +74,15 @@ class Stage:
     def create(self, topic: str) -> None:
         """Make a source topic."""
         with self.at_source():
-            admin = AdminClient({"bootstrap.servers": self.source_nearby})
+            admin = AdminClient({"bootstrap.servers": self.source_nearby, **QUIET})
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
 
     def producer(self, **properties: Any) -> Producer:
         """A writer beside the source."""
         with self.at_source():
-            return Producer({"bootstrap.servers": self.source_nearby, "linger.ms": 5, "compression.type": "lz4", **properties})
+            return Producer(
+                {"bootstrap.servers": self.source_nearby, "linger.ms": 5, "compression.type": "lz4", **QUIET, **properties}
+            )
 
     def fill(self, topic: str, records: int) -> None:
         """Records of 200 bytes with two headers, over all partitions."""
@@ -93,7 +104,8 @@ class Stage:
             raise RuntimeError(f"{left} records could not be written")
 
     def readable(self, topic: str) -> int:
-        """Offsets at the destination that readers of committed records can pass: records, and markers of transactions."""
+        """Offsets at the destination that readers of committed records can pass: records, and markers of transactions. 0 while
+        the topic is being made."""
         asked = self._admin.list_offsets(
             {TopicPartition(topic, number): LATEST for number in range(PARTITIONS)},
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -101,7 +113,7 @@ class Stage:
         try:
             return sum(max(0, answer.result().offset) for answer in asked.values())
         except KafkaException as error:
-            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
+            if error.args[0].code() in NOT_YET:
                 return 0
             raise
 
