@@ -20,6 +20,7 @@ from publisher.clusters import Cluster
 from publisher.connection import connect
 from publisher.copying import Route
 from publisher.errors import Aborted
+from publisher.kafka import unwrapping
 from publisher.lane_clients import begin, near_writer, quick
 from publisher.settings import RelaySettings
 from publisher.topic_pairs import Pair
@@ -82,10 +83,11 @@ def _take(settings: RelaySettings, name: str, stopping: threading.Event, seconds
 def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Keys and values in one transaction. Raises Aborted."""
     try:
-        producer.begin_transaction()
-        for key, value in records:
-            producer.produce(topic, value, key)
-        producer.commit_transaction(ANSWER_SECONDS)
+        with unwrapping():
+            producer.begin_transaction()
+            for key, value in records:
+                producer.produce(topic, value, key)
+            producer.commit_transaction(ANSWER_SECONDS)
     except KafkaException as exception:
         raise Aborted(f"the checkpoints could not be written: {exception.args[0].str()}") from exception
 
