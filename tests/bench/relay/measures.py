@@ -29,6 +29,14 @@ class Steady(threading.Thread):
         self._rate = rate
         self._enough = threading.Event()
 
+    def __enter__(self) -> "Steady":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self.join()
+
     def run(self) -> None:
         began = time.monotonic()
         while not self._enough.wait(TICK_SECONDS):
@@ -100,9 +108,7 @@ def paced(stage: Stage, engine: Engine, rate: float, seconds: float) -> dict[str
     """What the copy adds to latency: the medians (and 99th percentiles) at both ends, in ms, and their difference."""
     topic = _live_topic(stage)
     job = stage.job(topic)
-    load = Steady(stage, topic, rate)
-    load.start()
-    with engine(job) as running:
+    with Steady(stage, topic, rate) as load, engine(job) as running:
         _copying(stage, running, topic)
         time.sleep(min(5.0, seconds))  # both ends warm
         with stage.at_source():
@@ -124,9 +130,7 @@ def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict
     assert stage.link is not None
     topic = _live_topic(stage)
     job = stage.job(topic)
-    load = Steady(stage, topic, rate)
-    load.start()
-    with engine(job) as running:
+    with Steady(stage, topic, rate) as load, engine(job) as running:
         _copying(stage, running, topic)
         stage.link.cut()
         time.sleep(away_seconds)

@@ -40,6 +40,7 @@ class Stage:
         self._exits = contextlib.ExitStack()
         self.folder = Path(self._exits.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-relay-")))
         self._jobs = 0
+        self._made: set[str] = set()
         port, _ = free_ports()
         self._far_port = port
 
@@ -67,6 +68,7 @@ class Stage:
         """A new copy of a topic; what an earlier one left at the destination goes."""
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
+            self._made.discard(topic)
             wait_for(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
         return Job(self._jobs, self.source, self.destination, topic, self.folder, far=self.link is not None)
@@ -105,7 +107,12 @@ class Stage:
 
     def readable(self, topic: str) -> int:
         """Offsets at the destination that readers of committed records can pass: records, and markers of transactions. 0 while
-        the topic is being made."""
+        the topic is being made: until then only its name is asked for, since the client remembers that offsets were not there.
+        """
+        if topic not in self._made:
+            if topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
+                return 0
+            self._made.add(topic)
         asked = self._admin.list_offsets(
             {TopicPartition(topic, number): LATEST for number in range(PARTITIONS)},
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -114,6 +121,7 @@ class Stage:
             return sum(max(0, answer.result().offset) for answer in asked.values())
         except KafkaException as error:
             if error.args[0].code() in NOT_YET:
+                self._made.discard(topic)
                 return 0
             raise
 
