@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from publisher.copies import FAULTS as AUDITED
 from tests import auditor
 from tests.faults.stage import wait_until
-from tests.relay.campaign.plan import Round, taken_over
+from tests.relay.campaign.plan import SIDES, Round, taken_over
 from tests.relay.campaign.stage import Ground, Stage
 from tests.relay.rig import CLEAN, compare
 
@@ -21,7 +21,8 @@ DRAIN_SECONDS = 120.0
 AUDIT_SECONDS = 300.0
 PATIENCE_SECONDS = 40.0  # for a process that does not copy although it was started again
 LONGEST_SECONDS = 90.0
-REFUSED = 3
+REFUSED, UNREACHABLE = 3, 4
+BROKERS_AWAY = {f"{what}-{side}" for what in ("kill", "freeze") for side in SIDES}  # a start that meets it may give up
 EXPECTED = {0, -9, -15}  # -15: asked to end before it could listen
 
 
@@ -144,5 +145,6 @@ def _judge_exits(stage: Stage, played: Round, result: Result) -> None:
             codes.remove(REFUSED)
         else:
             result.trouble = result.trouble or f"the relay that was replaced did not end as it has to: {first}"
-    if surprising := set(codes) - EXPECTED:
+    away = {UNREACHABLE} if BROKERS_AWAY & set(played.faults) else set()
+    if surprising := set(codes) - EXPECTED - away:
         result.trouble = result.trouble or f"a relay ended with {sorted(surprising)}"
