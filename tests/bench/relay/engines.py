@@ -108,7 +108,7 @@ def mirror_maker(job: Job) -> Iterator[Running]:
     here, there = f"eu{job.number}", f"us{job.number}"
     path = job.folder / f"mirror-maker-{job.number}.properties"
     path.write_text("".join(f"{key} = {value}\n" for key, value in mirror_maker_properties(job, here, there).items()))
-    logging = path.with_suffix(".log4j2")
+    logging = path.with_suffix(".log4j2.properties")
     logging.write_text(LOGGING)
     jars = os.pathsep.join(map(str, classpath(jars=mirror_maker_jars())))
     command = [java_executable(), "-Xmx1g", f"-Dlog={path.with_suffix('.info')}", f"-Dlog4j2.configurationFile=file:{logging}"]
