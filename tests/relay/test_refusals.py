@@ -103,7 +103,7 @@ def test_a_topic_made_again_under_a_running_relay_is_not_copied_onto_the_old_one
 
 
 def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig, most = copied(make_relay), 400
     for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "made again")):
         relay = rig.start().ready()
         relay.send(signal.SIGSTOP)
@@ -112,7 +112,8 @@ def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeR
         relay.send(signal.SIGCONT)
         assert relay.wait() == 3, relay.said
         assert fact in relay.said
-        assert rig.copied() <= 500
+        most += 100
+        assert rig.copied() <= most
         rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
 
 

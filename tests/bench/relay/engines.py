@@ -73,8 +73,9 @@ class Running:
         return self._process.poll() is not None
 
     def said(self) -> str:
-        """The end of its log."""
-        return self.log.read_text(errors="replace")[-2_000:]
+        """The end of its logs."""
+        logs = [self.log, self.log.with_suffix(".info")]
+        return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs if log.is_file())
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL where that is not heard."""

@@ -10,11 +10,10 @@ import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from tests.bench.relay.engines import Job, Running
-from tests.bench.relay.stage import PARTITIONS, VALUE_BYTES, Stage, wait_for
+from tests.bench.relay.stage import PARTITIONS, START_SECONDS, VALUE_BYTES, Stage, wait_for
 
 Engine = Callable[[Job], AbstractContextManager[Running]]
 TICK_SECONDS = 0.005
-COPYING_SECONDS = 90.0
 BACK_SECONDS = 120.0
 
 
@@ -153,7 +152,7 @@ def _live_topic(stage: Stage) -> str:
 
 
 def _copying(stage: Stage, running: Running, topic: str) -> None:
-    wait_for(lambda: running.ended or stage.readable(topic) > 0, "the first copy", COPYING_SECONDS)
+    wait_for(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS)
     if running.ended:
         raise RuntimeError(f"it ended: {running.said()}")
 
