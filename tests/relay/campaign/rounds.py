@@ -22,7 +22,9 @@ AUDIT_SECONDS = 300.0
 PATIENCE_SECONDS = 40.0  # for a process that does not copy although it was started again
 LONGEST_SECONDS = 90.0
 REFUSED, UNREACHABLE = 3, 4
-BROKERS_AWAY = {f"{what}-{side}" for what in ("kill", "freeze") for side in SIDES}  # a start that meets it may give up
+CLUSTER_AWAY = {
+    f"{what}-{side}" for what in ("kill", "freeze", "half-open") for side in SIDES
+}  # a start that meets it may give up
 EXPECTED = {0, -9, -15}  # -15: asked to end before it could listen
 
 
@@ -145,6 +147,6 @@ def _judge_exits(stage: Stage, played: Round, result: Result) -> None:
             codes.remove(REFUSED)
         else:
             result.trouble = result.trouble or f"the relay that was replaced did not end as it has to: {first}"
-    away = {UNREACHABLE} if BROKERS_AWAY & set(played.faults) else set()
+    away = {UNREACHABLE} if CLUSTER_AWAY & set(played.faults) else set()
     if surprising := set(codes) - EXPECTED - away:
         result.trouble = result.trouble or f"a relay ended with {sorted(surprising)}"
