@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from publisher.errors import Fatal
-from publisher.topic_reader import Partition, TopicReader
+from publisher.topic_reader import Offsets, TopicReader
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -136,13 +136,25 @@ class CheckpointLog:
         self.registrations: dict[str, Registration] = {}
         self.sightings: dict[str, Sighting] = {}
         self._reader = reader
-        self._read: dict[Partition, int] = {}
+        self._read: Offsets = {}
 
     def refresh(self) -> None:
         """Read on to where the topic ends now. Transactions that are open there are waited for: one that was begun before
         may hold the end of what is visible back, behind which a decided one of ours may stand."""
+        self._read_to(self._reader.written(self._reader.partitions([self.topic])))
+
+    def look(self, relay: str) -> None:
+        """Read on to where readers are stopped now, which is enough to know whom to fence: what a killed process has left open
+        is decided only by that, or after its time-out. Where a registration of `relay` stands behind that, it is waited for."""
         ends = self._reader.written(self._reader.partitions([self.topic]))
-        starts = self._reader.earliest(ends) if not self._read else self._read
+        visible = self._reader.visible(ends)
+        self._read_to(visible)
+        hidden = self._reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
+        if any(message.key() == registration_key(relay) for batch in hidden for message in batch.messages):
+            self._read_to(ends)
+
+    def _read_to(self, ends: Offsets) -> None:
+        starts = self._read or self._reader.earliest(ends)
         for batch in self._reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
             for message in batch.messages:
                 self._take(message.key() or b"", message.value())

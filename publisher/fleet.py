@@ -7,7 +7,7 @@ checkpoints of new partitions, all of a topic together, so that one that is miss
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka import Producer
 
@@ -62,20 +62,21 @@ class Fleet:
         self._cluster_ids = self.source.id(), self.destination.id()
         create = settings.destination.create_topics
         ensure_checkpoint_topic(settings, self.destination, create=create)
-        self.checkpoints.refresh()
+        self.checkpoints.look(settings.name)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
         self._batch_bytes = self._smallest_limit(self._pairs.values())
         self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
-    def take_over(self) -> None:
-        """No process but this one writes for the relay from here on, whatever lanes its predecessor had."""
+    def take_over(self, registration: Registration, on_look: Callable[[], None]) -> None:
+        """No process but this one writes for the relay from here on, whatever lanes its predecessor had. `on_look` as
+        `fence` calls it."""
         settings, budget = self._settings, Budget(self._settings.bytes_per_second)
-        last = self.checkpoints.registrations.get(settings.name)
         for state in self._state.lanes:
             lane = Lane(settings, state, self._encoded, self._seen, budget, self._batch_bytes, self._stopping, self._ended)
             self._lanes.append(lane)
-        self._control = fence(settings, last.lanes if last else 0, self._told_to_stop, [lane.open for lane in self._lanes])
+        opened = [lane.open for lane in self._lanes]
+        self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, opened, on_look)
 
     def begin(self, registration: Registration) -> None:
         """Verify where each partition goes on, register, and copy."""

@@ -4,8 +4,9 @@ Sources of the numbers: the timeouts and the back-off follow from what librdkafk
 unknown (see README.md of this package); the fetch settings keep a worker's memory bounded in bytes.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -157,6 +158,20 @@ class ErrorWatch:
         if self.last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last = error
         log.info("kafka client: %s", error.str())
+
+
+@contextlib.contextmanager
+def unwrapping() -> Iterator[None]:
+    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such.
+
+    While the library holds one it may still call its logger, and Python makes a SystemError of what that returns.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 Client = TypeVar("Client", Consumer, Producer, AdminClient)

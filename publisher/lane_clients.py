@@ -97,7 +97,8 @@ def begin(
     deadline = time.monotonic() + seconds
     while True:
         try:
-            producer.init_transactions(INIT_CALL_SECONDS)
+            with kafka.unwrapping():
+                producer.init_transactions(INIT_CALL_SECONDS)
             return producer
         except KafkaException as exception:
             error = exception.args[0]

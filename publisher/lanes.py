@@ -17,7 +17,7 @@ from publisher import rights
 from publisher.budget import Budget
 from publisher.copying import Route, Rules, copy
 from publisher.errors import Aborted, Fenced
-from publisher.kafka import RETRY_BACKOFF_MS, of_no_group
+from publisher.kafka import RETRY_BACKOFF_MS, of_no_group, unwrapping
 from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
 from publisher.refusals import Refused
 from publisher.relay_state import LaneState
@@ -101,8 +101,9 @@ class Lane:
     def _run(self) -> None:
         try:
             self._consumer = far_reader(self._settings, self.state.number)
-            while not self._stopping.is_set():
-                self._turn(self._consumer)
+            with unwrapping():
+                while not self._stopping.is_set():
+                    self._turn(self._consumer)
         except KafkaException as error:
             self.failure = self._failure(error.args[0])
         except Exception as error:  # noqa: BLE001 - handed to whoever runs the lane
@@ -253,7 +254,8 @@ class Lane:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
         try:
             if self._producer is not None and self.failure is not None:
-                self._producer.abort_transaction(CALL_SECONDS)
+                with unwrapping():
+                    self._producer.abort_transaction(CALL_SECONDS)
         except KafkaException as exception:
             log.info("lane %d: abort: %s", self.state.number, exception.args[0])
         self._producer = None

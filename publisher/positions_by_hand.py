@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 
 from publisher import checkpoint
-from publisher.checkpoint import Place
+from publisher.checkpoint import Place, Registration
 from publisher.clusters import Bounds
 from publisher.copying import Route
 from publisher.errors import Fatal, Retriable
@@ -44,9 +44,8 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         bounds = source.bounds((topic, number) for number in numbers)
         targets = {number: offset(to, bounds[topic, number], f"{topic}[{number}]") for number in numbers}
         checkpoints = log_of(settings)
-        checkpoints.refresh()
-        last = checkpoints.registrations.get(settings.name)
-        control = fence(settings, last.lanes if last else 0, threading.Event())
+        told = registration(settings, uuid.uuid4().hex, "publisher checkpoint set")
+        control = fence(settings, checkpoints, told, threading.Event())
         checkpoints.refresh()
         own = checkpoints.of_relay(settings.name)
     except Retriable as error:
@@ -55,22 +54,21 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     moves = [Move(topic, n, own[places[n]].next if places[n] in own else None, targets[n]) for n in numbers]
     routes = [Route(settings.source.region, topic, n, pair.destination_name, targets[n]) for n in numbers]
     records: list[tuple[bytes, bytes | None]] = [encoded(settings, clusters, pair, route) for route in routes]
-    _write(settings, control, records, "publisher checkpoint set")
+    _write(settings, control, records, told)
     return moves
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     """Remove the positions of a topic, or all: the relay then begins as if it had never run. Raises Fatal as `move` does."""
     checkpoints = log_of(settings)
-    checkpoints.refresh()
-    last = checkpoints.registrations.get(settings.name)
+    told = registration(settings, uuid.uuid4().hex, "publisher checkpoint reset")
     try:
-        control = fence(settings, last.lanes if last else 0, threading.Event())
+        control = fence(settings, checkpoints, told, threading.Event())
     except Retriable as error:
         raise Fatal(str(error), "check destination.bootstrap_servers", 4) from error
     checkpoints.refresh()
     own = {p: found for p, found in checkpoints.of_relay(settings.name).items() if topic in (None, p.topic)}
-    _write(settings, control, [(checkpoint.key(place), None) for place in own], "publisher checkpoint reset")
+    _write(settings, control, [(checkpoint.key(place), None) for place in own], told)
     return [Move(place.topic, place.partition, found.next, None) for place, found in sorted(own.items())]
 
 
@@ -91,7 +89,6 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     return [partition]
 
 
-def _write(settings: RelaySettings, control: Producer, records: list[tuple[bytes, bytes | None]], what: str) -> None:
-    told = registration(settings, uuid.uuid4().hex, what)
+def _write(settings: RelaySettings, control: Producer, records: list[tuple[bytes, bytes | None]], told: Registration) -> None:
     records.append((checkpoint.registration_key(settings.name), checkpoint.encode(told)))
     write(control, settings.checkpoint_topic, records)

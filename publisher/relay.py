@@ -66,8 +66,9 @@ class Relay:
         try:
             running.survey()
             self._refuse_if_replaced(running)
-            running.take_over()
-            running.begin(self._registration())
+            registration = self._registration()
+            running.take_over(registration, lambda: self._refuse_if_replaced(running))
+            running.begin(registration)
             if out_of_range is not None:
                 raise Refused(
                     f"{out_of_range.topic}[{out_of_range.partition}] does not go on where its copy ended: {out_of_range}",

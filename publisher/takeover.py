@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from publisher import checkpoint, kafka
@@ -20,6 +21,7 @@ from publisher.connection import connect
 from publisher.consumer_groups import ConsumerGroups, Follower
 from publisher.copying import Route
 from publisher.errors import Aborted
+from publisher.kafka import unwrapping
 from publisher.lane_clients import begin, near_writer, quick
 from publisher.settings import ClusterSettings, RelaySettings
 from publisher.topic_pairs import Pair
@@ -45,28 +47,48 @@ def encoded(settings: RelaySettings, clusters: tuple[str, str], pair: Pair, rout
 
 
 def fence(
-    settings: RelaySettings, lanes_before: int, stopping: threading.Event, openings: Sequence[Callable[[float], None]] = ()
+    settings: RelaySettings,
+    checkpoints: CheckpointLog,
+    told: Registration,
+    stopping: threading.Event,
+    openings: Sequence[Callable[[float], None]] = (),
+    on_look: Callable[[], None] = lambda: None,
 ) -> Producer:
-    """Take every transactional id of the relay, `openings` (Lane.open) among them; the producer of its checkpoints."""
+    """Take every transactional id of the relay, `openings` (Lane.open) among them; the producer of its checkpoints.
+
+    That producer's comes first, and then the registration: whoever loses a lane must find who has replaced it, or it would take
+    the lanes back. `on_look` is called when nobody else can register any more, and may raise. Until all lanes are fenced the
+    registration names as many as any process may still have.
+    """
     seconds = settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
-    names = [f"{settings.name}.checkpoints"]
-    names += [settings.transactional_id(lane) for lane in range(len(openings), max(lanes_before, settings.lanes))]
-    with ThreadPoolExecutor(len(names) + len(openings), thread_name_prefix="take-over") as pool:
-        made = [pool.submit(lambda n: begin(settings, n, near_writer(settings, n), stopping, seconds), name) for name in names]
+    name = f"{settings.name}.checkpoints"
+    control = begin(settings, name, near_writer(settings, name), stopping, seconds)
+    checkpoints.look(settings.name)
+    on_look()
+    last = checkpoints.registrations.get(settings.name)
+    claim = msgspec.structs.replace(told, lanes=max(last.lanes if last else 0, settings.lanes))
+    write(control, settings.checkpoint_topic, [(checkpoint.registration_key(settings.name), checkpoint.encode(claim))])
+    names = [settings.transactional_id(lane) for lane in range(len(openings), claim.lanes)]
+    with ThreadPoolExecutor(len(names) + len(openings) or 1, thread_name_prefix="take-over") as pool:
         opened = [pool.submit(opening, seconds) for opening in openings]
+        opened += [pool.submit(lambda n: _take(settings, n, stopping, seconds), name) for name in names]
         for future in opened:
             future.result()
-        producers = [future.result() for future in made]
-    return producers[0]
+    return control
+
+
+def _take(settings: RelaySettings, name: str, stopping: threading.Event, seconds: float) -> None:
+    begin(settings, name, near_writer(settings, name), stopping, seconds)
 
 
 def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Keys and values in one transaction. Raises Aborted."""
     try:
-        producer.begin_transaction()
-        for key, value in records:
-            producer.produce(topic, value, key)
-        producer.commit_transaction(ANSWER_SECONDS)
+        with unwrapping():
+            producer.begin_transaction()
+            for key, value in records:
+                producer.produce(topic, value, key)
+            producer.commit_transaction(ANSWER_SECONDS)
     except KafkaException as exception:
         raise Aborted(f"the checkpoints could not be written: {exception.args[0].str()}") from exception
 

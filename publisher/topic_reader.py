@@ -1,7 +1,7 @@
 """Reads stretches of topics once, from given offsets to given offsets, in bounded memory and outside any group.
 
-Committed records only. Asks for offsets explicitly by isolation level, because the end of a topic means two things: what
-readers see now, and what they will see when the open transactions are decided.
+Committed records only, where not told otherwise. Asks for offsets explicitly by isolation level, because the end of a topic
+means two things: what readers see now, and what they will see when the open transactions are decided.
 """
 
 import difflib
@@ -105,12 +105,13 @@ class TopicReader:
             raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
         return {(place.topic, place.partition): max(0, place.offset) for place in found}
 
-    def read(self, spans: Spans) -> Iterator[Batch]:
-        """The records, in batches; waits for transactions that are open in the spans."""
+    def read(self, spans: Spans, *, undecided: bool = False) -> Iterator[Batch]:
+        """The records, in batches; waits for transactions that are open in the spans. `undecided`: does not wait, and gives
+        also records of transactions that are open or were aborted."""
         remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
         if not remaining:
             return
-        consumer = kafka.reader(self._settings, self._client_id, **_fetching(len(remaining)))
+        consumer = kafka.reader(self._settings, self._client_id, **_fetching(len(remaining), undecided))
         try:
             consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
             yield from self._until_done(consumer, remaining)
@@ -165,8 +166,9 @@ def _refused(answer: BaseException | None) -> bool:
     return isinstance(answer, KafkaException) and answer.args[0].code() in REFUSED_CODES
 
 
-def _fetching(partitions: int) -> dict[str, object]:
+def _fetching(partitions: int, undecided: bool) -> dict[str, object]:
     return {
+        "isolation.level": "read_uncommitted" if undecided else "read_committed",
         "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
         "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // partitions),
         "queued.min.messages": 2 * CALL_RECORDS,

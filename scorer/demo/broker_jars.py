@@ -111,13 +111,16 @@ def user_sources() -> Sources:
     return Sources(user_cache_path("scorestream") / "maven", (user.repo_cache,), {"central": address} | user.repositories)
 
 
-def classpath(sources: Sources | None = None, on_progress: OnProgress | None = None) -> tuple[Path, ...]:
-    """The paths of all jars, downloaded where they are missing; without `on_progress` a bar on stderr shows that.
+def classpath(
+    sources: Sources | None = None, on_progress: OnProgress | None = None, jars: tuple[Jar, ...] = ()
+) -> tuple[Path, ...]:
+    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without
+    `on_progress` a bar on stderr shows that.
 
     Raises BrokerUnavailable with one line where they can neither be found nor downloaded.
     """
     sources = sources or user_sources()
-    jars = jar_list()
+    jars = jars or jar_list()
     note = sources.cache / f"{hashlib.sha256(repr(jars).encode()).hexdigest()[:16]}.found"
     known = noted(note, jars)
     if known:

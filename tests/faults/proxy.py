@@ -11,17 +11,17 @@ from collections.abc import Coroutine
 from typing import Any
 
 from scorer.demo.broker_node import HOST
-from tests.faults.stray import Action, StrayEndTxn
+from tests.faults.stray import TXN_OFFSET_COMMIT, Action, StrayEndTxn
 
 CHUNK = 65_536
 LATE_SECONDS = 0.05  # between the records' way to the log and the stray request
 
 
 class Proxies:
-    """One listener for each upstream port that `connect` is told; `ports` are theirs."""
+    """One listener for each upstream port that `connect` is told; `ports` are theirs. `stray_before`: see `stray.py`."""
 
-    def __init__(self, count: int) -> None:
-        self.stray = StrayEndTxn()
+    def __init__(self, count: int, stray_before: int = TXN_OFFSET_COMMIT) -> None:
+        self.stray = StrayEndTxn(stray_before)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         self._thread.start()

@@ -4,7 +4,8 @@ A client whose connection breaks in a commit repeats its EndTxn. If the first on
 the same producer's next transaction is open, and commit half of it. That moment is made here: the first EndTxn is held, its
 connection cut, the repetition let through; once a later transaction of the same id has written records and sends its offsets,
 the held request goes first (offsets that overtake the records are let through: it would only end in vain). Request layouts:
-Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn.
+Kafka protocol guide, request header v1 and v2; the transactional id is the first field of EndTxn. A producer that sends no
+offsets has written records when its second request with some comes: `before` says which request the stray one goes before.
 """
 
 import struct
@@ -48,6 +49,7 @@ def transactional_id(frame: bytes) -> bytes:
 class StrayEndTxn:
     """One order at a time. `wanted` is set by `order`; `loosed` counts what was delivered late."""
 
+    before: int = TXN_OFFSET_COMMIT
     wanted: bool = False
     held: bytes | None = None
     loosed: int = 0
@@ -70,7 +72,7 @@ class StrayEndTxn:
             return Action.PASS
         if self._id not in frame:
             return Action.PASS
-        if key == TXN_OFFSET_COMMIT and self._written:
+        if key == self.before and self._written:
             return Action.STRAY_FIRST
         if key == END_TXN:
             self._repeated, self._next_open, self._written = True, False, False

@@ -1,6 +1,7 @@
 """Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
 
 import json
+import signal
 from collections.abc import Callable
 
 from confluent_kafka import Producer
@@ -99,6 +100,21 @@ def test_a_topic_made_again_under_a_running_relay_is_not_copied_onto_the_old_one
     assert relay.wait() == 3, relay.said
     assert "made again" in relay.said or "does not exist" in relay.said
     assert rig.copied() == 400
+
+
+def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeRelay) -> None:
+    rig, most = copied(make_relay), 400
+    for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "made again")):
+        relay = rig.start().ready()
+        relay.send(signal.SIGSTOP)
+        rig.fill(100)  # what it asked for before is answered with these; what comes after them it cannot have
+        befall(rig)
+        relay.send(signal.SIGCONT)
+        assert relay.wait() == 3, relay.said
+        assert fact in relay.said
+        most += 100
+        assert rig.copied() <= most
+        rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
 
 
 def test_another_cluster_under_the_address_is_noticed(make_relay: MakeRelay) -> None:

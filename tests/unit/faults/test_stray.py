@@ -36,6 +36,15 @@ def test_it_goes_before_the_offsets_of_the_next_transaction() -> None:
     assert stray.request(request(END_TXN)) is Action.PASS
 
 
+def test_without_offsets_it_goes_before_the_second_request_with_records() -> None:
+    stray = StrayEndTxn(before=PRODUCE)
+    stray.order()
+    assert stray.request(request(END_TXN)) is Action.HOLD
+    passing = [PRODUCE, END_TXN, ADD_PARTITIONS, PRODUCE]
+    assert [stray.request(request(key)) for key in passing] == [Action.PASS] * 4
+    assert stray.request(request(PRODUCE)) is Action.STRAY_FIRST
+
+
 @pytest.mark.parametrize("key", [END_TXN, ADD_PARTITIONS, PRODUCE, TXN_OFFSET_COMMIT])
 def test_other_producers_do_not_matter(key: int) -> None:
     stray = StrayEndTxn()

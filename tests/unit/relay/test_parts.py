@@ -1,6 +1,7 @@
 """The small pure parts of the relay."""
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from publisher.budget import Budget
 from publisher.checkpoint import Place, key, parse_key, registration_key
 from publisher.clusters import Bounds, copied_config, retention_seconds
 from publisher.errors import Fatal
+from publisher.kafka import unwrapping
 from publisher.positions_by_hand import offset
 from publisher.settings import RelaySettings
 from publisher.topic_pairs import clashes, selected
@@ -81,3 +83,12 @@ def test_how_long_a_topic_keeps_records_is_known_where_it_deletes_by_age() -> No
         "not told": {},
     }
     assert retention_seconds(configs) == {"week": 604_800.0, "both": 1.0}
+
+
+def test_the_error_of_the_client_behind_one_of_python_is_raised() -> None:
+    fatal = KafkaException(KafkaError(KafkaError._FENCED))
+    with pytest.raises(KafkaException) as caught, unwrapping():
+        raise SystemError("<class 'logging.LogRecord'> returned a result with an exception set") from fatal
+    assert caught.value is fatal
+    with pytest.raises(SystemError, match="of its own"), unwrapping():
+        raise SystemError("of its own")

@@ -1,0 +1,166 @@
+"""The two that are measured, each as the process that an operator would start: configuration in, topic out."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from scorer.demo.broker import java_executable
+from scorer.demo.broker_jars import Jar, classpath, jar_list
+
+JARS = Path(__file__).with_name("mirror_maker_jars.txt")
+STOP_SECONDS = 20.0
+LOGGING = """status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = ${sys:log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+FAR: dict[str, dict[str, Any]] = {"source": {"fetch_bytes": 1_048_576, "queue_bytes": 4_194_304}}
+"""What REGIONS.md recommends for a far link, beside 8 lanes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be copied. `number` makes names unique; `far`: the source is at the far end of a link."""
+
+    number: int
+    source: str
+    destination: str
+    topic: str
+    folder: Path
+    far: bool
+
+
+class Running:
+    """A process that copies. `cpu_seconds` and `peak_mb` are those of its own and of nobody else."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.log = log
+        with log.open("wb") as said:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **environment}
+            )
+        self._seen = psutil.Process(self._process.pid)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        times = self._seen.cpu_times()
+        return float(times.user + times.system)
+
+    @property
+    def peak_mb(self) -> float:
+        """The most memory that was resident, in MB."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1_024 / 1e6
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone."""
+        return self._process.poll() is not None
+
+    def said(self) -> str:
+        """The end of its logs."""
+        logs = [self.log, self.log.with_suffix(".info")]
+        return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs if log.is_file())
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL where that is not heard."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def relay(job: Job) -> Iterator[Running]:
+    """`publisher run` with its defaults, or as recommended for a far link."""
+    configuration = {
+        "name": f"bench-{job.number}",
+        "source": {"region": "eu", "bootstrap_servers": job.source, "topics": [job.topic]} | (FAR["source"] if job.far else {}),
+        "destination": {"region": "us", "bootstrap_servers": job.destination, "create_topics": True},
+        "checkpoint_topic": f"bench-checkpoints-{job.number}",
+        "http": {"listen": "127.0.0.1:0"},
+    } | ({"lanes": 8} if job.far else {})
+    path = job.folder / f"relay-{job.number}.yaml"
+    path.write_text(yaml.safe_dump(configuration))
+    command = [str(Path(sys.executable).with_name("publisher")), "run", str(path)]
+    yield from _run(command, path.with_suffix(".log"), {})
+
+
+@contextlib.contextmanager
+def mirror_maker(job: Job) -> Iterator[Running]:
+    """MirrorMaker 2, tuned, with exactly-once on. New names of the clusters are a new beginning."""
+    here, there = f"eu{job.number}", f"us{job.number}"
+    path = job.folder / f"mirror-maker-{job.number}.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in mirror_maker_properties(job, here, there).items()))
+    logging = path.with_suffix(".log4j2.properties")
+    logging.write_text(LOGGING)
+    jars = os.pathsep.join(map(str, classpath(jars=mirror_maker_jars())))
+    command = [java_executable(), "-Xmx1g", f"-Dlog={path.with_suffix('.info')}", f"-Dlog4j2.configurationFile=file:{logging}"]
+    command += ["-cp", jars, "org.apache.kafka.connect.mirror.MirrorMaker", str(path)]
+    yield from _run(command, path.with_suffix(".log"), {})
+
+
+ENGINES = {"relay": relay, "MirrorMaker 2": mirror_maker}
+
+
+def mirror_maker_properties(job: Job, here: str, there: str) -> dict[str, str]:
+    """Tuned for throughput: large polls, fetches and batches; what copies no records is off."""
+    once = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage", "config.storage")
+    off = ("emit.checkpoints", "emit.heartbeats", "sync.group.offsets", "sync.topic.acls")
+    way = f"{here}->{there}"
+    return {
+        "clusters": f"{here}, {there}",
+        f"{here}.bootstrap.servers": job.source,
+        f"{there}.bootstrap.servers": job.destination,
+        f"{way}.enabled": "true",
+        f"{there}->{here}.enabled": "false",
+        f"{way}.topics": job.topic,
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "replication.factor": "1",
+        **{f"{name}.replication.factor": "1" for name in once},
+        **{f"{name}.enabled": "false" for name in off},
+        "exactly.once.source.support": "enabled",
+        "dedicated.mode.enable.internal.rest": "true",
+        "listeners": "http://127.0.0.1:0",
+        "offset-syncs.topic.location": "target",
+        "tasks.max": "2",
+        f"{here}.consumer.isolation.level": "read_committed",
+        f"{here}.consumer.max.poll.records": "10000",
+        f"{here}.consumer.max.partition.fetch.bytes": "4194304",
+        f"{here}.consumer.receive.buffer.bytes": "-1",
+        f"{there}.producer.batch.size": "524288",
+        f"{there}.producer.linger.ms": "5",
+        f"{there}.producer.compression.type": "lz4",
+    }
+
+
+def mirror_maker_jars() -> tuple[Jar, ...]:
+    """Those of MirrorMaker 2, as pinned, and what a broker brings for logging."""
+    lines = JARS.read_text().splitlines()
+    pinned = [Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, lines)]
+    return (*pinned, *(jar for jar in jar_list() if (jar.group, jar.artifact) not in {(p.group, p.artifact) for p in pinned}))
+
+
+def _run(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[Running]:
+    running = Running(command, log, environment)
+    try:
+        yield running
+    finally:
+        running.stop()
