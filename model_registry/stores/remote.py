@@ -33,6 +33,7 @@ ACCEPTED = ", ".join(
 )
 PAGE = 1000  # tags asked for at a time
 MOST_PAGES = 200
+SETTLING_SECONDS = (0.1, 0.3, 0.9)  # while others push the same content, docker-registry may not know it for a moment
 _ACCEPT = {"Accept": ACCEPTED}
 _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
@@ -60,6 +61,7 @@ class RemoteStore:
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
         self._repository, self._progress = reference.repository, options.progress
         self._client = Client(host, options, timing)
+        self._sleep = timing.sleep
         self._pull, self._push = (f"repository:{self._path}:pull",), (f"repository:{self._path}:pull,push",)
         mounts = tuple((name, f"repository:{name}:pull") for name in options.mount_from)
         self._target = Target(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
@@ -138,11 +140,21 @@ class RemoteStore:
     def push_manifest(self, data: bytes) -> Descriptor:
         """See `Store`."""
         described = manifest.describe(data)
+        for pause in SETTLING_SECONDS:
+            try:
+                self._push_manifest(described, data)
+            except NotFound:
+                self._sleep(pause)
+            else:
+                return described
+        self._push_manifest(described, data)
+        return described
+
+    def _push_manifest(self, described: Descriptor, data: bytes) -> None:
         for digest in {content.digest for content in manifest.named(data)}:
             if not self.has_blob(digest):
                 raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
         self._put(described.digest, described.media_type, data)
-        return described
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """See `Store`. Raises Conflict as well where a tag that was just written names something else: a lost race."""

@@ -27,6 +27,11 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
+def line_of(beginning: str) -> str:
+    """The first line of a shell block that begins so."""
+    return next(line for block in blocks("sh") for line in block.splitlines() if line.startswith(beginning))
+
+
 class Reader:
     """A newcomer in an empty folder with the two packages; the README's address and topic names are exchanged for ours."""
 
@@ -101,7 +106,7 @@ def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None
         (reader.folder / "events.jsonl").write_bytes(b"\n".join(flights.lines(50)))
         emit = next(part for part in re.findall(r"`(scorer emit [^`]+)`", README))
         reader.shell(emit)
-        tail = next(line for line in blocks("sh")[3].splitlines() if line.startswith("scorer tail"))
+        tail = line_of("scorer tail scorer.yaml --from-beginning")
         records = [json.loads(line) for line in reader.shell(tail + " --events 51").splitlines()]
         assert [record["version"] for record in records].count("2.0.0") == 50
         assert set(records[0]) == set(json.loads(blocks("json")[0]))
@@ -112,7 +117,7 @@ def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None
 
 @pytest.mark.debian("kcat")
 def test_kcat_reads_what_the_readme_says(reader: Reader) -> None:
-    line = next(line for line in blocks("sh")[3].splitlines() if line.startswith("kcat"))
+    line = line_of("kcat -C")
     reader.shell("model-registry push ./flight-delay-1.0.0 oci:./registry/flight-delay:1.0.0")
     reader.shell("model-registry promote oci:./registry/flight-delay --to 1.0.0")
     reader.shell("scorer check scorer.yaml --create")
