@@ -33,7 +33,7 @@ ACCEPTED = ", ".join(
 )
 PAGE = 1000  # tags asked for at a time
 MOST_PAGES = 200
-SETTLING_SECONDS = (0.1, 0.3, 0.9)  # while others push the same content, docker-registry may not know it for a moment
+SETTLING_SECONDS = (0.1, 0.3, 0.9)  # while others push the same content, or move a tag, docker-registry may not know it
 _ACCEPT = {"Accept": ACCEPTED}
 _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
@@ -105,6 +105,11 @@ class RemoteStore:
     def resolve(self, tag: str) -> Descriptor:
         """See `Store`."""
         answer = self._document(self._manifests(tag), f"the manifest of {tag!r}")
+        for pause in SETTLING_SECONDS:
+            if answer.status != 404 or tag not in self.tags():
+                break
+            self._sleep(pause)
+            answer = self._document(self._manifests(tag), f"the manifest of {tag!r}")
         if answer.status == 404:
             raise self._no_tag(tag)
         data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()
