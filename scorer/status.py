@@ -29,7 +29,9 @@ def state(scorer: ScorerStatus, now_ms: int) -> str:
 
 def table(scorers: Iterable[ScorerStatus], now_ms: int) -> Table:
     """For people."""
-    shown = Table("scorer", "region", "state", "heard", "partitions", "lag", "version", "revision", "events", "refused")
+    shown = Table()
+    for column in ("scorer", "region", "state", "heard", "partitions", "lag", "version", "revision", "events", "refused"):
+        shown.add_column(column, overflow="fold")
     for scorer in scorers:
         champion = scorer.versions.get("champion")
         partitions: dict[str, list[int]] = {}

@@ -37,7 +37,7 @@ def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[st
 
         from scorer.console.web import Console
     except ImportError as error:
-        raise Fatal(f"the console needs {error.name}", "pip install 'scorestream[console]'", 2) from None
+        raise Fatal(f"the console needs {error.name}", "install the extra: pip install -e '.[console]' in a clone", 2) from None
     listener, host = _listener(serving.listen)
     state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
     bus, registry = BusFeed(settings, state), RegistryFeed(store, state)

@@ -2,10 +2,12 @@
 
 import signal
 import sys
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
+from publisher.errors import Fatal
 from scorer.output import Json, print_data
 
 
@@ -30,6 +32,8 @@ def demo(
 
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
+    if with_console and find_spec("uvicorn") is None:
+        raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", 2)
     options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:

@@ -15,7 +15,7 @@ from scorer.demo import flights
 from scorer.demo.arrivals import Arrivals, LiveReader
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, move_flags, now_ms
 from scorer.demo.processes import Feed
-from scorer.demo.stage import Stage, stage
+from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
 from scorer.settings import Settings
@@ -29,6 +29,7 @@ QUIET_MS = 1_000  # a partition has caught up when its newest score took less th
 CONSOLE_TOLD = "the console is at "
 OLD, NEW = "1.0.0", "2.0.0"
 REPLICAS = ("a", "b")
+KEPT_FLIGHTS = 20_000
 
 
 def demo(options: Options, view: View) -> Summary:
@@ -71,7 +72,9 @@ class Demo:
             written = first + feed.finish()
             self.wait_for_the_end(written)
             ended = now_ms()
-            if not self.options.keep:
+            if self.options.keep:
+                (self.shell.folder / MORE_FLIGHTS).write_bytes(b"".join(line + b"\n" for line in islice(lines, KEPT_FLIGHTS)))
+            else:
                 for process in self.processes.values():
                     self.shell.stop(process)
             return self.count(Marks(began, promoted, self.killed_at, ended))

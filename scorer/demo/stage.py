@@ -3,6 +3,7 @@ happens, what was started is stopped and removed, unless a person wants to keep 
 
 import contextlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from scorer.demo.processes import Shell
 from scorer.demo.view import View
 from scorer.settings import Settings
 
+MORE_FLIGHTS = "more-flights.jsonl"  # left in the folder of somebody who goes on playing
 CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
 
 
@@ -56,8 +58,8 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                pids = [*shell.running(), *(broker.pid for broker in brokers)]
-                _how_to_go_on(view, folder, pids, [*how_to_go_on, *_moves(options, settings)])
+                commands = [*_flights(options), *how_to_go_on, *_moves(options, settings)]
+                _how_to_go_on(view, folder, commands, [shell.running(), [broker.pid for broker in brokers]])
 
 
 def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
@@ -95,21 +97,30 @@ def _last_words(folder: Path) -> str:
     return "\n".join(ends)
 
 
+def _flights(options: Options) -> list[str]:
+    again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
+    more = f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &"
+    return [*(again if options.kill and not options.copied else []), more]
+
+
 def _moves(options: Options, settings: Settings) -> list[str]:
     flags = " ".join(move_flags(options, settings))
     return [
         f"model-registry rollback {options.repository} --reason 'going back' --wait {flags}",
+        f"model-registry promote {options.repository} --to 2.0.0 --reason 'forward again' --wait {flags}",
         f"model-registry status {options.repository} {flags}",
     ]
 
 
-def _how_to_go_on(view: View, folder: Path, pids: list[int], commands: list[str]) -> None:
+def _how_to_go_on(view: View, folder: Path, commands: list[str], pids: list[list[int]]) -> None:
+    """`pids` are the processes to end, first those that have to be heard out by the others."""
     view.step(f"Everything goes on in {folder}. To go on playing:")
+    ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (
-        f"cd {folder}",
+        f"cd {folder}; export PATH={Path(sys.executable).parent}:$PATH",
         "scorer status scorer.yaml",
         "scorer tail scorer.yaml --from-beginning --events 3",
         *commands,
-        f"kill {' '.join(map(str, pids))}; sleep 5; rm -r {folder}   # the end",
+        f"{ends}; sleep 5; rm -r {folder}   # the end; and what you started yourself",
     ):
         view.command(line)

@@ -132,7 +132,7 @@ def table(summary: Summary) -> Table:
     ):
         shown.add_row(name.replace("_", " "), f"{getattr(summary, name):,}")
     for version, result in summary.versions.items():
-        shown.add_row(f"version {version}", f"{result.events:,} events, AUC {result.auc:.4f}")
+        shown.add_row(f"version {version}", f"{result.events:,} events, AUC over its own flights {result.auc:.4f}")
     offsets = ", ".join(f"{partition}: {offset}" for partition, offset in summary.cut_over.items())
     shown.add_row("cut-over offsets", offsets or "-")
     shown.add_row("throughput", f"{summary.throughput_eps:,.0f} events/s")
