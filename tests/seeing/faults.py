@@ -2,6 +2,7 @@
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from confluent_kafka import KafkaException, Producer
 
 from publisher.transactional_ids import transactional_ids
-from tests.e2e.rig import until
+from tests.e2e.rig import ScorerProcess, until
 from tests.seeing.fleet import Fleet, Load
 
+MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
 STEAL_SECONDS = 3.0  # a scorer has to commit something in between, or it ends: three recoveries in a row are too many
 
 
@@ -83,10 +85,16 @@ def stolen_ids(fleet: Fleet, load: Load) -> Iterator[str]:
 
 
 def brokers_away(fleet: Fleet, load: Load) -> Iterator[str]:
-    """The broker stands still while a transaction is open."""
-    del load
-    fleet.here.pause()
+    """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
+    load.rate = 2_000.0
     try:
+        for _ in range(MOST_PAUSES):
+            fleet.here.pause()
+            if _within(HELD_SECONDS, lambda: any(_held(scorer) for scorer in fleet.scorers.values())):
+                break
+            fleet.here.resume()
+            until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
+        load.rate = 50.0
         fleet.prometheus.fires("ScorerOpenTransaction")
         yield "ScorerOpenTransaction"
     finally:
@@ -142,6 +150,20 @@ def destination_away(fleet: Fleet, load: Load) -> Iterator[str]:
     finally:
         fleet.there.resume()
     fleet.prometheus.clears("RelayStopped", "RelayLag", "RelayLagNearsRetention")
+
+
+def _held(scorer: ScorerProcess) -> bool:
+    """Whether it has a transaction open for longer than one takes."""
+    return scorer.metric("scorer_open_transaction_seconds") > 1.0
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 FAULTS: dict[str, Callable[[Fleet, Load], Iterator[str]]] = {
