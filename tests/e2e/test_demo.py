@@ -62,7 +62,7 @@ def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_ty
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     done = demo("--regions", "--events", "1000", "--rate", "500", "--keep", "--json")
     lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
-    go, last = lines[-7], lines[-1]
+    go, last = next(line for line in lines if line.startswith("cd ")), lines[-1]
     try:
         found = json.loads(done.stdout)
         assert found["clean"]
@@ -79,7 +79,7 @@ def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_ty
         assert sum(partition["next"] for partition in relay["partitions"]) >= near["scored"]
     finally:
         subprocess.run(["bash", "-c", last], check=True)
-    pids = [int(pid) for pid in re.findall(r"\d+", last.partition(";")[0])]
+    pids = [int(pid) for group in re.findall(r"kill ([\d ]+)", last) for pid in group.split()]
     until(lambda: not any(alive(pid) for pid in pids), "the end of what was kept")
     assert list(tmp_path.glob("scorestream-demo-*")) == []
 
