@@ -80,27 +80,25 @@ def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
     assert sum(lane["transactions"] for lane in done["process"]["lanes"]) >= rig.written / 50
     assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
     assert done["process"]["last_error"] is None
-    shown = in_a_terminal(told, until=f"{rig.written // 2:,}")
-    assert all(word in shown for word in ("copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]"))
+    see_in_a_terminal(told, "copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
     assert "no terminal" in rig.run("status", "--live", code=2).stderr
     assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
     assert relay.stop() == 0
 
 
-def in_a_terminal(command: list[str], until: str) -> str:
-    """What a command shows in a terminal before it shows `until` and gets Ctrl-C."""
+def see_in_a_terminal(command: list[str], *words: str) -> None:
+    """Read what a command shows in a terminal until all of these were there, then press Ctrl-C."""
     ours, theirs = os.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = ""
-        while until not in shown:
+        while not all(word in shown for word in words):
             assert select.select([ours], [], [], STEP_SECONDS)[0], shown
             shown += os.read(ours, 65_536).decode(errors="replace")
         process.send_signal(signal.SIGINT)
     os.close(ours)
     assert process.returncode == 130
-    return shown
 
 
 def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
