@@ -120,8 +120,7 @@ class Intake:
                 usable(self._consumer, message)
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Go back to the committed offsets, of all assigned partitions or of these. Raises Evicted, and Fatal where they cannot
-        be had."""
+        """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
         if aside := self._alone.waiting & set(wanted):
             self._alone.forget(aside)

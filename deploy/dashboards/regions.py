@@ -18,9 +18,12 @@ COMMITS = by_way("sum", rate("publisher_transactions_total"))
 
 def dashboard() -> Dashboard:
     """Both ends of each way are labels of `publisher_relay_info`, which every query takes them from."""
+    return _trouble(_each_way(_now(board("scorestream-regions", "scorestream: regions", "publisher_copying"))))
+
+
+def _now(made: Dashboard) -> Dashboard:
     return (
-        board("scorestream-regions", "scorestream: regions", "publisher_copying")
-        .with_row(Row("Now"))
+        made.with_row(Row("Now"))
         .with_panel(figure("Copying", "Relays that copy.", "short", f"sum({now('publisher_copying')})"))
         .with_panel(figure("Behind", "The lane that is furthest behind.", "s", f"max({now('publisher_lag_seconds')})"))
         .with_panel(figure("Waiting", "Records that are not copied yet.", "short", f"sum({now('publisher_lag_records')})"))
@@ -34,7 +37,12 @@ def dashboard() -> Dashboard:
                 width=12,
             )
         )
-        .with_row(Row("Each way"))
+    )
+
+
+def _each_way(made: Dashboard) -> Dashboard:
+    return (
+        made.with_row(Row("Each way"))
         .with_panel(lines("Records copied", "By way.", "ops", [(by_way("sum", rate("publisher_records_total")), WAY)]))
         .with_panel(
             lines("Bytes copied", "Of the values read, by way.", "Bps", [(by_way("sum", rate("publisher_bytes_total")), WAY)])
@@ -82,7 +90,12 @@ def dashboard() -> Dashboard:
                 width=THIRD,
             )
         )
-        .with_row(Row("Trouble"))
+    )
+
+
+def _trouble(made: Dashboard) -> Dashboard:
+    return (
+        made.with_row(Row("Trouble"))
         .with_panel(
             lines(
                 "Lives ended",
