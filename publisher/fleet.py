@@ -18,7 +18,9 @@ from publisher.clusters import Topic, retention_seconds
 from publisher.copying import Route
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import LARGEST_BATCH
+from publisher.lane_clients import quick
 from publisher.lanes import Lane
+from publisher.open_transactions import OpenTransactions
 from publisher.refusals import End
 from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
@@ -69,14 +71,17 @@ class Fleet:
         self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
     def take_over(self, registration: Registration, on_look: Callable[[], None]) -> None:
-        """No process but this one writes for the relay from here on, whatever lanes its predecessor had. `on_look` as
-        `fence` calls it."""
+        """No process but this one writes for the relay from here on, whatever lanes its predecessor had, and nothing of theirs
+        is open. `on_look` as `fence` calls it."""
         settings, budget = self._settings, Budget(self._settings.bytes_per_second)
         for state in self._state.lanes:
             lane = Lane(settings, state, self._encoded, self._seen, budget, self._batch_bytes, self._stopping, self._ended)
             self._lanes.append(lane)
         opened = [lane.open for lane in self._lanes]
         self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, opened, on_look)
+        written = [pair.destination_name for pair in self._pairs.values()]
+        left = OpenTransactions(quick(settings.destination.kafka), settings.name, [*written, settings.checkpoint_topic])
+        left.wait(self._stop_waiting)
 
     def begin(self, registration: Registration) -> None:
         """Verify where each partition goes on, register, and copy."""
@@ -124,6 +129,10 @@ class Fleet:
             if not lane.join(max(0.0, until - time.monotonic())):
                 log.error("lane %d does not end", lane.state.number)
         self._control = None
+
+    def _stop_waiting(self) -> None:
+        if self._told_to_stop.is_set():
+            raise Aborted("asked to stop")
 
     def _found(self, until: float) -> dict[str, Topic]:
         """The source topics. One that is missing may only not be known yet to a broker that has just begun."""

@@ -40,7 +40,8 @@ class TransactionSession:
     `make_producer(transactional_id)` gives a producer that is not initialised. `transaction_seconds` is the transaction
     timeout: how long one step may repeat its call. A commit of `slow_commit_seconds` or more costs its producer its place. One
     whose call has not returned after `hang_seconds` is given up. `waiting` is called now and then while brokers are away; where
-    it raises Aborted, they are not waited for any longer. `clock` is monotonic, in seconds.
+    it raises Aborted, they are not waited for any longer. `decided(waiting)` returns when no transaction is open any more where
+    this one writes (`open_transactions.py`). `clock` is monotonic, in seconds.
     """
 
     transactional = True
@@ -54,6 +55,7 @@ class TransactionSession:
         slow_commit_seconds: float = SLOW_COMMIT_SECONDS,
         hang_seconds: float = HANG_SECONDS,
         waiting: Callable[[], None] = lambda: None,
+        decided: Callable[[Callable[[], None]], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = Counters()
@@ -64,6 +66,7 @@ class TransactionSession:
         self._slow_commit_seconds = slow_commit_seconds
         self._hang_seconds = hang_seconds
         self._waiting = waiting
+        self._decided = decided
         self._clock = clock
         self._makers = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="producer-init")
         self._closing = threading.Event()
@@ -77,10 +80,11 @@ class TransactionSession:
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
-        open under them is decided from here on. Raises Fatal where the broker refuses or does not answer.
+        open under them is decided from here on. Raises Fatal where the broker refuses, does not answer, or leaves one open.
         """
         for _, producer in self._pool:
             producer.result()
+        self._decided(self._waiting)
 
     def publish(
         self,
@@ -150,7 +154,7 @@ class TransactionSession:
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
-        tell what is visible. Raises Fatal where no successor can be made, Aborted where `waiting` did."""
+        tell what is visible. Raises Fatal where no successor can be made or it stays open, Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
         if self._active is not None:
@@ -165,6 +169,7 @@ class TransactionSession:
             self._pool.append((name, replacement))
             self._active, self._hung = None, False
             self.counters.open_since = None
+        self._decided(self._waiting)
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:

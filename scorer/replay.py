@@ -20,6 +20,7 @@ from publisher import kafka, positions
 from publisher.bitmap import Bitmap
 from publisher.connection import connect
 from publisher.errors import Aborted, Fatal, Fenced
+from publisher.open_transactions import OpenTransactions
 from publisher.positions import Position
 from publisher.rights import READ, WRITE, Operations
 from publisher.session import Record
@@ -101,7 +102,8 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
     def producer(transactional_id: str) -> Producer:
         return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
 
-    return TransactionSession(producer, name, transaction_seconds=seconds)
+    opened = OpenTransactions(settings.kafka, name, (*settings.input.topics, settings.replayed_topic))
+    return TransactionSession(producer, name, transaction_seconds=seconds, decided=opened.wait)
 
 
 def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:

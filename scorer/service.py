@@ -23,10 +23,11 @@ from publisher import fencing, kafka
 from publisher.call_thread import CallThread
 from publisher.connection import connect, refused
 from publisher.delivery import CheckpointSession
-from publisher.errors import Fatal, NotAllowed
+from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import GroupCommits
 from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
+from publisher.open_transactions import OpenTransactions
 from publisher.session import Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
@@ -84,7 +85,11 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
         versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
             versions.start()
-            session.open()
+            try:
+                session.open()
+            except Aborted:
+                log.info("stopped before the first event")
+                return
             intake = _intake(settings, parts, commits.consumer, session)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress, traces)
             with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
@@ -196,7 +201,9 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
     def producer(name: str) -> Producer:
         return parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
 
-    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting)
+    written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
+    opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
+    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
 
 
 def _backend(settings: Settings) -> backends.Backend:

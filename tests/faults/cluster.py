@@ -119,9 +119,12 @@ class Node:
 
 
 class Cluster:
-    """`proxy_ports`: one port for each node, where a proxy to `Node.proxied` listens. `log_folder`: for a cluster of one."""
+    """`log_folder`: for a cluster of one. `properties`: more of the brokers' own."""
 
-    def __init__(self, size: int, log_folder: Path | None = None, heap_mb: int = 512) -> None:
+    def __init__(
+        self, size: int, log_folder: Path | None = None, heap_mb: int = 512, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._properties = (REPLICATED if size == 3 else {}) | dict(properties or {})
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
         self.nodes = [Node(k + 1, self.folder / f"node-{k + 1}", heap_mb, log_folder) for k in range(size)]
 
@@ -131,12 +134,13 @@ class Cluster:
         return ",".join(node.address for node in self.nodes)
 
     def start(self, proxy_ports: Sequence[int]) -> Self:
-        """Format and start all nodes, and wait until the cluster is whole."""
+        """Format and start all nodes, and wait until the cluster is whole. `proxy_ports`: one for each node, where a proxy to
+        `Node.proxied` listens."""
         cluster = cluster_id(uuid.uuid4().bytes)
         voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self.nodes)
         servers = ",".join(f"{HOST}:{n.controller}" for n in self.nodes)
         for node, port in zip(self.nodes, proxy_ports, strict=True):
-            node.format(cluster, voters, servers, port, REPLICATED if len(self.nodes) == 3 else {})
+            node.format(cluster, voters, servers, port, self._properties)
         self.whole()
         return self
 

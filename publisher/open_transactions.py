@@ -1,0 +1,135 @@
+"""Before an id writes again: is all that lay before it decided?
+
+`init_transactions` ends what the id left open, and the broker writes the end into every partition of that transaction. Kafka
+4.3 leaves out partitions that have no leader just then (KAFKA-20734), as while the only broker of a cluster comes back, and
+forgets them. The next transaction of the same producer would end the forgotten one along with itself: records would become visible
+that are written a second time, and committed positions would jump over events that nobody has answered.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from publisher import kafka
+from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 5.0
+LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
+SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
+AWAY_SECONDS = 600.0
+TELL_SECONDS = 5.0
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+HINT = (
+    "a broker has forgotten to end it (KAFKA-20734): find it with kafka-transactions.sh --bootstrap-server ... find-hanging, "
+    "end it with ... abort, and start again; see deploy/runbooks/ScorerOpenTransaction.md"
+)
+
+
+class OpenTransactions:
+    """Those in the topics that are `written`, and in the positions of `group` in the topics `read`, whoever began them.
+
+    A transaction that is open for longer than the transaction timeout and `sweep_seconds` is one that nobody will end.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        written: Iterable[str],
+        group: str = "",
+        read: Iterable[str] = (),
+        *,
+        sweep_seconds: float = SWEEP_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._written = tuple(dict.fromkeys(written))
+        self._group = group
+        self._read = tuple(read) if group else ()
+        self._limit = settings.transaction_timeout_ms / 1_000 + sweep_seconds
+
+    def wait(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Return when all that were open at the call have ended. `waiting` is called meanwhile and may raise.
+
+        Raises Fatal where one does not end, naming a partition of it, or where the brokers do not answer.
+        """
+        admin = kafka.admin(self._settings, self._client_id)  # one that has seen a broker die may keep asking it
+        began = told = time.monotonic()
+        ends: dict[TopicPartition, int] | None = None
+        unread: list[TopicPartition] = []
+        while True:
+            try:
+                if ends is None:
+                    unread = _partitions(admin, self._read)
+                    ends = _ends(admin, _partitions(admin, self._written), IsolationLevel.READ_UNCOMMITTED)
+                    began = time.monotonic()
+                stable = _ends(admin, list(ends), IsolationLevel.READ_COMMITTED)
+                unread = _undecided(admin, self._group, unread)
+            except KafkaException as exception:
+                now, limit = time.monotonic(), AWAY_SECONDS
+                said = f"whether transactions are open is not known: {exception.args[0].str()}"
+                hint = "check the brokers, and that the partitions have leaders"
+            else:
+                ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
+                if not ends and not unread:
+                    return
+                now, limit = time.monotonic(), self._limit
+                said, hint = _describe(ends, stable, self._group, unread), HINT
+            if now - began > limit:
+                raise Fatal(said, hint)
+            if now - told > TELL_SECONDS:
+                told = now
+                log.warning("waiting: %s", said)
+            waiting()
+            time.sleep(LOOK_SECONDS)
+
+
+def _partitions(admin: AdminClient, names: Iterable[str]) -> list[TopicPartition]:
+    """All partitions of these topics, in their order."""
+    found = []
+    for name in names:
+        topic = admin.list_topics(name, timeout=ANSWER_SECONDS).topics[name]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        found += [TopicPartition(name, number) for number in sorted(topic.partitions)]
+    return found
+
+
+def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[TopicPartition, int]:
+    """The next offset of each, for readers of this isolation."""
+    if not partitions:
+        return {}
+    wanted = dict.fromkeys(partitions, LATEST)
+    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS)
+    return {partition: told.result().offset for partition, told in asked.items()}
+
+
+def _undecided(admin: AdminClient, group: str, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Those with a position of the group that belongs to an open transaction."""
+    if not partitions:
+        return []
+    wanted = ConsumerGroupTopicPartitions(group, partitions)
+    answer = admin.list_consumer_group_offsets([wanted], require_stable=True, request_timeout=ANSWER_SECONDS)[group].result()
+    undecided = []
+    for found in answer.topic_partitions or []:
+        if found.error is not None:
+            if found.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise KafkaException(found.error)
+            undecided.append(TopicPartition(found.topic, found.partition))
+    return undecided
+
+
+def _describe(
+    ends: dict[TopicPartition, int], stable: dict[TopicPartition, int], group: str, unread: list[TopicPartition]
+) -> str:
+    """One partition of an open transaction, and how many there are."""
+    where = [f"{p.topic}[{p.partition}] from offset {stable[p]} on" for p in ends]
+    where += [f"the position of group {group} in {p.topic}[{p.partition}]" for p in unread]
+    more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+    return f"a transaction is open in {where[0]}{more}"

@@ -1,0 +1,117 @@
+"""A transaction that the broker has forgotten to end (KAFKA-20734), on a real broker that is killed and comes back."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from publisher.errors import Fatal
+from publisher.kafka import KafkaSettings
+from publisher.open_transactions import OpenTransactions
+from tests.faults.cluster import Cluster
+from tests.faults.proxy import Proxies
+
+SWEEP = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+TIMEOUT_MS = 2_000
+GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    proxies = Proxies(1)
+    with Cluster(1, properties=SWEEP) as started:
+        started.start(proxies.ports)
+        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})
+        for made in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():
+            made.result()
+        yield started
+    proxies.close()
+
+
+def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
+    settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers, transaction_timeout_ms=TIMEOUT_MS)
+    return OpenTransactions(settings, "watch", [WRITTEN], GROUP, [READ], sweep_seconds=sweep_seconds)
+
+
+def producer(cluster: Cluster) -> Producer:
+    made = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": "scorers.r1.0",
+            "transaction.timeout.ms": TIMEOUT_MS,
+            "error_cb": lambda _: None,
+        }
+    )
+    made.init_transactions(60)
+    return made
+
+
+def member(cluster: Cluster) -> Consumer:
+    joined = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP, "error_cb": lambda _: None})
+    joined.subscribe([READ])
+    while not joined.assignment():
+        joined.poll(0.1)
+    return joined
+
+
+def write(writing: Producer, consumer: Consumer, *, position: int, record: bool = True) -> None:
+    """A transaction that is left open: a record and a position, each in partition 1."""
+    writing.begin_transaction()
+    if record:
+        writing.produce(WRITTEN, b"score", partition=1)
+        writing.flush(10)
+    writing.send_offsets_to_transaction([TopicPartition(READ, 1, position)], consumer.consumer_group_metadata(), 10)
+
+
+def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(cluster: Cluster) -> None:
+    consumer, first = member(cluster), producer(cluster)
+    watch(cluster).wait()
+    write(first, consumer, position=1)
+    waited = 0
+
+    def waiting() -> None:
+        nonlocal waited
+        waited += 1
+        if waited == 5:
+            first.commit_transaction(10)
+
+    watch(cluster, 60.0).wait(waiting)
+    assert waited >= 5
+
+    write(first, consumer, position=2, record=False)
+    with pytest.raises(Fatal, match=rf"the position of group {GROUP} in {READ}\[1\]"):
+        watch(cluster, -1.9).wait()
+    first.abort_transaction(10)
+    watch(cluster, 60.0).wait()
+
+    write(first, consumer, position=2)
+    cluster.nodes[0].kill()
+    time.sleep(TIMEOUT_MS / 1_000)
+    cluster.whole()
+    second = producer(cluster)  # the broker says that everything of this id is decided
+    with pytest.raises(Fatal, match=rf"{WRITTEN}\[1\] from offset 2 on \(and 1 more\)") as refused:
+        watch(cluster).wait()
+    assert "kafka-transactions.sh" in refused.value.hint
+
+    second.begin_transaction()  # what would have happened, and the reason for all this: the old position is committed too
+    second.produce(WRITTEN, b"another", partition=1)
+    second.send_offsets_to_transaction([TopicPartition(READ, 0, 7)], consumer.consumer_group_metadata(), 10)
+    second.commit_transaction(10)
+    found = consumer.committed([TopicPartition(READ, 1)], timeout=20)
+    assert found[0].offset == 2
+    consumer.close()
+
+
+def test_brokers_that_are_away_are_waited_for(cluster: Cluster) -> None:
+    cluster.nodes[0].kill()
+    waited = 0
+
+    def waiting() -> None:
+        nonlocal waited
+        waited += 1
+        cluster.nodes[0].start()
+
+    watch(cluster, 60.0).wait(waiting)
+    assert waited
