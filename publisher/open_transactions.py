@@ -2,8 +2,8 @@
 
 `init_transactions` ends what the id left open, and the broker writes the end into every partition of that transaction. Kafka
 4.3 leaves out partitions that have no leader just then (KAFKA-20734), as while the only broker of a cluster comes back, and
-forgets them. The next transaction of the same producer would end the forgotten one along with itself: records would become visible
-that are written a second time, and committed positions would jump over events that nobody has answered.
+forgets them. The next transaction of the same producer would end the forgotten one along with itself: records would become
+visible that are written a second time, and committed positions would jump over events that nobody has answered.
 """
 
 import logging

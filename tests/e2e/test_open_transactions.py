@@ -21,7 +21,7 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     proxies = Proxies(1)
-    with Cluster(1, properties=SWEEP) as started:
+    with Cluster(1, properties=SWEEP, apart=False) as started:
         started.start(proxies.ports)
         admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})
         for made in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():

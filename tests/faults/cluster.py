@@ -1,4 +1,9 @@
-"""Real brokers that can be killed, frozen and filled: one node, or three with replication 3 and min.insync.replicas 2.
+"""Real brokers that can be killed, frozen and filled: one with its controller apart, or three (each a controller as well) with
+replication 3 and min.insync.replicas 2.
+
+A lone broker that ended is started again only when its session is over: one that comes back earlier takes itself for the leader
+until the controller says that there is none, and forgets to end the transactions that it decides meanwhile (KAFKA-20734,
+`tests/e2e/test_open_transactions.py`).
 
 Each node has a second listener that advertises the port of a proxy; who bootstraps there reaches brokers through proxies only.
 A dead broker is noticed within 4 s (the default is 9), so that a round need not wait for it; with less, a busy machine takes
@@ -10,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,7 +32,10 @@ from scorer.demo.broker_jars import classpath
 from scorer.demo.broker_node import HOST, cluster_id, free_ports, write_node
 
 ANSWER_SECONDS = 90.0
-SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+SESSION_SECONDS = 4.0
+REST_SECONDS = SESSION_SECONDS + 1.5
+SESSION = {"broker.session.timeout.ms": f"{SESSION_SECONDS * 1_000:.0f}", "broker.heartbeat.interval.ms": "500"}
+CONTROLLER_HEAP_MB = 128
 REPLICATED = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -37,11 +46,17 @@ REPLICATED = {
 
 
 class Node:
-    """One broker with its controller. `log_folder` holds its data (default: in `folder`)."""
+    """One broker, one controller, or both in one. `log_folder` holds its data (default: in `folder`). `rest_seconds`: how long
+    it stays down at least."""
 
-    def __init__(self, number: int, folder: Path, heap_mb: int, log_folder: Path | None = None) -> None:
+    def __init__(
+        self, number: int, folder: Path, heap_mb: int, log_folder: Path | None = None, roles: str = "broker,controller"
+    ) -> None:
         self.number = number
         self.folder = folder
+        self.roles = roles
+        self.rest_seconds = 0.0 if "controller" in roles else REST_SECONDS
+        self._ended_at = float("-inf")
         self.log_folder = log_folder or folder / "data"
         self.directory_id = cluster_id(uuid.uuid4().bytes)
         self.port, self.controller = free_ports()
@@ -68,23 +83,31 @@ class Node:
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
         """Write its files and format its storage."""
+        at = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
+        told = {"PLAINTEXT": self.port, "PROXIED": proxy_port}
+        if "controller" not in self.roles:
+            del at["CONTROLLER"]
+        if "broker" not in self.roles:
+            at = told = {"CONTROLLER": self.controller}
         own = {
+            "process.roles": self.roles,
             "node.id": str(self.number),
             "log.dirs": str(self.log_folder),
-            "listeners": f"PLAINTEXT://{self.address},PROXIED://{HOST}:{self.proxied},CONTROLLER://{HOST}:{self.controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address},PROXIED://{HOST}:{proxy_port}",
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in at.items()),
+            "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
             "controller.quorum.bootstrap.servers": servers,
         }
         write_node(self.folder, (self.port, self.controller), SESSION | own | dict(properties))
-        tool = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--initial-controllers", voters]
+        known = ["--initial-controllers", voters] if "controller" in self.roles else ["--no-initial-controllers"]
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, *known]
         subprocess.run([*tool, "--config", str(self.folder / "server.properties")], check=True, capture_output=True)
 
     def start(self) -> None:
-        """Start it; harmless where it runs."""
+        """Start it, after its rest; harmless where it runs."""
         if self.running:
             return
+        time.sleep(max(0.0, self._ended_at + self.rest_seconds - time.monotonic()))
         with (self.folder / "console.log").open("ab") as said:
             self._process = subprocess.Popen(
                 [*self._java, "kafka.Kafka", str(self.folder / "server.properties")],
@@ -94,6 +117,11 @@ class Node:
                 start_new_session=True,
             )
         self._guard.watch(self._process.pid)
+        threading.Thread(target=self._note_the_end, args=(self._process,), daemon=True).start()
+
+    def _note_the_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._ended_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
         """A signal, to a node that runs."""
@@ -119,14 +147,26 @@ class Node:
 
 
 class Cluster:
-    """`log_folder`: for a cluster of one. `properties`: more of the brokers' own."""
+    """`log_folder`: for a cluster of one. `properties`: more of the brokers' own. `apart`: whether the controller of a lone
+    broker is a process of its own, which nothing happens to."""
 
     def __init__(
-        self, size: int, log_folder: Path | None = None, heap_mb: int = 512, properties: Mapping[str, str] | None = None
+        self,
+        size: int,
+        log_folder: Path | None = None,
+        heap_mb: int = 512,
+        properties: Mapping[str, str] | None = None,
+        *,
+        apart: bool = True,
     ) -> None:
         self._properties = (REPLICATED if size == 3 else {}) | dict(properties or {})
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
-        self.nodes = [Node(k + 1, self.folder / f"node-{k + 1}", heap_mb, log_folder) for k in range(size)]
+        apart = apart and size == 1
+        roles = "broker" if apart else "broker,controller"
+        self.nodes = [Node(k + 1, self.folder / f"node-{k + 1}", heap_mb, log_folder, roles) for k in range(size)]
+        self._controllers = self.nodes
+        if apart:
+            self._controllers = [Node(100, self.folder / "controller", CONTROLLER_HEAP_MB, roles="controller")]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -137,8 +177,12 @@ class Cluster:
         """Format and start all nodes, and wait until the cluster is whole. `proxy_ports`: one for each node, where a proxy to
         `Node.proxied` listens."""
         cluster = cluster_id(uuid.uuid4().bytes)
-        voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self.nodes)
-        servers = ",".join(f"{HOST}:{n.controller}" for n in self.nodes)
+        voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self._controllers)
+        servers = ",".join(f"{HOST}:{n.controller}" for n in self._controllers)
+        for node in self._controllers:
+            if node not in self.nodes:
+                node.format(cluster, voters, servers, 0, self._properties)
+                node.start()
         for node, port in zip(self.nodes, proxy_ports, strict=True):
             node.format(cluster, voters, servers, port, self._properties)
         self.whole()
@@ -167,7 +211,7 @@ class Cluster:
 
     def close(self) -> None:
         """End all nodes."""
-        for node in self.nodes:
+        for node in {*self.nodes, *self._controllers}:
             node.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -102,7 +102,7 @@ def _late_endtxn(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
 
 
 def _disk_full(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return [Step(at, "fill-disk"), Step(at + rng.uniform(3, 6), "free-disk")]
+    return [Step(at, "fill-disk"), Step(at + rng.uniform(3, 8), "free-disk")]
 
 
 def _clock(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
