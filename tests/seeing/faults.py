@@ -14,7 +14,7 @@ from tests.e2e.rig import ScorerProcess, until
 from tests.seeing.fleet import Fleet, Load
 
 MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
-STEAL_SECONDS = 3.0  # a scorer has to commit something in between, or it ends: three recoveries in a row are too many
+LOOK_SECONDS = 0.2
 
 
 def nobody_scores(fleet: Fleet, load: Load) -> Iterator[str]:
@@ -178,10 +178,15 @@ have cleared."""
 
 
 def _steal(fleet: Fleet, ended: threading.Event) -> None:
-    """Initialise each id of the first scorer, as a process with the same replica would."""
-    names = transactional_ids(f"{fleet.rig.name}.scorer-0")
-    while not ended.wait(STEAL_SECONDS):
-        for name in names:
+    """Initialise each id of the first scorer, as a process with the same replica would, whenever it has committed something
+    since: three recoveries without that would end it."""
+    victim, seen = fleet.scorers["scorer-0"], -1.0
+    while not ended.wait(LOOK_SECONDS):
+        commits = victim.metric("scorer_commits_total")
+        if commits <= seen:
+            continue
+        seen = commits
+        for name in transactional_ids(f"{fleet.rig.name}.scorer-0"):
             try:
                 Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
             except KafkaException:
