@@ -9,8 +9,10 @@ visible that are written a second time, and committed positions would jump over 
 import logging
 import time
 from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from publisher import kafka
@@ -20,6 +22,8 @@ from publisher.kafka import KafkaSettings
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
+TOGETHER_SECONDS, ALONE_SECONDS = 0.5, 0.3
+FEW = 4
 LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
 AWAY_SECONDS = 600.0
@@ -59,7 +63,11 @@ class OpenTransactions:
 
         Raises Fatal where one does not end, naming a partition of it, or where the brokers do not answer.
         """
-        admin = kafka.admin(self._settings, self._client_id)  # one that has seen a broker die may keep asking it
+        with Positions(self._settings, self._client_id, self._group) as positions:
+            self._wait(positions, waiting)
+
+    def _wait(self, positions: "Positions", waiting: Callable[[], None]) -> None:
+        admin = kafka.admin(self._settings, self._client_id)  # a new one: after a broker's death an old one may keep asking it
         began = told = time.monotonic()
         ends: dict[TopicPartition, int] | None = None
         unread: list[TopicPartition] = []
@@ -70,13 +78,14 @@ class OpenTransactions:
                     ends = _ends(admin, _partitions(admin, self._written), IsolationLevel.READ_UNCOMMITTED)
                     began = time.monotonic()
                 stable = _ends(admin, list(ends), IsolationLevel.READ_COMMITTED)
-                unread = _undecided(admin, self._group, unread)
+                ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
+                if not ends:
+                    unread = positions.undecided(unread)
             except KafkaException as exception:
                 now, limit = time.monotonic(), AWAY_SECONDS
                 said = f"whether transactions are open is not known: {exception.args[0].str()}"
                 hint = "check the brokers, and that the partitions have leaders"
             else:
-                ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
                 if not ends and not unread:
                     return
                 now, limit = time.monotonic(), self._limit
@@ -88,6 +97,60 @@ class OpenTransactions:
                 log.warning("waiting: %s", said)
             waiting()
             time.sleep(LOOK_SECONDS)
+
+
+class Positions:
+    """The committed positions of a group, asked for by consumers that do not join it: the library's administrative client may
+    end the process where a coordinator goes away in the middle of an answer (librdkafka #4605)."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str, group: str) -> None:
+        def reader(isolation: str) -> Consumer:
+            return kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
+
+        self._decided: Consumer | None = reader("read_committed") if group else None
+        self._any: Consumer | None = reader("read_uncommitted") if group else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for consumer in (self._decided, self._any):
+            if consumer is not None:
+                consumer.close()
+
+    def undecided(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Those with a position that belongs to an open transaction. Not all are looked at where several do.
+
+        The client repeats a question for as long as one partition in it is undecided: so first all together, then each alone.
+        Raises KafkaException where the group's coordinator does not answer.
+        """
+        if self._decided is None or self._any is None or not partitions or _told(self._decided, partitions, TOGETHER_SECONDS):
+            return []
+        left = []
+        for number, partition in enumerate(partitions):
+            if _told(self._decided, [partition], ALONE_SECONDS):
+                continue
+            left.append(partition)
+            if len(left) >= FEW:
+                left += partitions[number + 1 :]
+                break
+        if left and not _told(self._any, left, ANSWER_SECONDS):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
+        return left
+
+
+def _told(consumer: Consumer, partitions: list[TopicPartition], seconds: float) -> bool:
+    """Whether the committed positions are told in time. Raises KafkaException where they are refused."""
+    try:
+        found = consumer.committed(partitions, timeout=seconds)
+    except KafkaException as exception:
+        if exception.args[0].code() == KafkaError._TIMED_OUT:
+            return False
+        raise
+    wrong = next((p.error for p in found if p.error is not None), None)
+    if wrong is not None:
+        raise KafkaException(wrong)
+    return True
 
 
 def _partitions(admin: AdminClient, names: Iterable[str]) -> list[TopicPartition]:
@@ -110,26 +173,11 @@ def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: Isola
     return {partition: told.result().offset for partition, told in asked.items()}
 
 
-def _undecided(admin: AdminClient, group: str, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Those with a position of the group that belongs to an open transaction."""
-    if not partitions:
-        return []
-    wanted = ConsumerGroupTopicPartitions(group, partitions)
-    answer = admin.list_consumer_group_offsets([wanted], require_stable=True, request_timeout=ANSWER_SECONDS)[group].result()
-    undecided = []
-    for found in answer.topic_partitions or []:
-        if found.error is not None:
-            if found.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise KafkaException(found.error)
-            undecided.append(TopicPartition(found.topic, found.partition))
-    return undecided
-
-
 def _describe(
     ends: dict[TopicPartition, int], stable: dict[TopicPartition, int], group: str, unread: list[TopicPartition]
 ) -> str:
-    """One partition of an open transaction, and how many there are."""
+    """One partition of an open transaction, and how many more are known."""
     where = [f"{p.topic}[{p.partition}] from offset {stable[p]} on" for p in ends]
-    where += [f"the position of group {group} in {p.topic}[{p.partition}]" for p in unread]
+    where = where or [f"the position of group {group} in {p.topic}[{p.partition}]" for p in unread]
     more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
     return f"a transaction is open in {where[0]}{more}"
