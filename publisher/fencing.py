@@ -11,15 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from publisher import rights
+from publisher import kafka, rights
 from publisher.errors import Fatal
 from publisher.kafka import KafkaSettings
 from publisher.rights import READ, Right
@@ -53,11 +48,19 @@ def may_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
         raise rights.refused(settings, lacking)
 
 
-def last_metadata(admin: AdminClient, group: str, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], str | None]:
-    """The metadata of each partition's committed offset, pending transactions or not. Raises KafkaException."""
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.partition) for p in partitions])
-    answer = admin.list_consumer_group_offsets([wanted], require_stable=False, request_timeout=ADMIN_SECONDS)
-    return {(p.topic, p.partition): p.metadata for p in answer[group].result().topic_partitions or []}
+def last_metadata(
+    settings: KafkaSettings, client_id: str, group: str, partitions: Sequence[TopicPartition]
+) -> dict[tuple[str, int], str | None]:
+    """The metadata of each partition's committed offset, pending transactions or not. Raises KafkaException.
+
+    By a consumer: the administrative client may end the process where the coordinator goes away meanwhile (librdkafka #4605).
+    """
+    consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": "read_uncommitted"})
+    try:
+        answer = consumer.committed([TopicPartition(p.topic, p.partition) for p in partitions], timeout=ADMIN_SECONDS)
+    finally:
+        consumer.close()
+    return {(p.topic, p.partition): p.metadata for p in answer}
 
 
 def fence(make_producer: Callable[[str], Producer], owners: Iterable[str]) -> None:

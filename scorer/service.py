@@ -219,12 +219,12 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
 
         By a client of its own: one that has seen a broker die may keep asking a coordinator that is no more.
         """
-        admin = kafka.admin(settings.kafka, settings.owner)
         try:
-            marks = fencing.last_metadata(admin, settings.name, partitions).values()
+            marks = fencing.last_metadata(settings.kafka, settings.owner, settings.name, partitions).values()
             owners = {Mark.decode(metadata).owner for metadata in marks} - {""}
             others = owners - {settings.owner}
-            dead = others - fencing.live_clients(admin, settings.name) if others else set()
+            alive = fencing.live_clients(kafka.admin(settings.kafka, settings.owner), settings.name) if others else set()
+            dead = others - alive
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
             return set()
