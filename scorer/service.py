@@ -166,6 +166,7 @@ def _name_what_is_missing(settings: Settings) -> None:
 def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> None:
     """Two live processes with one replica would fence each other. A dead one leaves the group when its session ends."""
     deadline = time.monotonic() + settings.kafka.session_timeout_ms / 1_000 + 2
+    told = False
     while not stopping.is_set():
         try:
             twin = settings.owner in fencing.live_clients(admin, settings.name)
@@ -180,7 +181,9 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
                 "give each process a replica of its own: --set replica=...",
                 3,
             )
-        log.info("replica %s is still in the group; waiting for its session to end", settings.replica)
+        if not told:
+            log.info("replica %s is still in the group; waiting for its session to end", settings.replica)
+            told = True
         stopping.wait(0.5)
 
 
