@@ -1,13 +1,13 @@
 """Real brokers that can be killed, frozen and filled: one with its controller apart, or three (each a controller as well) with
 replication 3 and min.insync.replicas 2.
 
-A lone broker that ended is started again only when its session is over: one that comes back earlier takes itself for the leader
-until the controller says that there is none, and forgets to end the transactions that it decides meanwhile (KAFKA-20734,
-`tests/e2e/test_open_transactions.py`).
+A lone broker that ended is started again only when its session is over, and one that is frozen is thawed before that: one that
+takes itself for the leader until the controller says that there is none forgets to end the transactions that it decides
+meanwhile (KAFKA-20734, `tests/e2e/test_open_transactions.py`).
 
 Each node has a second listener that advertises the port of a proxy; who bootstraps there reaches brokers through proxies only.
-A dead broker is noticed within 4 s (the default is 9), so that a round need not wait for it; with less, a busy machine takes
-living ones for dead.
+A dead broker is noticed within 4 s, a lone one within 6 (the default is 9), so that a round need not wait for it; with less, a
+busy machine takes living ones for dead.
 """
 
 import os
@@ -32,9 +32,9 @@ from scorer.demo.broker_jars import classpath
 from scorer.demo.broker_node import HOST, cluster_id, free_ports, write_node
 
 ANSWER_SECONDS = 90.0
-SESSION_SECONDS = 4.0
-REST_SECONDS = SESSION_SECONDS + 4.0  # on a busy machine the controller is late too
-SESSION = {"broker.session.timeout.ms": f"{SESSION_SECONDS * 1_000:.0f}", "broker.heartbeat.interval.ms": "500"}
+SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+LONE_SESSION = {"broker.session.timeout.ms": "6000"}  # longer than it is frozen
+REST_SECONDS = 6.0 + 4.0  # on a busy machine the controller is late too
 CONTROLLER_HEAP_MB = 128
 REPLICATED = {
     "default.replication.factor": "3",
@@ -159,7 +159,7 @@ class Cluster:
         *,
         apart: bool = True,
     ) -> None:
-        self._properties = (REPLICATED if size == 3 else {}) | dict(properties or {})
+        self._properties = (REPLICATED if size == 3 else LONE_SESSION) | dict(properties or {})
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
         apart = apart and size == 1
         roles = "broker" if apart else "broker,controller"

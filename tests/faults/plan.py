@@ -76,8 +76,8 @@ def _kill_broker(rng: random.Random, at: float, _: int, brokers: int) -> list[St
 
 
 def _freeze_broker(rng: random.Random, at: float, _: int, brokers: int) -> list[Step]:
-    node = str(rng.randrange(brokers))
-    return [Step(at, "freeze-broker", node), Step(at + rng.uniform(1, 5), "thaw-broker", node)]
+    node, most = str(rng.randrange(brokers)), 5 if brokers > 1 else 3  # before its session is over, where it is alone
+    return [Step(at, "freeze-broker", node), Step(at + rng.uniform(1, most), "thaw-broker", node)]
 
 
 def _move_coordinator(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
