@@ -14,7 +14,7 @@ from scorer.topics import DEFAULT_MAX_BYTES, Topic
 from tests.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
 
 SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
-"""The keys of `kafka.security` for client certificates."""
+"""The keys of a section `security` for client certificates."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
 """The files in a Secret that Strimzi makes for a user."""
 KEDA = {
@@ -45,12 +45,14 @@ def loaded(name: str, folder: Path) -> settings.Settings:
 
 
 def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
-    """The relays' configurations as the product reads them, by the source's region."""
+    """The relays' configurations as the product reads them, but for the certificates, by the source's region."""
     found = {}
     for title, workload in of_kind(rendered(name), "StatefulSet").items():
         if title != "scorer":
             path = folder / f"{title}.yaml"
-            path.write_text(configuration(rendered(name), workload))
+            values = yaml.safe_load(configuration(rendered(name), workload))
+            assert [set(values[side].pop("security")) for side in ("source", "destination")] == 2 * [SECURITY]
+            path.write_text(yaml.safe_dump(values))
             relay = relay_settings.load(path).settings
             found[relay.source.region] = relay
     return found
