@@ -30,8 +30,9 @@ AWAY_SECONDS = 600.0
 TELL_SECONDS = 5.0
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 HINT = (
-    "a broker has forgotten to end it (KAFKA-20734): find it with kafka-transactions.sh --bootstrap-server ... find-hanging, "
-    "end it with ... abort, and start again; see deploy/runbooks/ScorerOpenTransaction.md"
+    "if no other program holds transactions open for so long, a broker has forgotten to end it (KAFKA-20734): find it with "
+    "kafka-transactions.sh --bootstrap-server ... find-hanging, end it with ... abort, and start again; see "
+    "deploy/runbooks/ScorerOpenTransaction.md"
 )
 
 
