@@ -166,12 +166,19 @@ def _partitions(admin: AdminClient, names: Iterable[str]) -> list[TopicPartition
 
 
 def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[TopicPartition, int]:
-    """The next offset of each, for readers of this isolation."""
+    """The next offset of each, for readers of this isolation. Raises KafkaException where one is not told: a broker that has
+    just come back may leave it out."""
     if not partitions:
         return {}
     wanted = dict.fromkeys(partitions, LATEST)
     asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS)
-    return {partition: told.result().offset for partition, told in asked.items()}
+    found = {partition: told.result().offset for partition, told in asked.items()}
+    for partition, offset in found.items():
+        if offset < 0:
+            raise KafkaException(
+                KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"the end of {partition.topic}[{partition.partition}] is not told")
+            )
+    return found
 
 
 def _describe(

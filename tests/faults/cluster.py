@@ -32,7 +32,11 @@ from scorer.demo.broker_jars import classpath
 from scorer.demo.broker_node import HOST, cluster_id, free_ports, write_node
 
 ANSWER_SECONDS = 90.0
-SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+SESSION = {
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
 LONE_SESSION = {"broker.session.timeout.ms": "6000"}  # longer than it is frozen
 REST_SECONDS = 6.0 + 4.0  # on a busy machine the controller is late too
 CONTROLLER_HEAP_MB = 128
