@@ -1,5 +1,6 @@
 """Each alert, provoked: the fault that it is there for is brought about, the alert fires, the fault is healed, it clears."""
 
+import contextlib
 import subprocess
 import threading
 import time
@@ -68,7 +69,7 @@ def wrong_version(fleet: Fleet, load: Load) -> Iterator[str]:
 
 
 def stolen_ids(fleet: Fleet, load: Load) -> Iterator[str]:
-    """Another process takes a scorer's transactional ids, again and again, while there is little to commit."""
+    """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
     load.rate = 4.0
     ended = threading.Event()
     thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
@@ -178,19 +179,16 @@ have cleared."""
 
 
 def _steal(fleet: Fleet, ended: threading.Event) -> None:
-    """Initialise each id of the first scorer, as a process with the same replica would, whenever it has committed something
+    """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
     since: three recoveries without that would end it."""
     victim, seen = fleet.scorers["scorer-0"], -1.0
+    name = transactional_ids(f"{fleet.rig.name}.scorer-0")[0]
     while not ended.wait(LOOK_SECONDS):
         commits = victim.metric("scorer_commits_total")
-        if commits <= seen:
-            continue
-        seen = commits
-        for name in transactional_ids(f"{fleet.rig.name}.scorer-0"):
-            try:
+        if commits > seen:
+            seen = commits
+            with contextlib.suppress(KafkaException):
                 Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
-            except KafkaException:
-                continue
 
 
 @contextmanager
