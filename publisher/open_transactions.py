@@ -16,8 +16,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from publisher import kafka
-from publisher.errors import Fatal
+from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import KafkaSettings
+from publisher.transaction_states import REFUSED_CODES
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,11 @@ class OpenTransactions:
                 if not ends:
                     unread = positions.undecided(unread)
             except KafkaException as exception:
+                if exception.args[0].code() in REFUSED_CODES:
+                    hint = "it takes Describe on the topics that are written, and Read on the group and on what it reads"
+                    raise NotAllowed(
+                        f"the broker does not tell whether transactions are open: {exception.args[0]}", hint
+                    ) from None
                 now, limit = time.monotonic(), AWAY_SECONDS
                 said = f"whether transactions are open is not known: {exception.args[0].str()}"
                 hint = "check the brokers, and that the partitions have leaders"

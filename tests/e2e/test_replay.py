@@ -103,7 +103,12 @@ def noted(rig: Rig) -> int:
 
 def assert_each_once(rig: Rig, count: int) -> None:
     """Every letter went back once, and each input is answered once."""
-    ids = [json.loads(m.value() or b"")["id"] for m in auditor.read(rig.bootstrap_servers, rig.events_topic)]
+
+    def replayed() -> list[str]:
+        return [json.loads(m.value() or b"")["id"] for m in auditor.read(rig.bootstrap_servers, rig.events_topic)]
+
+    until(lambda: len(replayed()) >= 2 * count, "the end of the last transaction in every partition")
+    ids = replayed()
     assert sorted(ids) == sorted([f"e{n}" for n in range(count)] * 2)
     until(lambda: len(rig.scores()) == count, "the scores")
     assert_clean(rig)
