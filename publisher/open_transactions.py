@@ -70,7 +70,8 @@ class OpenTransactions:
 
     def _wait(self, positions: "Positions", waiting: Callable[[], None]) -> None:
         admin = kafka.admin(self._settings, self._client_id)  # a new one: after a broker's death an old one may keep asking it
-        began = told = time.monotonic()
+        since = told = time.monotonic()
+        away = True
         ends: dict[TopicPartition, int] | None = None
         unread: list[TopicPartition] = []
         while True:
@@ -78,26 +79,24 @@ class OpenTransactions:
                 if ends is None:
                     unread = _partitions(admin, self._read)
                     ends = _ends(admin, _partitions(admin, self._written), IsolationLevel.READ_UNCOMMITTED)
-                    began = time.monotonic()
                 stable = _ends(admin, list(ends), IsolationLevel.READ_COMMITTED)
                 ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
                 if not ends:
                     unread = positions.undecided(unread)
             except KafkaException as exception:
-                if exception.args[0].code() in REFUSED_CODES:
-                    hint = "it takes Describe on the topics that are written, and Read on the group and on what it reads"
-                    raise NotAllowed(
-                        f"the broker does not tell whether transactions are open: {exception.args[0]}", hint
-                    ) from None
-                now, limit = time.monotonic(), AWAY_SECONDS
+                _refuse(exception.args[0])
+                unknown, limit = True, AWAY_SECONDS
                 said = f"whether transactions are open is not known: {exception.args[0].str()}"
                 hint = "check the brokers, and that the partitions have leaders"
             else:
                 if not ends and not unread:
                     return
-                now, limit = time.monotonic(), self._limit
+                unknown, limit = False, self._limit
                 said, hint = _describe(ends, stable, self._group, unread), HINT
-            if now - began > limit:
+            now = time.monotonic()
+            if away != unknown:  # neither wait counts for the other
+                away, since = unknown, now
+            if now - since > limit:
                 raise Fatal(said, hint)
             if now - told > TELL_SECONDS:
                 told = now
@@ -158,6 +157,13 @@ def _told(consumer: Consumer, partitions: list[TopicPartition], seconds: float) 
     if wrong is not None:
         raise KafkaException(wrong)
     return True
+
+
+def _refuse(error: KafkaError) -> None:
+    """Raises NotAllowed where the broker says that a right is missing, which no waiting cures."""
+    if error.code() in REFUSED_CODES:
+        hint = "it takes Describe on the topics that are written, and Read on the group and on what it reads"
+        raise NotAllowed(f"the broker does not tell whether transactions are open: {error}", hint)
 
 
 def _partitions(admin: AdminClient, names: Iterable[str]) -> list[TopicPartition]:
