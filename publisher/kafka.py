@@ -20,6 +20,7 @@ from publisher.security import SecuritySettings
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
+LINGER_MS = 100  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
 
@@ -114,7 +115,7 @@ def transactional_properties(
         "socket.timeout.ms": min(timeout, 10_000),
         "retry.backoff.ms": RETRY_BACKOFF_MS,
         "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
-        "linger.ms": 0,
+        "linger.ms": LINGER_MS,
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),
         "compression.type": "lz4",

@@ -22,14 +22,16 @@ from scorer.settings import Settings
 
 @dataclass(slots=True)
 class Published:
-    """A batch whose commit has begun. `asked`: the most events that it might have had; `began`: when it had been taken
-    (monotonic); then the seconds that it took to score it and to hand its records to the producer."""
+    """A batch whose commit has begun. `asked`: the most events that it might have had, and `largest` without regard to
+    latency; `began`: when it had been taken (monotonic); then the seconds that it took to score it and to hand its records to
+    the producer."""
 
     batch: Batch
     scored: Scored
     servable: Servable
     mark: Mark
     asked: int
+    largest: int
     began: float
     scoring: float
     producing: float
@@ -73,7 +75,8 @@ class Accounts:
         metrics.wait.observe(np.maximum(latency - (self._clock() - done.began), 0.0))
         metrics.batches.inc()
         metrics.batch_events.observe(count)
-        metrics.limited.labels(limited_by(batch.end, done.asked, self._settings.batching.max_events)).inc()
+        limited = limited_by(batch.end, done.asked, done.largest, self._settings.batching.max_events)
+        metrics.limited.labels(limited).inc()
         for outcome, number in scored.outcomes.items():
             metrics.events.labels(outcome).inc(number)
         for reason, number in scored.reasons.items():

@@ -4,8 +4,10 @@ The cost of a batch is modelled as T(B) = a + b B seconds, fitted by least squar
 latency target is the one knob. There is no linger: a scorer takes what is there, and batches grow by themselves under load.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from publisher.session import Record
 
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
 FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
@@ -16,6 +18,10 @@ QUIET_COMMIT = 0.005  # and more in proportion where commits take longer than th
 COMMIT_EWMA = 0.1
 OVERLAP_SECONDS = 0.001  # what is overlapped takes at least so long: handing over to another thread costs a tenth of it
 OVERLAP_SHARE = 2 / 3  # of a usual commit
+FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
+FILL = 0.95  # of a produce request
+SAMPLE = 64  # one record of so many is measured
+RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
 
 
 @dataclass(slots=True)
@@ -76,13 +82,15 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
     return max(1, int((budget - a) / b))
 
 
-def limited_by(end: str, asked: int, max_events: int) -> str:
+def limited_by(end: str, asked: int, largest: int, max_events: int) -> str:
     """What kept a batch from being larger: `end` is what it stopped at (see `scorer.events.batch.End`). One that has all the
     events it `asked` for was limited by the latency target, or by the deadline that follows from it, unless these allow for
-    `max_events`, the size."""
+    the `largest`: that is `max_events`, the size, or what fits a produce request, the bytes."""
     if end != "events":
         return end
-    return "size" if asked >= max_events else "latency"
+    if asked < largest:
+        return "latency"
+    return "size" if largest >= max_events else "bytes"
 
 
 def within(inference: CostModel, seconds: float, max_events: int) -> int:
@@ -103,6 +111,39 @@ def chunk(events: int, size: int, largest: int) -> int:
     if events <= 0 or size >= BATCH_BYTES:
         return 0
     return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
+
+
+@dataclass(slots=True)
+class RecordSize:
+    """How many records fit one produce request, from those of the last batches; `usual` is the size of one in bytes.
+
+    While one request of a partition is on its way and more of its records wait, the Kafka client's thread spins: for the
+    milliseconds of a request as a rule, for seconds after a broker's restart, and several scorers then keep that broker from
+    coming back.
+    """
+
+    usual: float = 0.0
+
+    def observe(self, records: Sequence[Record]) -> None:
+        """A batch became these records."""
+        sample = records[::SAMPLE]
+        if not sample:
+            return
+        mean = sum(map(wire_bytes, sample)) / len(sample)
+        self.usual = max(mean, self.usual + COMMIT_EWMA * (mean - self.usual))
+
+    def most(self, request_bytes: int, max_events: int) -> int:
+        """The largest batch whose records travel in one request even where they are all of one partition; never too few."""
+        if not self.usual:
+            return max_events
+        return min(max_events, max(FEWEST, int(FILL * request_bytes / self.usual)))
+
+
+def wire_bytes(record: Record) -> int:
+    """About what a record takes in a produce request, before compression."""
+    _, value, key, _, _, headers = record
+    named = sum(RECORD_BYTES + len(name) + len(held or b"") for name, held in headers or ())
+    return RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 
 @dataclass(slots=True)

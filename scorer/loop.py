@@ -13,12 +13,13 @@ from collections.abc import Callable
 from confluent_kafka import TopicPartition
 
 from publisher.errors import Aborted, Evicted
+from publisher.kafka import LARGEST_BATCH
 from publisher.session import Record, Session
 from scorer.absence import Absence
 from scorer.accounts import Accounts, Published
 from scorer.attempts import Suspicion
 from scorer.backends import BackendAway
-from scorer.batching import Pacing, take_limit, within
+from scorer.batching import Pacing, RecordSize, take_limit, within
 from scorer.claims import Claims
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
@@ -68,11 +69,13 @@ class Loop:
         self._clock = clock
         self._now_ms = now_ms
         self._pacing = Pacing()
+        self._sizes = RecordSize()
+        self._request_bytes = min(LARGEST_BATCH, scoring.output.max_bytes, scoring.dead.max_bytes)
         self._limits = RecoveryLimits(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
         self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
         self._traces = traces
-        self._asked = 0
+        self._asked = self._largest = 0
         self._published: Published | None = None
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
@@ -145,7 +148,8 @@ class Loop:
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         batching, deadline = self._settings.batching, self._settings.model.deadline_ms / 1_000
-        most = within(servable.inference, deadline, batching.max_events)
+        self._largest = self._sizes.most(self._request_bytes, batching.max_events)
+        most = within(servable.inference, deadline, self._largest)
         self._asked = take_limit(servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=most)
         return self._asked
 
@@ -178,7 +182,8 @@ class Loop:
         began, waited = self._clock(), self._session.counters.commit_seconds
         self._session.publish([*scored.records, *swaps], offsets, self._intake.group, overlap=overlap)
         producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
-        self._published = Published(batch, scored, servable, mark, self._asked, taken, scoring, producing)
+        self._published = Published(batch, scored, servable, mark, self._asked, self._largest, taken, scoring, producing)
+        self._sizes.observe(scored.records)
         if alone:
             self._session.checkpoint()
         if not overlap:

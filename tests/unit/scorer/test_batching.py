@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publisher.session import Headers
 from scorer.batching import (
     BATCH_BYTES,
+    FEWEST,
     MAXIMUM_INTERVAL,
     MINIMUM_INTERVAL,
     CostModel,
     Pacing,
+    RecordSize,
     chunk,
     limited_by,
     take_limit,
@@ -113,17 +116,46 @@ def test_small_events_are_read_in_one_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "asked", "limit"),
+    ("end", "asked", "largest", "limit"),
     [
-        ("empty", 4_096, "empty"),
-        ("bytes", 4_096, "bytes"),
-        ("isolation", 4_096, "isolation"),
-        ("events", 4_096, "size"),
-        ("events", 100, "latency"),
+        ("empty", 4_096, 4_096, "empty"),
+        ("bytes", 4_096, 4_096, "bytes"),
+        ("isolation", 4_096, 4_096, "isolation"),
+        ("events", 4_096, 4_096, "size"),
+        ("events", 2_800, 2_800, "bytes"),
+        ("events", 100, 4_096, "latency"),
+        ("events", 100, 2_800, "latency"),
     ],
 )
-def test_what_kept_a_batch_from_being_larger_is_named(end: str, asked: int, limit: str) -> None:
-    assert limited_by(end, asked, max_events=4_096) == limit
+def test_what_kept_a_batch_from_being_larger_is_named(end: str, asked: int, largest: int, limit: str) -> None:
+    assert limited_by(end, asked, largest, max_events=4_096) == limit
+
+
+@given(
+    size=st.integers(0, 20_000),
+    key=st.one_of(st.none(), st.binary(max_size=40)),
+    headers=st.one_of(st.none(), st.lists(st.tuples(st.text("abc", max_size=9), st.one_of(st.none(), st.binary(max_size=90))))),
+    count=st.integers(1, 4_096),
+)
+def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, headers: Headers, count: int) -> None:
+    sizes = RecordSize()
+    assert sizes.most(1_000_000, 4_096) == 4_096
+    sizes.observe([("scores", bytes(size), key, 0, 0, headers)] * count)
+    most = sizes.most(1_000_000, 4_096)
+    bare = size + len(key or b"") + sum(len(name) + len(held or b"") for name, held in headers or ())
+    assert most == FEWEST or (FEWEST < most <= 4_096 and most * bare < 1_000_000)
+
+
+def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
+    sizes = RecordSize()
+    sizes.observe([("scores", bytes(300), None, 0, 0, None)])
+    small = sizes.most(1_000_000, 4_096)
+    sizes.observe([("scores", bytes(600), None, 0, 0, None)])
+    large = sizes.most(1_000_000, 4_096)
+    sizes.observe([("scores", bytes(300), None, 0, 0, None)])
+    assert large < sizes.most(1_000_000, 4_096) < small < 4_096
+    sizes.observe([])
+    assert sizes.most(1_000_000, 500) == 500
 
 
 @pytest.mark.parametrize(

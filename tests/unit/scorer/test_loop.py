@@ -14,7 +14,7 @@ from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
-from scorer.scoring import Scoring
+from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
 
@@ -78,5 +78,6 @@ def made() -> tuple[Loop, Mock, Mock]:
     versions = create_autospec(VersionManager, instance=True, serving=serving)
     versions.flip.return_value = None
     scoring = create_autospec(Scoring, instance=True)
+    scoring.output = scoring.dead = Target("out", 1, 1_000_000)
     metrics = Metrics(session.counters, SETTINGS.model)
     return Loop(SETTINGS, intake, session, versions, scoring, metrics, Progress(0.0), Traces()), intake, session
