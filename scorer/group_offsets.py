@@ -1,5 +1,6 @@
 """Questions about offsets that a group member asks its broker: what is committed, and where partitions begin and end."""
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -9,35 +10,49 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from publisher.errors import Evicted, Fatal
 from publisher.transaction_states import MEMBERSHIP_CODES
 
-ANSWER_SECONDS = 10.0  # a coordinator that does not tell the committed offsets for so long is given up
+ANSWER_SECONDS = 5.0  # for one answer
+PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a client that lost its way is better replaced
 PAUSE_SECONDS = 0.1
-MOVED_CODES = frozenset(
+AGAIN_CODES = frozenset(
     {
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
     }
 )
-"""What a broker answers whose metadata, or ours, is about to change: the same question has an answer a moment later."""
+"""A broker is away or coming back, a transaction is not decided, or somebody's metadata is about to change: the same question
+has an answer later."""
 END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
 Partition = tuple[str, int]
 
+log = logging.getLogger(__name__)
 
-def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """The committed offsets with their metadata, pending transactions waited for.
+
+def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting: Callable[[], None]) -> list[TopicPartition]:
+    """The committed offsets with their metadata, pending transactions waited for. `waiting` is called before each further try;
+    what it raises ends the waiting.
 
     Raises Evicted where the group refuses to tell this member, Fatal where they cannot be had.
     """
-    return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS)) if partitions else []
+    return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
 
 
-def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int) -> dict[Partition, int]:
-    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them. Raises Fatal."""
+def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]) -> dict[Partition, int]:
+    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them. As `committed`."""
     if not partitions:
         return {}
     asked = [TopicPartition(*partition, edge) for partition in partitions]
-    return {(p.topic, p.partition): p.offset for p in _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS))}
+    found = _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS), waiting)
+    return {(p.topic, p.partition): p.offset for p in found}
 
 
 def known_ends(
@@ -59,8 +74,8 @@ def known_ends(
     return rows
 
 
-def _ask(question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-    deadline = time.monotonic() + ANSWER_SECONDS
+def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             answer = question()
@@ -73,6 +88,8 @@ def _ask(question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
             error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
         if error.code() in MEMBERSHIP_CODES:
             raise Evicted(f"{what}: {error.str()}")
-        if error.code() not in MOVED_CODES or time.monotonic() > deadline:
+        if error.code() not in AGAIN_CODES or time.monotonic() > deadline:
             raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
+        log.info("%s: %s", what, error.str())
+        waiting()
         time.sleep(PAUSE_SECONDS)

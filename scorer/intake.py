@@ -18,7 +18,6 @@ from scorer.attempts import Arrival
 from scorer.batching import chunk
 from scorer.consumer_errors import usable
 from scorer.events.batch import Batch, End
-from scorer.group_offsets import ANSWER_SECONDS
 from scorer.isolation import Isolation
 from scorer.marks import Mark
 
@@ -26,6 +25,7 @@ log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
+SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
 class Intake:
@@ -33,9 +33,8 @@ class Intake:
 
     `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
     means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
-    `before_read` runs before committed offsets are read: what is being committed has to be decided by then.
-    `start` is earliest or latest and holds only where the group has no offset.
-
+    `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
+    now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
     `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet.
     """
 
@@ -48,6 +47,7 @@ class Intake:
         before_assign: Callable[[Sequence[TopicPartition]], set[str]],
         before_revoke: Callable[[Sequence[TopicPartition], bool], None],
         before_read: Callable[[], None],
+        waiting: Callable[[], None] = lambda: None,
     ) -> None:
         self.epochs: dict[Partition, int] = {}
         self.marks: dict[Partition, Mark] = {}
@@ -62,6 +62,7 @@ class Intake:
         self._before_assign = before_assign
         self._before_revoke = before_revoke
         self._before_read = before_read
+        self._waiting = waiting
         self._assignments = 0
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
@@ -213,7 +214,7 @@ class Intake:
 
     def _seek(self, position: TopicPartition) -> None:
         """Seek, again while a fresh assignment has not begun to fetch."""
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + SEEK_SECONDS
         while True:
             try:
                 return self._consumer.seek(position)
@@ -265,9 +266,9 @@ class Intake:
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Where to read from: the committed offset, else the configured start. Takes the marks along."""
         self._before_read()
-        found = group_offsets.committed(self._consumer, partitions)
+        found = group_offsets.committed(self._consumer, partitions, self._waiting)
         fresh = [(p.topic, p.partition) for p in found if p.offset < 0 and (p.topic, p.partition) not in self.committed]
-        starts = group_offsets.edges(self._consumer, fresh, self._start)
+        starts = group_offsets.edges(self._consumer, fresh, self._start, self._waiting)
         positions = []
         for p in found:
             key = p.topic, p.partition
@@ -281,7 +282,7 @@ class Intake:
         """What each assignment found; see attempts.py. The ends are only asked for where something is suspicious."""
         crashed = {(p.topic, p.partition): self._crashed((p.topic, p.partition), dead) for p in positions}
         suspicious = [p for p, died in crashed.items() if died or self.marks[p].attempts]
-        ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END)
+        ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END, self._waiting)
         rows = {}
         for p, died in crashed.items():
             waiting = max(0, ends.get(p, 0) - self.committed[p])

@@ -90,7 +90,7 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
             except Aborted:
                 log.info("stopped before the first event")
                 return
-            intake = _intake(settings, parts, commits.consumer, session)
+            intake = _intake(settings, parts, commits.consumer, session, waiting)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress, traces)
             with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
@@ -216,7 +216,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session) -> Intake:
+def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session, waiting: Callable[[], None]) -> Intake:
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
         """The last owners of these partitions that are no members any more; our own name stands for an earlier life.
 
@@ -242,6 +242,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         fence_the_dead,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
+        waiting,
     )
 
 

@@ -1,0 +1,80 @@
+"""What is asked again while no broker tells the committed offsets, and what is not."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from publisher.errors import Aborted, Evicted, Fatal
+from scorer import group_offsets
+
+HERE = TopicPartition("flights", 0, 7)
+
+
+def failing(code: int) -> KafkaException:
+    """What a client raises."""
+    return KafkaException(KafkaError(code))
+
+
+class Told:
+    """A consumer that answers so, one after the other, and how often its owner was called while it waited."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.waits = 0
+        self.consumer = create_autospec(Consumer, instance=True)
+        self.consumer.committed.side_effect = list(answers)
+        self.consumer.offsets_for_times.side_effect = list(answers)
+
+    def wait(self) -> None:
+        """Called before each further try."""
+        self.waits += 1
+
+    def committed(self, waiting: Callable[[], None] | None = None) -> list[TopicPartition]:
+        """Ask it."""
+        return group_offsets.committed(self.consumer, [HERE], waiting or self.wait)
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("code", sorted(group_offsets.AGAIN_CODES))
+def test_brokers_that_are_away_are_asked_again(code: int) -> None:
+    told = Told(failing(code), failing(code), [HERE])
+    assert told.committed() == [HERE]
+    assert told.waits == 2
+
+
+def test_the_edges_are_asked_again_too() -> None:
+    told = Told(failing(KafkaError._TIMED_OUT), [HERE])
+    assert group_offsets.edges(told.consumer, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
+    assert group_offsets.edges(told.consumer, [], OFFSET_END, told.wait) == {}
+    assert told.waits == 1
+
+
+def test_a_stop_ends_the_waiting() -> None:
+    def stopping() -> None:
+        raise Aborted("asked to stop")
+
+    told = Told(failing(KafkaError._TRANSPORT), [HERE])
+    with pytest.raises(Aborted, match="asked to stop"):
+        told.committed(stopping)
+
+
+def test_the_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "PATIENCE_SECONDS", -1.0)
+    with pytest.raises(Fatal, match="the group's offsets cannot be read"):
+        Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(KafkaError.UNKNOWN_MEMBER_ID, Evicted), (KafkaError.GROUP_AUTHORIZATION_FAILED, Fatal)]
+)
+def test_a_refusal_is_not_asked_again(code: int, error: type[Exception]) -> None:
+    told = Told(failing(code), [HERE])
+    with pytest.raises(error):
+        told.committed()
+    assert told.waits == 0
