@@ -25,13 +25,29 @@ class CallThread:
         return future
 
     def close(self) -> None:
-        """No more calls; the thread ends after the last one."""
+        """No more calls; the thread ends after the last one, if that ever returns."""
         self._calls.put(None)
 
     def _run(self) -> None:
-        while (given := self._calls.get()) is not None:
-            future, call = given
-            try:
-                future.set_result(call())
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the one who asked
-                future.set_exception(error)
+        while self._make_next():
+            pass
+
+    def _make_next(self) -> bool:
+        """One call, or False at the end. Nothing of it is held while the thread waits for the next: it may hold a client."""
+        given = self._calls.get()
+        if given is None:
+            return False
+        future, call = given
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the one who asked
+            future.set_exception(error)
+        return True
+
+
+def call_apart(name: str, call: Callable[[], T]) -> Future[T]:
+    """Make one call in a thread of its own."""
+    thread = CallThread(name)
+    future = thread.submit(call)
+    thread.close()
+    return future

@@ -123,6 +123,7 @@ class TransactionSession:
         self.decide()
         sealed, self._sealed = self._sealed, None
         if not sealed.done():
+            self._sealer.close()  # its thread ends, and lets go of the producer, should the call return
             self._sealer = CallThread("seal")
             self._hung = True
             raise self._failed(Aborted(f"a call to the broker has not returned for {self._hang_seconds:g} s"))

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
-from publisher.call_thread import CallThread
+from publisher.call_thread import call_apart
 from publisher.connection import connect, refused
 from publisher.delivery import CheckpointSession
 from publisher.errors import Aborted, Fatal, NotAllowed
@@ -69,11 +69,8 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
-    finding = CallThread("backend").submit(lambda: _backend(settings))  # imports a library while the broker answers
-    admin = connect(settings.kafka, settings.owner)
-    output, dead = _targets(settings, admin)
-    fencing.may_join(admin, settings.kafka, settings.name)
-    _refuse_a_twin(settings, admin, stopping)
+    finding = call_apart("backend", lambda: _backend(settings))  # imports a library while the broker answers
+    output, dead = _broker_allows(settings, stopping)
     backend = finding.result()
     traces = tracing(settings)
     commits = _member(settings, watch)
@@ -137,6 +134,15 @@ def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch
     if watch.fatal is not None:
         raise refused(settings.kafka, watch.fatal)
     return stopping.is_set()
+
+
+def _broker_allows(settings: Settings, stopping: threading.Event) -> tuple[Target, Target]:
+    """Output and dead-letter topics, once it is known that nothing is missing and no twin is alive. Raises Fatal."""
+    admin = connect(settings.kafka, settings.owner)
+    targets = _targets(settings, admin)
+    fencing.may_join(admin, settings.kafka, settings.name)
+    _refuse_a_twin(settings, admin, stopping)
+    return targets
 
 
 def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
