@@ -19,7 +19,7 @@ from publisher.errors import Fatal
 from publisher.kafka import KafkaSettings
 from publisher.rights import READ, Right
 from publisher.transaction_states import REFUSED_CODES
-from publisher.transactional_ids import POOL_SIZE, initialise, transactional_ids
+from publisher.transactional_ids import POOL_SIZE, initialised, transactional_ids
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +71,7 @@ def fence(make_producer: Callable[[str], Producer], owners: Iterable[str]) -> No
     log.info("ending what these left open: %s", ", ".join(ids))
     never = threading.Event()
     with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="fence") as pool:
-        for made in [
-            pool.submit(lambda n: initialise(make_producer(n), n, time.monotonic, never, ADMIN_SECONDS), n) for n in ids
-        ]:
+        for made in [pool.submit(initialised, make_producer, name, time.monotonic, never, ADMIN_SECONDS) for name in ids]:
             try:
                 made.result()
             except (Fatal, KafkaException) as error:

@@ -3,13 +3,15 @@
 import threading
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import Fatal, NotAllowed
 from publisher.transaction_states import REFUSED_CODES, Step, Verdict, verdict
 
 POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
+PAUSE_SECONDS = 0.02  # between calls
+FENCED_SECONDS = 0.5  # before another producer takes the turn of one that was fenced while it began
 GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
@@ -18,30 +20,42 @@ def transactional_ids(prefix: str) -> list[str]:
     return [f"{prefix}.{k}" for k in range(POOL_SIZE)]
 
 
-def initialise(
-    producer: Producer,
+def initialised(
+    make_producer: Callable[[str], Producer],
     name: str,
     clock: Callable[[], float],
     closing: threading.Event,
     seconds: float,
-) -> None:
-    """init_transactions until it succeeds: fences every other producer of this id and decides what it left open.
+) -> Producer:
+    """A producer of this id after its init_transactions: every other of the id is fenced, and what it left open is decided.
+
+    A broker may answer that it is fenced while the end of an older one's transaction is under way: that one is no good any
+    more, and another takes its turn. Two processes with one id do not fence each other here: the last one to begin has it.
 
     Raises Fatal where repeating cannot help or `seconds` are over.
     """
     deadline = clock() + seconds
+    producer = make_producer(name)
     while True:
         try:
-            return producer.init_transactions(CALL_SECONDS)
+            producer.init_transactions(CALL_SECONDS)
+            return producer
         except KafkaException as exception:
             error = exception.args[0]
-            if verdict(Step.RECOVER, error) is not Verdict.REPEAT or clock() > deadline or closing.is_set():
-                said = f"the broker does not let transactional.id {name!r} begin: {error}"
-                if error.code() in REFUSED_CODES:
-                    prefix = name.rpartition(".")[0] + "."
-                    hint = (
-                        f"allow Write on transactional-id {prefix!r} and all that begin so: {GRANT} --transactional-id {prefix}"
-                    )
-                    raise NotAllowed(f"no right to Write on transactional-id {name!r}: {said}", hint) from None
-                raise Fatal(said, "check the broker") from exception
-            closing.wait(0.02)
+            answer = verdict(Step.RECOVER, error)
+            if answer not in (Verdict.REPEAT, Verdict.FENCED) or clock() > deadline or closing.is_set():
+                raise _refusal(name, error) from exception
+            if answer is Verdict.REPEAT:
+                closing.wait(PAUSE_SECONDS)
+            else:
+                closing.wait(FENCED_SECONDS)
+                producer = make_producer(name)
+
+
+def _refusal(name: str, error: KafkaError) -> Fatal:
+    said = f"the broker does not let transactional.id {name!r} begin: {error}"
+    if error.code() not in REFUSED_CODES:
+        return Fatal(said, "check the broker")
+    prefix = name.rpartition(".")[0] + "."
+    hint = f"allow Write on transactional-id {prefix!r} and all that begin so: {GRANT} --transactional-id {prefix}"
+    return NotAllowed(f"no right to Write on transactional-id {name!r}: {said}", hint)

@@ -21,7 +21,7 @@ from publisher.errors import Aborted, Evicted, Fenced, NotAllowed
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.session import Counters, Record
 from publisher.transaction_states import State, Step, Verdict, advance, verdict
-from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialise, transactional_ids
+from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, transactional_ids
 
 log = logging.getLogger(__name__)
 
@@ -279,9 +279,4 @@ class TransactionSession:
             log.info("abort: %s", exception.args[0])
 
     def _successor(self, name: str, seconds: float = AWAY_SECONDS) -> Future[Producer]:
-        return self._makers.submit(self._make_ready, name, seconds)
-
-    def _make_ready(self, name: str, seconds: float) -> Producer:
-        producer = self._make_producer(name)
-        initialise(producer, name, self._clock, self._closing, seconds)
-        return producer
+        return self._makers.submit(initialised, self._make_producer, name, self._clock, self._closing, seconds)

@@ -15,7 +15,7 @@ from model_registry.trust.admission import admission
 from publisher import fencing, kafka
 from publisher.connection import connect
 from publisher.errors import Fatal
-from publisher.transactional_ids import initialise
+from publisher.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
@@ -88,9 +88,13 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
     """Try what only an attempt can tell. Raises Fatal."""
     fencing.may_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
-        name = f"{settings.owner}.check"
-        producer = kafka.transactional_producer(settings.kafka, name, name)
-        initialise(producer, name, time.monotonic, threading.Event(), BEGIN_SECONDS)
+        initialised(
+            lambda name: kafka.transactional_producer(settings.kafka, name, name),
+            f"{settings.owner}.check",
+            time.monotonic,
+            threading.Event(),
+            BEGIN_SECONDS,
+        )
 
 
 def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:

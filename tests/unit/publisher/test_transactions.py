@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publisher import transactional_ids as transactional_ids_module
 from publisher.errors import Aborted, Evicted, Fatal, Fenced
 from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import POOL_SIZE, transactional_ids
@@ -81,6 +82,17 @@ def test_all_ids_are_initialised_before_the_first_batch() -> None:
     under_test = session(log)
     under_test.open()
     assert sorted(log.live) == transactional_ids("app.r")
+    under_test.close()
+
+
+def test_an_id_whose_producer_is_fenced_while_it_begins_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_ids_module, "FENCED_SECONDS", 0.0)
+    log, fenced = Log(), [(KafkaError(KafkaError._FENCED, fatal=True), False)] * 2
+    under_test = session(log, lambda at: fenced.pop() if at == "init" and fenced else None)
+    under_test.open()
+    assert len(log.made) == POOL_SIZE + 2
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
     under_test.close()
 
 
