@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from model_registry.signature import TensorInput
 from model_registry.signature_file import INTEGER_LIMITS
 from scorer.events.fields import Fields
+from scorer.events.varints import varints
 
 MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
 SLICED = 64  # bytes from which on a slice an event is quicker than an index a byte
 LARGEST = (1 << 63) - 1
-LONGEST_VARINT = 9  # bytes; longer ones exist, and are left to the format's own reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Layout:
         runs, texts, numbers = [at], [], []
         at = at + self._runs[0]
         for item, size in zip(self._variable, self._runs[1:], strict=True):
-            number, at, fits = _varints(buffer, at)
+            number, at, fits = varints(buffer, at)
             good &= fits
             if isinstance(item, Text):
                 length = number >> 1 if item.zigzag else number
@@ -273,34 +273,6 @@ def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -
     if id_field is not None and id_field not in texts | whole:
         return None
     return Layout(items, fields, id_field)
-
-
-def _varints(
-    buffer: NDArray[np.uint8], at: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """The number at each position, where it ends, and whether it does so within LONGEST_VARINT bytes."""
-    last = len(buffer) - 1
-    number = np.zeros(len(at), np.int64)
-    more = np.ones(len(at), np.bool_)
-    for shift in range(0, 7 * LONGEST_VARINT, 7):
-        byte = buffer[np.minimum(at, last)]
-        number |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)
-        at = at + more
-        more &= byte >= 0x80
-        if not more.any():
-            break
-    return number, at, ~more
-
-
-def varint(value: bytes, at: int) -> tuple[int, int]:
-    """The number at `at` and where it ends. Raises IndexError where it does not end, or is longer than is read here."""
-    number = 0
-    for shift in range(LONGEST_VARINT):
-        byte = value[at + shift]
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return number, at + shift + 1
-    raise IndexError
 
 
 def _slice(places: list[int]) -> slice | list[int]:

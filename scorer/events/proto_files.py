@@ -10,8 +10,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
-from scorer.events.fixed_layout import LONGEST_VARINT, varint
 from scorer.events.schemas import BadSchema, Schema
+from scorer.events.varints import LONGEST_VARINT, varint
 
 NAME = "__event__.proto"  # as no other file is named
 COMPILE_SECONDS = 10  # far more than it takes

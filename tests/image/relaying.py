@@ -6,7 +6,8 @@ from pathlib import Path
 from scorer.demo.broker import EmbeddedBroker
 from tests.image.container import GRACE_SECONDS, Container
 from tests.image.stages import Finding, ready
-from tests.relay.rig import CLEAN, RelayRig
+from tests.relay.counting import CLEAN
+from tests.relay.rig import RelayRig
 
 COUNT = 200_000
 

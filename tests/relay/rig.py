@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests import auditor
+from tests.relay.counting import compare
 
 STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
 CHECKPOINTS = "checkpoints"
@@ -272,38 +273,3 @@ class RelayRig:
 
 MakeRelay = Callable[..., RelayRig]
 """What the fixture `make_relay` gives: a RelayRig on fresh topics, with the given settings changed."""
-
-CLEAN = {"missing": 0, "duplicates": 0, "phantoms": 0, "out_of_order": 0, "altered": 0}
-
-
-def compare(source: list[Message], copies: list[Message]) -> dict[str, int]:
-    """Every source record must be there once, in its partition, in order, and as it was but for the two headers."""
-    wanted = {(m.partition(), m.offset()): m for m in source}
-    seen: dict[tuple[int | None, int | None], int] = {}
-    last: dict[int | None, int] = {}
-    found = dict.fromkeys(CLEAN, 0)
-    for copy in copies:
-        offset = int(header(copy, "x-origin").rpartition(b"/")[2])
-        place = copy.partition(), offset
-        found["phantoms"] += place not in wanted
-        found["duplicates"] += place in seen
-        seen[place] = offset
-        found["out_of_order"] += offset <= last.get(copy.partition(), -1)
-        last[copy.partition()] = offset
-        if place in wanted:
-            found["altered"] += kept(copy) != kept(wanted[place])
-    found["missing"] = len(set(wanted) - set(seen))
-    return found
-
-
-def header(message: Message, name: str) -> bytes:
-    """The last header of that name."""
-    value = dict(message.headers() or [])[name]
-    assert isinstance(value, bytes)
-    return value
-
-
-def kept(message: Message) -> tuple[Any, ...]:
-    """What a copy keeps."""
-    headers = [header for header in message.headers() or [] if header[0] not in ("x-origin", "x-hops")]
-    return message.key(), message.value(), message.timestamp(), message.partition(), headers

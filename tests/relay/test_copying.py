@@ -5,7 +5,8 @@ import signal
 from confluent_kafka import Producer
 
 from tests import auditor
-from tests.relay.rig import CLEAN, MakeRelay, header, until
+from tests.relay.counting import CLEAN, header
+from tests.relay.rig import MakeRelay, until
 
 
 def test_everything_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRelay) -> None:

@@ -13,7 +13,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from tests import auditor
-from tests.relay.rig import MakeRelay, RelayRig, header, until
+from tests.relay.counting import header
+from tests.relay.rig import MakeRelay, RelayRig, until
 
 UNREACHABLE = "127.0.0.1:1"
 MARK = '{"revision": 7}'

@@ -4,8 +4,9 @@ import signal
 import sys
 
 from scorer.demo.broker import EmbeddedBroker
+from tests.relay.counting import CLEAN
 from tests.relay.lethal import STEPS
-from tests.relay.rig import CLEAN, MakeRelay, until
+from tests.relay.rig import MakeRelay, until
 
 RESUMED_SECONDS = 10.0  # 1 to 2 s on a quiet machine
 

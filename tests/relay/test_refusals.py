@@ -7,7 +7,8 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from tests import auditor
-from tests.relay.rig import CLEAN, MakeRelay, RelayRig, until
+from tests.relay.counting import CLEAN
+from tests.relay.rig import MakeRelay, RelayRig, until
 
 
 def copied(make_relay: MakeRelay, count: int = 400) -> RelayRig:

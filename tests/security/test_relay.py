@@ -13,7 +13,8 @@ from publisher.relay import Relay
 from publisher.security import SecuritySettings
 from publisher.settings import load
 from tests import auditor
-from tests.relay.rig import CLEAN, RelayRig, compare
+from tests.relay.counting import CLEAN, compare
+from tests.relay.rig import RelayRig
 from tests.security import rights
 from tests.security.broker import PASSWORD
 from tests.security.conftest import Secured

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.relay.campaign.rounds import Result
-from tests.relay.rig import CLEAN
+from tests.relay.counting import CLEAN
 
 
 def line(result: Result) -> str:

@@ -14,7 +14,7 @@ from tests import auditor
 from tests.faults.stage import wait_until
 from tests.relay.campaign.plan import SIDES, Round, taken_over
 from tests.relay.campaign.stage import Ground, Stage
-from tests.relay.rig import CLEAN, compare
+from tests.relay.counting import CLEAN, compare
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 120.0
