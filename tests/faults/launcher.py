@@ -36,41 +36,43 @@ AHEAD_SECONDS = 1.0  # as if inference took so long
 
 
 class CrashingProducer:
-    """A transactional producer that looks into the armed file around each step of a transaction."""
+    """A transactional producer that looks into the armed file around each step of a transaction.
+
+    Nothing of it points back to it, so that it ends when the session gives it up, as the one within would alone.
+    """
 
     def __init__(self, producer: Producer, armed: Path) -> None:
-        self._producer = producer
-        self._armed = armed
+        def around(call: Callable[..., Any]) -> Callable[..., Any]:
+            before, after = f"before:{call.__name__}", f"after:{call.__name__}"
+
+            def stepped(*arguments: Any) -> Any:
+                _crash_at(before, producer, armed)
+                result = call(*arguments)
+                _crash_at(after, producer, armed)
+                return result
+
+            return stepped
+
         self.init_transactions = producer.init_transactions
         self.abort_transaction = producer.abort_transaction
         self.poll = producer.poll
-        self.begin_transaction = self._around("begin_transaction", producer.begin_transaction)
-        self.produce = self._around("produce", producer.produce)
-        self.send_offsets_to_transaction = self._around("send_offsets_to_transaction", producer.send_offsets_to_transaction)
-        self.commit_transaction = self._around("commit_transaction", producer.commit_transaction)
+        self.begin_transaction = around(producer.begin_transaction)
+        self.produce = around(producer.produce)
+        self.send_offsets_to_transaction = around(producer.send_offsets_to_transaction)
+        self.commit_transaction = around(producer.commit_transaction)
 
-    def _around(self, step: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        before, after = f"before:{step}", f"after:{step}"
 
-        def stepped(*arguments: Any) -> Any:
-            self._crash_at(before)
-            result = call(*arguments)
-            self._crash_at(after)
-            return result
-
-        return stepped
-
-    def _crash_at(self, point: str) -> None:
-        """End the process as `kill -9` does, where this point is armed; the order is used up."""
-        try:
-            order = os.readlink(self._armed)  # noqa: PTH115 - a Path costs ten times as much, and this is asked every event
-        except OSError:
-            return
-        if order == point:
-            if point == "after:produce":
-                self._producer.poll(0.05)  # let the record reach the broker
-            self._armed.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+def _crash_at(point: str, producer: Producer, armed: Path) -> None:
+    """End the process as `kill -9` does, where this point is armed; the order is used up."""
+    try:
+        order = os.readlink(armed)  # noqa: PTH115 - a Path costs ten times as much, and this is asked every event
+    except OSError:
+        return
+    if order == point:
+        if point == "after:produce":
+            producer.poll(0.05)  # let the record reach the broker
+        armed.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class LateIntake(Intake):
