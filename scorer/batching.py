@@ -125,10 +125,10 @@ class RecordSize:
     usual: float = 0.0
 
     def observe(self, records: Sequence[Record]) -> None:
-        """A batch became these records."""
-        sample = records[::SAMPLE]
-        if not sample:
+        """A batch became these records. Few of them are not looked at: they are far from any limit."""
+        if len(records) < FEWEST:
             return
+        sample = records[::SAMPLE]
         mean = sum(map(wire_bytes, sample)) / len(sample)
         self.usual = max(mean, self.usual + COMMIT_EWMA * (mean - self.usual))
 

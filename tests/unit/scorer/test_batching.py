@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.session import Headers
+from publisher.session import Headers, Record
 from scorer.batching import (
     BATCH_BYTES,
     FEWEST,
@@ -135,7 +135,7 @@ def test_what_kept_a_batch_from_being_larger_is_named(end: str, asked: int, larg
     size=st.integers(0, 20_000),
     key=st.one_of(st.none(), st.binary(max_size=40)),
     headers=st.one_of(st.none(), st.lists(st.tuples(st.text("abc", max_size=9), st.one_of(st.none(), st.binary(max_size=90))))),
-    count=st.integers(1, 4_096),
+    count=st.integers(FEWEST, 4_096),
 )
 def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, headers: Headers, count: int) -> None:
     sizes = RecordSize()
@@ -147,14 +147,18 @@ def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, he
 
 
 def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
+    def records(size: int) -> list[Record]:
+        return [("scores", bytes(size), None, 0, 0, None)] * FEWEST
+
     sizes = RecordSize()
-    sizes.observe([("scores", bytes(300), None, 0, 0, None)])
+    sizes.observe(records(9_000)[1:])
+    assert sizes.most(1_000_000, 4_096) == 4_096
+    sizes.observe(records(300))
     small = sizes.most(1_000_000, 4_096)
-    sizes.observe([("scores", bytes(600), None, 0, 0, None)])
+    sizes.observe(records(600))
     large = sizes.most(1_000_000, 4_096)
-    sizes.observe([("scores", bytes(300), None, 0, 0, None)])
+    sizes.observe(records(300))
     assert large < sizes.most(1_000_000, 4_096) < small < 4_096
-    sizes.observe([])
     assert sizes.most(1_000_000, 500) == 500
 
 
