@@ -27,6 +27,7 @@ from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import GroupCommits
 from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
+from publisher.memory import few_arenas
 from publisher.open_transactions import OpenTransactions
 from publisher.session import Session
 from publisher.transactions import TransactionSession
@@ -66,6 +67,7 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     Raises Fatal where it cannot begin or go on.
     """
     parts = parts or Parts()
+    few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
