@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -13,13 +14,25 @@ BAD = (b"{", b'{"id": "x"}', b'{"id": "x", "a": "one", "b": 0}', b"\xff\xfe", b"
 """Values that no scorer can score: cut off, without its fields, of another type, not UTF-8, not an object, a tombstone."""
 
 
+def linear(number: int) -> bytes:
+    """An event for the linear test model: a + b = number."""
+    return b'{"id": "e%d", "a": %d, "b": 0}' % (number, number % 1_000_000)
+
+
 class Load(threading.Thread):
-    """Writes numbered events for the linear test model, a + b = number, until `finish`. `rate` is events a second.
+    """Writes the events that `make` gives for 0, 1, and so on, until `finish`, or up to `limit`. `rate` is events a second.
 
     `poison` is the share of events that cannot be scored. The producer waits through whatever befalls the brokers.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, rate: float, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        rate: float,
+        limit: int | None = None,
+        make: Callable[[int], bytes] = linear,
+    ) -> None:
         super().__init__(name="load", daemon=True)
         self.acknowledged: Counter[int] = Counter()
         self.last: dict[int, int] = {}
@@ -29,6 +42,7 @@ class Load(threading.Thread):
         self._topic = topic
         self._rate = rate
         self._limit = limit
+        self._make = make
         self._enough = threading.Event()
         self._producer = Producer(
             {
@@ -54,7 +68,7 @@ class Load(threading.Thread):
         while not self._enough.is_set() and (self._limit is None or self.written < self._limit):
             due = int((time.monotonic() - began) * self._rate)
             for number in range(self.written, due if self._limit is None else min(due, self._limit)):
-                value: bytes | None = b'{"id": "e%d", "a": %d, "b": 0}' % (number, number % 1_000_000)
+                value: bytes | None = self._make(number)
                 bad_due += self.poison
                 if bad_due >= 1:
                     bad_due -= 1

@@ -18,11 +18,15 @@ class Stalls:
         self.longest = max(self.longest, now - self._last.get(partition, now))
         self._last[partition] = now
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self.longest = 0.0
+
 
 class Watch(threading.Thread):
-    """Follows scores and dead letters until `close`."""
+    """Follows scores, and the answers in `others`, until `close`."""
 
-    def __init__(self, bootstrap_servers: str, scores: str, dead: str) -> None:
+    def __init__(self, bootstrap_servers: str, scores: str, *others: str) -> None:
         super().__init__(name="watch", daemon=True)
         self.answers = 0
         self.stalls = Stalls()
@@ -42,7 +46,7 @@ class Watch(threading.Thread):
             }
         )
         known = self._consumer.list_topics(timeout=30).topics
-        self._consumer.assign([TopicPartition(topic, p, 0) for topic in (scores, dead) for p in known[topic].partitions])
+        self._consumer.assign([TopicPartition(topic, p, 0) for topic in (scores, *others) for p in known[topic].partitions])
 
     def run(self) -> None:
         while not self._closing.is_set():

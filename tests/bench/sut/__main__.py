@@ -1,7 +1,8 @@
 """scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
 
 The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance.
+(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance. Where
+STATE_DIR names a folder, what was made ready there is used again; where INSTANCE is set, it is the replica.
 
     python -m tests.bench.sut
 """
@@ -54,12 +55,25 @@ def main() -> None:
     environment = os.environ
     if environment["MODE"] not in DELIVERY:
         sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")
+    folder = Path(environment.get("STATE_DIR") or tempfile.mkdtemp(prefix="scorestream-sut-"))
+    if not (folder / "scorer.yaml").exists():
+        prepare(folder)
+    os.chdir(folder)
+    replica = ["--set", f"replica={environment['INSTANCE']}"] if "INSTANCE" in environment else []
+    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1", *replica])
+
+
+def prepare(folder: Path) -> None:
+    """A registry with the model, and the configuration, which comes last; the topics."""
+    environment = os.environ
     workload, group = environment["WORKLOAD"], environment["GROUP"]
-    folder = Path(tempfile.mkdtemp(prefix="scorestream-sut-"))
     package = folder / "package"
     package.mkdir()
     shutil.copy(environment["MODEL"], package / "model.onnx")
     (package / "signature.json").write_text(json.dumps(SIGNATURES[workload]))
+    repository = f"oci:./registry/{workload}"
+    run("model-registry", "push", "package", f"{repository}:1.0.0", folder=folder)
+    run("model-registry", "promote", repository, "--to", "1.0.0", folder=folder)
     (folder / "scorer.yaml").write_text(
         CONFIGURATION.format(
             group=group,
@@ -70,12 +84,7 @@ def main() -> None:
             delivery=DELIVERY[environment["MODE"]],
         )
     )
-    repository = f"oci:./registry/{workload}"
-    run("model-registry", "push", "package", f"{repository}:1.0.0", folder=folder)
-    run("model-registry", "promote", repository, "--to", "1.0.0", folder=folder)
     run("scorer", "check", "scorer.yaml", "--create", folder=folder)
-    os.chdir(folder)
-    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1"])
 
 
 if __name__ == "__main__":
