@@ -17,6 +17,7 @@ FORGETFUL = {
     "broker.session.timeout.ms": "8000",  # so long a broker that has come back takes itself for the leader
 }
 TIMEOUT_MS = 2_000
+LONG_MS = 120_000  # the broker ends no transaction by itself
 GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 
 
@@ -37,12 +38,12 @@ def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
     return OpenTransactions(settings, "watch", [WRITTEN], GROUP, [READ], sweep_seconds=sweep_seconds)
 
 
-def producer(cluster: Cluster) -> Producer:
+def producer(cluster: Cluster, timeout_ms: int) -> Producer:
     made = Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "transactional.id": "scorers.r1.0",
-            "transaction.timeout.ms": TIMEOUT_MS,
+            "transaction.timeout.ms": timeout_ms,
             "error_cb": lambda _: None,
         }
     )
@@ -68,7 +69,7 @@ def write(writing: Producer, consumer: Consumer, *, position: int, record: bool 
 
 
 def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(cluster: Cluster) -> None:
-    consumer, first = member(cluster), producer(cluster)
+    consumer, first = member(cluster), producer(cluster, LONG_MS)
     watch(cluster).wait()
     write(first, consumer, position=1)
     waited = 0
@@ -88,12 +89,13 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(cl
     first.abort_transaction(10)
     watch(cluster, 60.0).wait()
 
-    write(first, consumer, position=2)
+    doomed = producer(cluster, TIMEOUT_MS)
+    write(doomed, consumer, position=2)
     cluster.nodes[0].kill()
     with pytest.raises(Fatal, match=rf"{WRITTEN}\[1\] from offset 2 on") as refused:
         watch(cluster).wait(cluster.nodes[0].start)  # brokers that are away are waited for
     assert "kafka-transactions.sh" in refused.value.hint
-    second = producer(cluster)  # the broker says that everything of this id is decided
+    second = producer(cluster, TIMEOUT_MS)  # the broker says that everything of this id is decided
     with pytest.raises(Fatal, match=rf"{WRITTEN}\[1\] from offset 2 on"):
         watch(cluster, -1.9).wait()
 
