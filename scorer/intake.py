@@ -8,6 +8,7 @@ offsets alone: at assignment, and after every recovery.
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -72,7 +73,8 @@ class Intake:
         self._largest = 0
         self._end: End = "empty"
         self._group: Any = None
-        consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
+        consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 
     @property
     def group(self) -> Any:
@@ -158,6 +160,8 @@ class Intake:
     def close(self) -> None:
         """Leave the group, so that others take over at once."""
         self._closing = True
+        if not self.epochs:  # a cooperative librdkafka consumer that holds nothing does not leave when it closes (2.16)
+            self._consumer.unsubscribe()
         self._consumer.close()
 
     def _read(self, wait: float, limit: Callable[[int], int]) -> list[Message]:
@@ -240,13 +244,7 @@ class Intake:
         self._consumer.incremental_assign(positions)
         log.info("assigned: %s", _names(partitions))
 
-    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._leave(partitions, lost=False)
-
-    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._leave(partitions, lost=True)
-
-    def _leave(self, partitions: list[TopicPartition], *, lost: bool) -> None:
+    def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._before_revoke(partitions, lost)
         for p in partitions:
             key = p.topic, p.partition

@@ -110,6 +110,9 @@ class MemoryConsumer:
         """What offsets are sent with."""
         return GROUP
 
+    def unsubscribe(self) -> None:
+        """Nobody else is in the group."""
+
     def close(self) -> None:
         """Nobody else is in the group."""
 

@@ -4,6 +4,8 @@ import json
 import signal
 import threading
 
+from confluent_kafka.admin import AdminClient
+
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, events, until
 
@@ -84,6 +86,21 @@ def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: M
     events_flow.join()
     until(lambda: rig.answered() >= 16_000, "all scores")
     assert_clean(rig, 16_000)
+
+
+def test_a_scorer_that_holds_nothing_leaves_its_group_when_it_stops(make_rig: MakeRig) -> None:
+    """Else the next assignment waits until its session is over: here far longer than this test does."""
+    rig = make_rig(kafka={"group_protocol": "classic", "session_timeout_ms": 300_000})
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(1)
+    busy = rig.start("a").ready()
+    until(lambda: busy.metric("scorer_assigned_partitions") == 1, "the partition")
+    idle = rig.start("b").ready()
+    until(lambda: "assigned: nothing" in idle.said, "a place in the group")
+    assert idle.stop() == 0
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap_servers})
+    until(lambda: len(admin.describe_consumer_groups([rig.name])[rig.name].result().members) == 1, "the way out of the group")
 
 
 def test_a_backlog_survives_a_kill_of_every_scorer(make_rig: MakeRig) -> None:

@@ -61,7 +61,7 @@ def _freeze_scorer(rng: random.Random, at: float, scorers: int, _: int) -> list[
 
 
 def _roll(_: random.Random, at: float, scorers: int, __: int) -> list[Step]:
-    return [Step(at + 3.0 * k, "restart-scorer", str(k)) for k in range(scorers)]
+    return [Step(at + 5.0 * k, "restart-scorer", str(k)) for k in range(scorers)]
 
 
 def _churn(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
