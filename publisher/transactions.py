@@ -154,20 +154,21 @@ class TransactionSession:
             self._renew()
 
     def recover(self) -> None:
-        """Make sure that the open transaction is decided, by a successor with the same id: after this the committed offsets
-        tell what is visible. Raises Fatal where no successor can be made or it stays open, Aborted where `waiting` did."""
+        """Make sure that the open transaction is decided: aborted where only the group has refused it, else by a successor
+        with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made or
+        it stays open, Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
         if self._active is not None:
-            name, old = self._active
+            name, producer = self._active
             self.counters.aborts += 1
-            if not self._hung:
-                self._abort(old.result())
-            replacement = self._successor(name)
+            aborted = not self._hung and self._abort(producer.result())
+            if self._doubtful or not aborted:
+                producer = self._successor(name)
             if self._doubtful:
                 self._renew()
-            self._await(replacement)
-            self._pool.append((name, replacement))
+            self._await(producer)
+            self._pool.append((name, producer))
             self._active, self._hung = None, False
             self.counters.open_since = None
         self._decided(self._waiting)
@@ -272,11 +273,15 @@ class TransactionSession:
             producer = self._successor(name)
         self._pool.append((name, producer))
 
-    def _abort(self, producer: Producer) -> None:
+    def _abort(self, producer: Producer) -> bool:
+        """Whether the broker has confirmed it, and librdkafka cannot have sent it a second time; else a successor decides."""
+        began = self._clock()
         try:
             producer.abort_transaction(CALL_SECONDS)
-        except KafkaException as exception:  # the successor's init_transactions decides
+        except KafkaException as exception:
             log.info("abort: %s", exception.args[0])
+            return False
+        return self._clock() - began < self._slow_commit_seconds
 
     def _successor(self, name: str, seconds: float = AWAY_SECONDS) -> Future[Producer]:
         return self._makers.submit(initialised, self._make_producer, name, self._clock, self._closing, seconds)

@@ -117,8 +117,8 @@ class Intake:
 
     def hear(self, wait: float) -> None:
         """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
-        before, deadline = dict(self.epochs), time.monotonic() + wait
-        while self.epochs == before and time.monotonic() < deadline:
+        before, deadline = self._assignments, time.monotonic() + wait
+        while self._assignments == before and time.monotonic() < deadline:
             for message in self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS):
                 usable(self._consumer, message)
 
@@ -246,6 +246,7 @@ class Intake:
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._before_revoke(partitions, lost)
+        self._assignments += 1
         for p in partitions:
             key = p.topic, p.partition
             self.epochs.pop(key, None)

@@ -74,6 +74,9 @@ class ScriptedProducer:
         self("commit", effect)
 
     def abort_transaction(self, _: float) -> None:
+        if self.open is None:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+
         def effect() -> None:
             self.open = None
 

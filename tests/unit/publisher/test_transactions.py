@@ -115,10 +115,29 @@ def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, 
     under_test.recover()
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert len(log.visible) == before + 1
-    doubtful = error.code() not in MEMBERSHIP_CODES  # then no producer of the pool is trusted any more
+    refused = error.code() in MEMBERSHIP_CODES  # by the group alone: else no producer of the pool is trusted any more
     under_test.open()
-    assert len(log.made) == (2 * POOL_SIZE if doubtful else POOL_SIZE + 1)
+    assert len(log.made) == (POOL_SIZE + before if refused else 2 * POOL_SIZE)  # nothing was left to abort: that is odd
     assert under_test.counters.aborts == 1
+    under_test.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_producer_whose_abort_was_slow_gets_a_successor(seconds: float) -> None:
+    log = Log()
+
+    def fails(call: str) -> tuple[KafkaError, bool] | None:
+        log.now += seconds if call == "abort" else 0.0
+        return (KafkaError(KafkaError.ILLEGAL_GENERATION), False) if call == "offsets" and not log.now else None
+
+    under_test = session(log, fails)
+    under_test.open()
+    log.now = 0.0
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.recover()
+    under_test.open()
+    assert len(log.made) == POOL_SIZE + (seconds > 0)
     under_test.close()
 
 
