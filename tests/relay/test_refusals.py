@@ -2,10 +2,12 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable
 
 from confluent_kafka import Producer
 
+from publisher.lanes import SEEN_SECONDS
 from tests import auditor
 from tests.relay.counting import CLEAN
 from tests.relay.rig import MakeRelay, RelayRig, until
@@ -110,6 +112,7 @@ def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeR
         relay.send(signal.SIGSTOP)
         rig.fill(100)  # what it asked for before is answered with these; what comes after them it cannot have
         befall(rig)
+        time.sleep(SEEN_SECONDS)  # what happened a shorter while ago it may not know
         relay.send(signal.SIGCONT)
         assert relay.wait() == 3, relay.said
         assert fact in relay.said
