@@ -251,6 +251,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
         waiting,
+        transactional=session.transactional,
     )
 
 

@@ -78,9 +78,9 @@ def _crash_at(point: str, producer: Producer, armed: Path) -> None:
 class LateIntake(Intake):
     """Wrong on purpose: see the module. A batch taken before a rebalance is published after it, as if it were still ours."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, **more: Any) -> None:
         self._ahead: deque[tuple[float, Batch]] = deque()
-        super().__init__(*arguments)
+        super().__init__(*arguments, **more)
 
     @property
     def group(self) -> Any:
