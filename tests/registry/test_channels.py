@@ -13,8 +13,8 @@ from model_registry.errors import Conflict
 from model_registry.prune import Rules
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
+from tests.unit.registry.commands import run
 from tests.unit.registry.conftest import MakePackage, onnx_bytes
-from tests.unit.registry.test_cli import run
 
 pytestmark = pytest.mark.debian("docker-registry")
 

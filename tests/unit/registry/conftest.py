@@ -51,3 +51,14 @@ def make_package(tmp_path: Path) -> MakePackage:
 def store(tmp_path: Path) -> LayoutStore:
     """A repository that does not exist yet."""
     return LayoutStore(tmp_path / "registry" / "flight-delay")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePackage) -> Path:
+    """The working directory, with two packages in it, for commands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    monkeypatch.setenv("LOGNAME", "zoe")
+    make_package("v1", model=onnx_bytes(b"one"))
+    make_package("v2", model=onnx_bytes(b"two"))
+    return tmp_path

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import subprocess
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -285,19 +284,3 @@ def test_a_base_that_is_none_is_refused(store: LayoutStore, config: bytes, messa
     described = {"mediaType": manifest.IMAGE_CONFIG_TYPE, "digest": blob.digest, "size": blob.size}
     with pytest.raises(Corrupt, match=message):
         image_build.open_base(store, push_image(store, [], config=described))
-
-
-@pytest.mark.debian("skopeo")
-def test_skopeo_reads_and_copies_an_image(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
-    package.push(store, make_package(), "flight-delay", "1.0.0", base=Base())
-    (tmp_path / "docker").mkdir()
-    copy = ["skopeo", "copy", f"{store.repository}:1.0.0", f"dir:{tmp_path}/docker", "--format", "v2s2"]
-    subprocess.run(copy, check=True, capture_output=True)
-    subprocess.run(
-        ["skopeo", "copy", f"dir:{tmp_path}/docker", f"oci:{tmp_path}/mirror:1.0.0"], check=True, capture_output=True
-    )
-    inspect = ["skopeo", "inspect", f"oci:{tmp_path}/mirror:1.0.0"]
-    seen = json.loads(subprocess.run(inspect, check=True, capture_output=True).stdout)
-    assert (seen["Architecture"], seen["Labels"]["org.opencontainers.image.version"]) == ("amd64", "1.0.0")
-    mirror = LayoutStore(tmp_path / "mirror")
-    assert sorted(pulled(mirror, seen["Digest"], tmp_path / "out"))[2] == "model.onnx"

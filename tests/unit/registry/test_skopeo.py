@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from model_registry import channel, package, reference
+from model_registry.image_build import Base
 from model_registry.stores import open_store
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import MakePackage
@@ -47,3 +48,14 @@ def test_a_repository_that_skopeo_made_is_pushed_to(store: LayoutStore, make_pac
     package.push(mirror, make_package("v2", model=b"two"), "flight-delay", "2.0.0")
     assert mirror.tags() == ["1.0.0", "2.0.0"]
     assert json.loads(skopeo("inspect", f"{mirror.repository}:2.0.0"))["Labels"]["org.opencontainers.image.version"] == "2.0.0"
+
+
+def test_an_image_is_read_and_copied(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+    package.push(store, make_package(), "flight-delay", "1.0.0", base=Base())
+    (tmp_path / "docker").mkdir()
+    skopeo("copy", f"{store.repository}:1.0.0", f"dir:{tmp_path}/docker", "--format", "v2s2")
+    skopeo("copy", f"dir:{tmp_path}/docker", f"oci:{tmp_path}/mirror:1.0.0")
+    seen = json.loads(skopeo("inspect", f"oci:{tmp_path}/mirror:1.0.0"))
+    assert (seen["Architecture"], seen["Labels"]["org.opencontainers.image.version"]) == ("amd64", "1.0.0")
+    mirror = LayoutStore(tmp_path / "mirror")
+    assert package.pull(mirror, seen["Digest"], tmp_path / "out").model_path.name == "model.onnx"
