@@ -45,6 +45,11 @@ class Claims:
                 self._suspicions[partition] = suspicion
                 self._intake.isolate(partition)
 
+    @property
+    def examining(self) -> bool:
+        """Whether events of some partition are scored one at a time."""
+        return bool(self._suspicions)
+
     def suspicion(self, batch: Batch) -> Suspicion | None:
         """What is suspected of a batch; where anything is, it holds one event."""
         return self._suspicions.get(_partition(batch)) if self._suspicions else None

@@ -118,7 +118,8 @@ class Loop:
             self._settle()
             self._claims.claim()
         self._mind_revisions(servable)
-        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
+        paced = self._session.transactional and not self._claims.examining  # one event at a time is slow enough
+        if paced and (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
