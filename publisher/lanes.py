@@ -31,7 +31,8 @@ CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
 CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
 SEEN_SECONDS = 2.0  # the topics' ids were checked no longer ago than this when a transaction begins
-REST_SECONDS = 0.005  # between two small transactions: the broker pays for each, and writes its markers meanwhile
+REST_SECONDS = 0.005  # at least, between two small transactions: the broker pays for each, and writes its markers meanwhile
+LONGEST_REST_SECONDS = 0.050
 SMALL = 500  # records
 PIECE = 500  # records
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
@@ -41,6 +42,13 @@ UNFIT = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, Kaf
 
 EncodeCheckpoint = Callable[[Route], tuple[bytes, bytes]]
 """The key and value of a position's record."""
+
+
+def rest_after(commit_seconds: float) -> float:
+    """Seconds between a small transaction whose commit took so long and the next: as long, and longer in proportion where the
+    broker is busy, lest many lanes fill it with commits."""
+    wanted = commit_seconds * max(1.0, commit_seconds / REST_SECONDS)
+    return min(max(REST_SECONDS, wanted), LONGEST_REST_SECONDS)
 
 
 class Lane:
@@ -74,7 +82,7 @@ class Lane:
         self._rules = Rules(settings.destination.region, settings.filter)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
-        self._rest_until = 0.0
+        self._rest_until = self._commit_took = 0.0
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
@@ -168,7 +176,7 @@ class Lane:
             raise
         for route in moved:
             route.committed = route.next
-        self._rest_until = time.monotonic() + (REST_SECONDS if count < SMALL else 0.0)
+        self._rest_until = time.monotonic() + (rest_after(self._commit_took) if count < SMALL else 0.0)
         return count, size
 
     def _copy(self, consumer: Consumer, producer: Producer, messages: list[Message]) -> tuple[int, int]:
@@ -200,9 +208,10 @@ class Lane:
                 if error.fatal() or error.txn_requires_abort() or not error.retriable() or self.state.heartbeat > deadline:
                     raise
         now = self.state.checkpoint_at = time.monotonic()
+        self._commit_took = now - began
         self.state.transactions += 1
-        self.state.commit_seconds += now - began
-        if now - began >= SLOW_COMMIT_SECONDS:
+        self.state.commit_seconds += self._commit_took
+        if self._commit_took >= SLOW_COMMIT_SECONDS:
             self.state.rotations += 1
             self.open(self._settings.destination.transaction_timeout_ms / 1_000)
 
