@@ -59,8 +59,9 @@ class Cluster:
         """Raises Fatal (2) for client properties that the client does not take."""
         self.name = name
         self._settings = settings
+        self._client_id = client_id
         self._watch = ErrorWatch()
-        self._admin = kafka.admin(settings, client_id, self._watch)
+        self._admin = self._before = kafka.admin(settings, client_id, self._watch)
         self._seconds = answer_seconds
 
     def id(self) -> str:
@@ -203,7 +204,13 @@ class Cluster:
         if error.code() in REFUSED_CODES:
             return NotAllowed(f"{self.name} refuses: {error.str()}", "see what is needed: publisher check CONFIG")
         self._refuse_what_is_certain()
+        self._renew()
         return Retriable(f"{self.name} does not answer: {error.str()}")
+
+    def _renew(self) -> None:
+        """Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
+        threads have asked the one before is answered by it, in time."""
+        self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
 
 
 def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:

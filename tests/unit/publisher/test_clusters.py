@@ -1,0 +1,43 @@
+"""A cluster that did not answer is asked by another client the next time."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from publisher import clusters, kafka
+from publisher.errors import Retriable
+from publisher.kafka import KafkaSettings
+
+
+class Lost:
+    """A client that waits for its controller for ever, and says so each time."""
+
+    def describe_cluster(self, **_: Any) -> Future[Any]:
+        """Timed out."""
+        asked: Future[Any] = Future()
+        asked.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller")))
+        return asked
+
+    def poll(self, _: float) -> None:
+        """Nothing to tell."""
+
+
+class Well(Lost):
+    """The next one."""
+
+    def describe_cluster(self, **_: Any) -> Future[Any]:
+        """An answer."""
+        asked: Future[Any] = Future()
+        asked.set_result(type("Described", (), {"cluster_id": "c1"}))
+        return asked
+
+
+def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [Lost(), Well()]
+    monkeypatch.setattr(kafka, "admin", lambda *_: made.pop(0))
+    cluster = clusters.Cluster(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
+    with pytest.raises(Retriable, match="waiting for controller"):
+        cluster.id()
+    assert cluster.id() == "c1"
