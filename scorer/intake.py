@@ -67,7 +67,7 @@ class Intake:
         self._before_read = before_read
         self._waiting = waiting
         self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if transactional else lambda: None
-        self._assignments = self._largest = 0
+        self._changes = self._largest = 0
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
@@ -119,8 +119,8 @@ class Intake:
 
     def hear(self, wait: float) -> None:
         """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
-        before, deadline = self._assignments, time.monotonic() + wait
-        while self._assignments == before and time.monotonic() < deadline:
+        before, deadline = self._changes, time.monotonic() + wait
+        while self._changes == before and time.monotonic() < deadline:
             for message in self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS):
                 usable(self._consumer, message)
 
@@ -239,16 +239,16 @@ class Intake:
             raise Fatal(f"assigned and refused at once: {error}", "start the scorer again") from error
         self.arrivals |= self._arrivals(positions, dead)
         self.joined = True
-        self._assignments += 1
+        self._changes += 1
         for p in positions:
-            self.epochs[p.topic, p.partition] = self._assignments
+            self.epochs[p.topic, p.partition] = self._changes
             self.arrived.add((p.topic, p.partition))
         self._consumer.incremental_assign(positions)
         log.info("assigned: %s", _names(partitions))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._before_revoke(partitions, lost)
-        self._assignments += 1
+        self._changes += 1
         for p in partitions:
             key = p.topic, p.partition
             self.epochs.pop(key, None)
@@ -283,12 +283,10 @@ class Intake:
         """What each assignment found; see attempts.py. The ends are only asked for where something is suspicious."""
         crashed = {(p.topic, p.partition): self._crashed((p.topic, p.partition), dead) for p in positions}
         suspicious = [p for p, died in crashed.items() if died or self.marks[p].attempts]
-        ends, rows = group_offsets.edges(self._consumer, suspicious, OFFSET_END, self._waiting), {}
-        for p, died in crashed.items():
-            waiting = max(0, ends.get(p, 0) - self.committed[p])
-            rows[p] = Arrival.after(self.marks[p].attempts, crashed=died, waiting=waiting)
+        ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END, self._waiting)
+        waiting = {p: max(0, ends.get(p, 0) - self.committed[p]) for p in crashed}
         self._lived |= crashed.keys()
-        return rows
+        return {p: Arrival.after(self.marks[p].attempts, crashed=died, waiting=waiting[p]) for p, died in crashed.items()}
 
     def _crashed(self, partition: Partition, dead: set[str]) -> bool:
         """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""
