@@ -1,7 +1,6 @@
 """`publisher run` as a process: signals, health and metrics around the relay, and an end where a call never returns."""
 
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -10,6 +9,7 @@ import threading
 from prometheus_client import CollectorRegistry
 
 from publisher.health import HealthServer
+from publisher.memory import rare_collections
 from publisher.relay import Relay
 from publisher.relay_metrics import RelayMetrics
 from publisher.settings import RelaySettings
@@ -17,7 +17,6 @@ from publisher.settings import RelaySettings
 log = logging.getLogger(__name__)
 
 HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
-GC_THRESHOLD = 100_000  # records are many, short-lived and in no cycles: looking for those cost a tenth of the time
 
 
 def run(settings: RelaySettings) -> None:
@@ -38,9 +37,7 @@ def run(settings: RelaySettings) -> None:
         health.address,
     )
     threading.Thread(target=_watch, args=(relay, limit), name="watchdog", daemon=True).start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    rare_collections()
     try:
         relay.run()
     finally:

@@ -86,8 +86,7 @@ class Accounts:
         self._traces.end(batch, stages, scored.outcomes)
         self._progress.events += count
         self._progress.batches += 1
-        answered = zip(zip(batch.topics, batch.partitions, strict=True), batch.timestamps, strict=True)
-        self._progress.last_event_ms |= answered
+        self._progress.last_event_ms |= {place: batch.timestamps[at] for place, at in batch.last.items()}
 
     def second(self, intake: Intake) -> None:
         """How far behind each partition is."""

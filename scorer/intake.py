@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -210,7 +211,7 @@ class Intake:
             offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
             keys=list(map(Message.key, messages)),
             values=list(map(Message.value, messages)),
-            timestamps=[stamp if stamp > 0 else 0 for _, stamp in map(Message.timestamp, messages)],
+            timestamps=_times(messages),
             headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
             end=end,
         )
@@ -292,6 +293,12 @@ class Intake:
         """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""
         owner = self.marks[partition].owner
         return owner in dead and not (owner == self._owner and partition in self._lived)
+
+
+def _times(messages: Sequence[Message]) -> list[int]:
+    """Unix ms, 0 where the broker has none."""
+    stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
+    return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

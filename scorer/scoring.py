@@ -180,9 +180,17 @@ class _Work:
         """Score records into their slots; what is too large for the output topic is rejected."""
         batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
         partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
-        sources = list(zip(_pick(batch.topics, rows), partitions, _pick(batch.offsets, rows), strict=True))
-        ids = self._ids(rows, sources)
-        values = encoder.encode(ids, answer.scores, answer.decisions, answer.status, sources, times, self.now_ms())
+        ids = self._ids(rows)
+        values = encoder.encode(
+            ids,
+            answer.scores,
+            answer.decisions,
+            _pick(batch.places, rows),
+            _pick(batch.offsets, rows),
+            times,
+            answer.status,
+            self.now_ms(),
+        )
         names = self.scoring.settings.output.headers
         headers: Sequence[Headers] = [None] * len(rows)
         if names:
@@ -198,12 +206,16 @@ class _Work:
         _place(self.slots, rows, records)
         self.scored.outcomes[answer.status] += len(records)
 
-    def _ids(self, rows: list[int], sources: Sequence[tuple[str, int, int]]) -> list[str]:
+    def _ids(self, rows: list[int]) -> list[str]:
         fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
         if self.facts is None and None not in fields:
             return list(map(str, fields))
         facts = _pick(self.facts, rows) if self.facts else repeat(NO_FACTS, len(rows))
-        return [event_id(fact, named, region, source) for fact, named, source in zip(facts, fields, sources, strict=True)]
+        places, offsets = _pick(self.batch.places, rows), _pick(self.batch.offsets, rows)
+        return [
+            event_id(fact, named, region, (*place, offset))
+            for fact, named, place, offset in zip(facts, fields, places, offsets, strict=True)
+        ]
 
     def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
         """Rows and records without those that the output topic would refuse, which are rejected."""

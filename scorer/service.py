@@ -6,7 +6,6 @@ batch in hand is finished or given up, the group is left at once, the last statu
 
 import contextlib
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -27,7 +26,7 @@ from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import GroupCommits
 from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
-from publisher.memory import few_arenas
+from publisher.memory import few_arenas, rare_collections
 from publisher.open_transactions import OpenTransactions
 from publisher.session import Session
 from publisher.transactions import TransactionSession
@@ -111,8 +110,7 @@ def _serve(
     source = ", ".join(settings.input.topics)
     log.info("scoring %s %s; health and metrics on http://%s", source, settings.delivery, health.address)
     threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
-    gc.collect()
-    gc.freeze()
+    rare_collections()
     on_serving(health.address)
     try:
         loop.run(lambda: _stop(settings, stopping, watch), reporter.tick)

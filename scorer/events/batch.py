@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Headers = list[tuple[str, str | bytes | None]] | None
+Place = tuple[str, int]
 End = Literal["empty", "events", "bytes", "isolation"]
 """What a batch stopped at: nothing more was there, as many events as were asked for, as many bytes as a batch may have, or an
 event that is taken alone because it may be the one that kills."""
@@ -15,8 +16,8 @@ class Batch:
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
     of the take; the batch may only be published while they are unchanged. `carried`: headers that each event hands on to its
-    score, if any. `reached` is for each partition the offset that
-    follows its last event here.
+    score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event here, and
+    `reached` the offset that follows it.
     """
 
     topics: list[str]
@@ -28,17 +29,19 @@ class Batch:
     headers: list[Headers]
     end: End = "empty"
     carried: list[list[tuple[str, str | bytes | None]]] | None = None
-    epochs: dict[tuple[str, int], int] = field(default_factory=dict)
-    reached: dict[tuple[str, int], int] = field(init=False)
+    epochs: dict[Place, int] = field(default_factory=dict)
+    places: list[Place] = field(init=False)
+    last: dict[Place, int] = field(init=False)
+    reached: dict[Place, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        last = dict(zip(zip(self.topics, self.partitions, strict=True), self.offsets, strict=True))
-        self.reached = {partition: offset + 1 for partition, offset in last.items()}
+        self.places = list(zip(self.topics, self.partitions, strict=True))
+        self.last = dict(zip(self.places, range(len(self.places)), strict=True))
+        self.reached = {place: self.offsets[at] + 1 for place, at in self.last.items()}
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def first_offsets(self) -> dict[tuple[str, int], int]:
+    def first_offsets(self) -> dict[Place, int]:
         """For each partition the offset of its first event here."""
-        firsts = zip(zip(reversed(self.topics), reversed(self.partitions), strict=True), reversed(self.offsets), strict=True)
-        return dict(firsts)
+        return dict(zip(reversed(self.places), reversed(self.offsets), strict=True))

@@ -5,7 +5,8 @@ refused elsewhere. Every format ends here when it has an event as names and valu
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from scorer.events.contract import Decoded, Poison, Reason
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
+SLICE_VALUES = 8_192  # values of rows that are made before they are packed: a few hundred kB of Python's floats
+FEWEST_ROWS = 32
 
 
 class Fields:
@@ -31,6 +34,7 @@ class Fields:
         self.signature = signature
         self.tensors = Tensors(signature)
         self._max_bytes = max_event_bytes
+        self._slice = max(FEWEST_ROWS, SLICE_VALUES // max(1, sum(field.array or 1 for field in signature.fields)))
         self.by_name = {field.name: field for field in signature.fields}
         self.names = list(self.by_name)
         if id_field and not id_apart and id_field not in self.by_name:
@@ -60,9 +64,18 @@ class Fields:
             return ()
         return (field.default if field.array is None and isinstance(field.default, float) else None,)
 
-    def decoded(self, rows: Sequence[Row]) -> Decoded:
-        """A batch of good rows. Raises OverflowError, ValueError or TypeError where a value does not fit its dtype."""
-        return self.tensors.finished(Decoded(list(range(len(rows))), self._ids(rows), self.tensors.build(rows), {}))
+    def decoded(self, rows: Iterable[Row]) -> Decoded:
+        """A batch of good rows, made as they are taken: a slice of them is in the core's cache until it is in the tensors.
+
+        Raises OverflowError, ValueError or TypeError where a value does not fit its dtype.
+        """
+        coming = iter(rows)
+        ids: list[Any] = []
+        parts: list[dict[str, NDArray[Any]]] = []
+        while part := list(islice(coming, self._slice)):
+            ids += self._ids(part)
+            parts.append(self.tensors.build(part))
+        return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
         """A batch of good events whose tensors are made already; `ids` None: they have none."""

@@ -33,10 +33,9 @@ class JsonDecoder:
         try:
             if self._arrays is not None:
                 read = self._arrays.read
-                return fields.decoded([read(value) or self._read_whole(value) for value in good])
+                return fields.decoded(read(value) or self._read_whole(value) for value in good)
             check_utf8(good)
-            decode = self._decode
-            return fields.decoded([as_tuple(decode(value)) for value in good])
+            return fields.decoded(map(as_tuple, map(self._decode, good)))
         except FAULTS:
             return fields.singly(values, self._read)
 

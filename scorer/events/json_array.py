@@ -114,8 +114,7 @@ class JsonArrayDecoder:
             return fields.whole(self._columns.tensors(numbers), None)
         try:
             check_utf8(good)
-            decode, row = self._decode, self._elements.row
-            return fields.decoded([row(decode(value)) for value in good])
+            return fields.decoded(map(self._elements.row, map(self._decode, good)))
         except FAULTS:
             return fields.singly(values, self._read)
 
@@ -158,7 +157,7 @@ class JsonEnvelopeDecoder:
             return whole
         try:
             check_utf8(good)
-            return fields.decoded([self._row(self._decode(value)) for value in good])
+            return fields.decoded(map(self._row, map(self._decode, good)))
         except FAULTS:
             return fields.singly(values, self._read)
 

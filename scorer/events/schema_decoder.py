@@ -76,7 +76,7 @@ class SchemaDecoder:
 
     def _rows(self, reader: Reader, start: int, values: Sequence[bytes]) -> Decoded:
         try:
-            return self._fields.decoded([reader.row(value, start) for value in values])
+            return self._fields.decoded(reader.row(value, start) for value in values)
         except (Poison, *FAULTS):
             return self._fields.singly(values, lambda value: reader.row(value, start))
 

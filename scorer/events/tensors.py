@@ -30,6 +30,12 @@ class Tensors:
         """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
         return {name: build(rows) for name, build in self._builders.items()}
 
+    def joined(self, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        """The tensors of a batch's parts as those of the batch."""
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts]) for name in self._builders} if parts else self.build([])
+
     def check(self, row: Row) -> None:
         """Raises Poison where one event's values do not fit a tensor's dtype."""
         try:

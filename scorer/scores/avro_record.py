@@ -51,22 +51,21 @@ class AvroRecordEncoder(RecordEncoder):
         ids: Sequence[str],
         scores: Sequence[bytes],
         decisions: Sequence[str | None],
-        status: str,
-        sources: Sequence[tuple[str, int, int]],
+        places: Sequence[tuple[str, int]],
+        offsets: Sequence[int],
         event_ms: Sequence[int],
+        status: str,
         scored_ms: int,
     ) -> list[bytes]:
         """See RecordEncoder; `scores` are JSON."""
         decided = {decision: b"\0" if decision is None else b"\2" + string(decision) for decision in set(decisions)}
-        topics = {topic: string(topic) for topic in {source[0] for source in sources}}
+        sources = {(topic, partition): string(topic) + long(partition) for topic, partition in set(places)}
         tail = string(status) + self._constant + long(scored_ms)
         header = self._header
         return [
-            b"".join(
-                (header, string(id_), _score(score), decided[decision], topics[topic], long(at), long(offset), long(ms), tail)
-            )
-            for id_, score, decision, (topic, at, offset), ms in zip(
-                ids, values(scores), decisions, sources, event_ms, strict=True
+            b"".join((header, string(id_), _score(score), decided[decision], sources[place], long(offset), long(ms), tail))
+            for id_, score, decision, place, offset, ms in zip(
+                ids, values(scores), decisions, places, offsets, event_ms, strict=True
             )
         ]
 

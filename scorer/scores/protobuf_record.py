@@ -110,17 +110,19 @@ class ProtobufRecordEncoder(RecordEncoder):
         ids: Sequence[str],
         scores: Sequence[bytes],
         decisions: Sequence[str | None],
-        status: str,
-        sources: Sequence[tuple[str, int, int]],
+        places: Sequence[tuple[str, int]],
+        offsets: Sequence[int],
         event_ms: Sequence[int],
+        status: str,
         scored_ms: int,
     ) -> list[bytes]:
         """See RecordEncoder; `scores` are JSON."""
         tail = Score(status=status, scored_ms=scored_ms, **self.provenance).SerializeToString()
         records = []
-        for id_, value, decision, source, ms in zip(ids, values(scores), decisions, sources, event_ms, strict=True):
+        rows = zip(ids, values(scores), decisions, places, offsets, event_ms, strict=True)
+        for id_, value, decision, (topic, partition), offset, ms in rows:
             record = Score(id=id_, decision=decision, event_ms=ms)
-            record.source.topic, record.source.partition, record.source.offset = source
+            record.source.topic, record.source.partition, record.source.offset = topic, partition, offset
             _set(record.score, value)
             records.append(self._header + record.SerializeToString() + tail)
         return records

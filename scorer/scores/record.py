@@ -5,6 +5,7 @@ input's affair and are set where it is produced.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -95,23 +96,31 @@ class RecordEncoder:
         ids: Sequence[str],
         scores: Sequence[bytes],
         decisions: Sequence[str | None],
-        status: str,
-        sources: Sequence[tuple[str, int, int]],
+        places: Sequence[tuple[str, int]],
+        offsets: Sequence[int],
         event_ms: Sequence[int],
+        status: str,
         scored_ms: int,
     ) -> list[bytes]:
-        """Columns (one entry an event; sources are topic, partition, offset) to records. Times are Unix ms."""
-        decision_json = {decision: orjson.dumps(decision) for decision in set(decisions)}
-        topic_json = {topic: orjson.dumps(topic) for topic in {source[0] for source in sources}}
-        status_origin = b',"status":"%b",%b,"source":{"topic":' % (status.encode(), self._origin)
-        tail = b',"scored_ms":%d,"region":%b}' % (scored_ms, self._region)
-        return [
-            b'{"id":%b,"score":%b,"decision":%b%b%b,"partition":%d,"offset":%d},"event_ms":%d%b'
-            % (id_, score, decision_json[decision], status_origin, topic_json[topic], partition, offset, at, tail)
-            for id_, score, decision, (topic, partition, offset), at in zip(
-                json_column(ids), scores, decisions, sources, event_ms, strict=True
-            )
-        ]
+        """Columns (one entry an event; `places` are its topic and partition) to records. Times are Unix ms."""
+        kinds = list(zip(decisions, places, strict=True))
+        middles = {
+            (decision, place): b',"decision":%b,"status":"%b",%b,"source":{"topic":%b,"partition":%d,"offset":'
+            % (orjson.dumps(decision), status.encode(), self._origin, orjson.dumps(place[0]), place[1])
+            for decision, place in set(kinds)
+        }
+        parts = zip(
+            repeat(b'{"id":'),
+            json_column(ids),
+            repeat(b',"score":'),
+            scores,
+            map(middles.__getitem__, kinds),
+            json_column(offsets),
+            repeat(b'},"event_ms":'),
+            json_column(event_ms),
+            repeat(b',"scored_ms":%d,"region":%b}' % (scored_ms, self._region)),
+        )
+        return list(map(b"".join, parts))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
         """Fields of the records copied into Kafka headers, for filters downstream."""

@@ -56,9 +56,9 @@ def test_scores_are_written_shortest_and_read_back_exactly(values: list[float]) 
 def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], region: str, topic: str, scored: int) -> None:
     encoder = RecordEncoder(model="m,1", version="1.0.0", digest="sha256:0", role="champion", region=region)
     ids, scores, decisions, partitions, offsets, times = ([row[i] for row in rows] for i in range(6))
-    sources = [(topic, partition, offset) for partition, offset in zip(partitions, offsets, strict=True)]
+    places = [(topic, partition) for partition in partitions]
     encoded = [b"%r" % score for score in scores]
-    records = encoder.encode(ids, encoded, decisions, "scored", sources, times, scored)
+    records = encoder.encode(ids, encoded, decisions, places, offsets, times, "scored", scored)
     assert [json.loads(record) for record in records] == [
         {
             "id": row[0],

@@ -44,7 +44,8 @@ Rows = list[tuple[str, Any, str | None, tuple[str, int, int], int]]
 def encoded(one: RecordEncoder, batch: Rows) -> list[bytes]:
     ids, scores, decisions, sources, times = zip(*batch, strict=True) if batch else ((),) * 5
     texts = [json.dumps(score).encode() for score in scores]
-    return one.encode(ids, texts, decisions, "scored", sources, times, 1_700_000_000_000)
+    places, offsets = [source[:2] for source in sources], [source[2] for source in sources]
+    return one.encode(ids, texts, decisions, places, offsets, times, "scored", 1_700_000_000_000)
 
 
 def read_avro(value: bytes) -> Any:
