@@ -82,6 +82,11 @@ def take_limit(cost: CostModel, *, target: float, oldest_age: float, max_events:
     return max(1, int((budget - a) / b))
 
 
+def full(end: str, events: int) -> bool:
+    """Whether a batch of so many events, which stopped at `end` (see `Batch`), is worth a transaction at once."""
+    return end == "bytes" or (end == "events" and events >= FEWEST)
+
+
 def limited_by(end: str, asked: int, largest: int, max_events: int) -> str:
     """What kept a batch from being larger: `end` is what it stopped at (see `scorer.events.batch.End`). One that has all the
     events it `asked` for was limited by the latency target, or by the deadline that follows from it, unless these allow for
@@ -153,9 +158,9 @@ class Pacing:
     usual_commit: float = 0.0
     began: float = float("-inf")
 
-    def begin(self, now: float) -> None:
-        """A transaction begins at `now` (monotonic seconds)."""
-        self.began = now
+    def begin(self, now: float, *, full: bool = False) -> None:
+        """A transaction begins at `now` (monotonic seconds); `full`: to wait would not have made it larger, nor the next one."""
+        self.began = float("-inf") if full else now
 
     def committed(self, seconds: float) -> None:
         """Its commit took `seconds`."""

@@ -19,7 +19,7 @@ from scorer.absence import Absence
 from scorer.accounts import Accounts, Published
 from scorer.attempts import Suspicion
 from scorer.backends import BackendAway
-from scorer.batching import Pacing, RecordSize, take_limit, within
+from scorer.batching import Pacing, RecordSize, full, take_limit, within
 from scorer.claims import Claims
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
@@ -129,7 +129,7 @@ class Loop:
         if suspicion:
             self._settle()
         began = self._clock()
-        self._pacing.begin(began)
+        self._pacing.begin(began, full=full(batch.end, len(batch)))
         self._traces.begin(batch, servable.encoder.provenance)
         try:
             scored = self._score(batch, servable, suspicion)

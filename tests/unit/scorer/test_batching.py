@@ -14,6 +14,7 @@ from scorer.batching import (
     Pacing,
     RecordSize,
     chunk,
+    full,
     limited_by,
     take_limit,
     within,
@@ -90,6 +91,17 @@ def test_a_slow_broker_gets_fewer_transactions() -> None:
         waits[seconds] = pacing.wait(0.0)
     expected = {0.001: MINIMUM_INTERVAL, 0.004: 0.008, 0.008: 0.016 * 8 / 5, 0.5: MAXIMUM_INTERVAL}
     assert waits == pytest.approx(expected, rel=0.01)
+
+
+def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:
+    pacing = Pacing()
+    pacing.committed(1.0)
+    pacing.begin(5.0, full=True)
+    assert pacing.wait(5.0) == 0.0
+    pacing.begin(5.0)
+    assert pacing.wait(5.0) > 0.0
+    found = {(end, events): full(end, events) for end in ("empty", "events", "bytes", "isolation") for events in (1, FEWEST)}
+    assert {one for one, is_full in found.items() if is_full} == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
 
 
 def test_the_first_transaction_never_waits() -> None:
