@@ -159,7 +159,7 @@ class Pacing:
     began: float = float("-inf")
 
     def begin(self, now: float, *, full: bool = False) -> None:
-        """A transaction begins at `now` (monotonic seconds); `full`: to wait would not have made it larger, nor the next one."""
+        """A transaction begins at `now` (monotonic seconds); `full`: waiting had not made it larger."""
         self.began = float("-inf") if full else now
 
     def committed(self, seconds: float) -> None:
