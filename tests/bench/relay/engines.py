@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import yaml
@@ -27,20 +26,17 @@ appender.file.layout.pattern = %d %p %m (%c)%n
 rootLogger.level = info
 rootLogger.appenderRef.file.ref = file
 """
-FAR: dict[str, dict[str, Any]] = {"source": {"fetch_bytes": 1_048_576, "queue_bytes": 4_194_304}}
-"""What REGIONS.md recommends for a far link, beside 8 lanes."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be copied. `number` makes names unique; `far`: the source is at the far end of a link."""
+    """What is to be copied. `number` makes names unique."""
 
     number: int
     source: str
     destination: str
     topic: str
     folder: Path
-    far: bool
 
 
 class Running:
@@ -89,14 +85,14 @@ class Running:
 
 @contextlib.contextmanager
 def relay(job: Job) -> Iterator[Running]:
-    """`publisher run` with its defaults, or as recommended for a far link."""
+    """`publisher run` with its defaults."""
     configuration = {
         "name": f"bench-{job.number}",
-        "source": {"region": "eu", "bootstrap_servers": job.source, "topics": [job.topic]} | (FAR["source"] if job.far else {}),
+        "source": {"region": "eu", "bootstrap_servers": job.source, "topics": [job.topic]},
         "destination": {"region": "us", "bootstrap_servers": job.destination, "create_topics": True},
         "checkpoint_topic": f"bench-checkpoints-{job.number}",
         "http": {"listen": "127.0.0.1:0"},
-    } | ({"lanes": 8} if job.far else {})
+    }
     path = job.folder / f"relay-{job.number}.yaml"
     path.write_text(yaml.safe_dump(configuration))
     command = [str(Path(sys.executable).with_name("publisher")), "run", str(path)]

@@ -27,6 +27,8 @@ NOT_YET = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
@@ -72,7 +74,7 @@ class Stage:
             self._made.discard(topic)
             wait_for(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
-        return Job(self._jobs, self.source, self.destination, topic, self.folder, far=self.link is not None)
+        return Job(self._jobs, self.source, self.destination, topic, self.folder)
 
     def create(self, topic: str) -> None:
         """Make a source topic."""
