@@ -1,6 +1,6 @@
 """How fast this is, by parts and as a whole, on this machine: a table on stderr, every figure as JSON in a file or on stdout.
 
-    python -m tests.bench --out figures.json            # everything: about a quarter of an hour
+    python -m tests.bench --out figures.json            # everything: about half an hour
     python -m tests.bench --quick --only components     # small, to see that it works; --only may be repeated
     python -m tests.bench.regression                    # CPU time by a yardstick, against the committed baseline
 
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from typing import Any
 from rich.console import Console
 
 from tests.bench import report, whole
+from tests.bench.contents import FORMATS, contents
 from tests.bench.counting import Figures, spread
 from tests.bench.machine import Cores, description
 from tests.bench.stage import Stage
-from tests.bench.workload import Workload
+from tests.bench.workload import HELD_OUT, Workload
 
 DELIVERIES = ("exactly-once", "at-least-once")
-GROUPS = ("components", "bus", "drain", "workers", "paced", "swap", "start")
+GROUPS = ("components", "bus", "drain", "formats", "held_out", "workers", "paced", "swap", "start")
 WIDTH = 160  # of tables that go into a file
 
 
@@ -68,7 +69,7 @@ class Bench:
         """Every group that was asked for."""
         if {"bus", "drain", "workers", "start"} & set(self._groups):
             self._tell("filling the input topic")
-            self._stage.fill(self._source, self._sizes.events)
+            self._stage.fill(self._source, self._stage.workload.events(self._sizes.events))
         for group in self._groups:
             self._tell(group)
             self.found[group] = getattr(self, f"_{group}")()
@@ -92,6 +93,34 @@ class Bench:
     def _drain(self) -> Any:
         events = self._sizes.events
         return [self._repeated(lambda d=d: whole.drain(self._stage, d, self._source, events)) for d in self._deliveries]  # type: ignore[misc]
+
+    def _formats(self) -> Any:
+        """The same content in each input format, beside the limit of the bus: the CPU time of consume and produce alone."""
+        rows: list[Figures] = []
+        for format_ in FORMATS:
+            written, topic = contents(self._stage.workload, format_, self._stage.folder), f"bench.{format_}"
+            row = {
+                "format": format_,
+                **self._beside_bus(self._stage, topic, list(written.events(self._sizes.events)), written.input),
+            }
+            json_row = rows[0] if rows else row
+            row["times_json"] = round(json_row["cpu_us_per_event"]["median"] / row["cpu_us_per_event"]["median"], 2)
+            rows.append(row)
+        return rows
+
+    def _held_out(self) -> Any:
+        """A workload that nothing was chosen by, on a stage of its own."""
+        with Stage(self._stage.cores, HELD_OUT) as stage:
+            events = list(HELD_OUT.events(self._sizes.events // 2))
+            return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {})}]
+
+    def _beside_bus(self, stage: Stage, topic: str, events: list[bytes], settings: Mapping[str, Any]) -> Figures:
+        stage.fill(topic, events)
+        alone = whole.bus(stage, topic, len(events))
+        limit = alone["consume"]["process_us"] + alone["produce"]["process_us"]
+        found = self._repeated(lambda: whole.drain(stage, DELIVERIES[0], topic, len(events), settings=settings))
+        share = round(limit / found["cpu_us_per_event"]["median"], 2)
+        return {"bytes": round(sum(map(len, events)) / len(events)), "bus_us": round(limit, 2), "bus_share": share, **found}
 
     def _workers(self) -> Any:
         """Several workers on the one core: what each event costs, and what memory they share."""

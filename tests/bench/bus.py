@@ -3,7 +3,7 @@
 Reads a topic in batches, then writes as many records of a score record's size in transactions of one batch each. CPU
 microseconds an event: of the calling thread, and of the process, which has the client's own threads.
 
-    python -m tests.bench.bus BOOTSTRAP_SERVERS SOURCE TARGET EVENTS [--batch 512]
+    python -m tests.bench.bus BOOTSTRAP_SERVERS SOURCE TARGET EVENTS [--batch 4096]
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("events", type=int)
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=4_096)
     o = parser.parse_args()
     settings = KafkaSettings(bootstrap_servers=o.bootstrap_servers)
     read = spent(lambda: consume(settings, o.source, o.events, o.batch))

@@ -27,7 +27,7 @@ from scorer.servables import servable
 from scorer.servables.servable import Servable
 from scorer.settings import Settings, load
 from tests.bench.calibration import Cost, cost, yardstick
-from tests.bench.workload import Workload, configuration, key
+from tests.bench.workload import HELD_OUT, Workload, configuration, key
 
 BATCH = 512
 PARTITIONS = 4
@@ -104,13 +104,15 @@ class _KnownModel:
 
 
 def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
-    """Costs by batch size at 30 features, and by feature count at batches of 512. Feature counts and sizes ascend."""
+    """Costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         folder = Path(name)
         parts = Parts(folder, Workload())
         by_batch = [_row(parts, size, rounds) for size in batches]
-        by_features = [_row(Parts(folder / str(n), Workload(n)), BATCH, rounds) for n in features if _made(folder / str(n))]
-    return {"yardstick_us": round(yardstick(rounds).us, 3), "by_batch": by_batch, "by_features": by_features}
+        by_features = [_row(Parts(_made(folder / str(n)), Workload(n)), BATCH, rounds) for n in features]
+        held_out = _row(Parts(_made(folder / "held-out"), HELD_OUT), BATCH, rounds)
+    unit = round(yardstick(rounds).us, 3)
+    return {"yardstick_us": unit, "by_batch": by_batch, "by_features": by_features, "held_out": [held_out]}
 
 
 def _made(folder: Path) -> Path:

@@ -12,20 +12,20 @@ def tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """One table for each group that was measured."""
     if parts := found.get("components"):
         yield _components(parts)
-    for group in ("bus", "drain", "workers", "paced", "swap", "start"):
+    for group in ("bus", "drain", "formats", "held_out", "workers", "paced", "swap", "start"):
         if rows := found.get(group):
             yield _rows(group, [_flat(row) for row in rows])
 
 
 def faults(found: Mapping[str, Any]) -> int:
     """Events missing or answered twice, over all measurements."""
-    rows = [row for group in ("drain", "workers", "paced", "swap") for row in found.get(group, [])]
+    rows = [row for group in ("drain", "formats", "held_out", "workers", "paced", "swap") for row in found.get(group, [])]
     return sum(row["missing"] + row["duplicates"] for row in rows)
 
 
 def _components(parts: Mapping[str, Any]) -> Table:
     table = Table("batch", "features", *PARTS, title="CPU us an event, this thread: median (lowest-highest)")
-    for row in [*parts["by_batch"], *parts["by_features"]]:
+    for row in [*parts["by_batch"], *parts["by_features"], *parts["held_out"]]:
         table.add_row(str(row["batch"]), str(row["features"]), *(_cost(row[name]) for name in PARTS))
     table.caption = f"the yardstick is {parts['yardstick_us']:.2f} us"
     return table

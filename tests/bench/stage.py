@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -67,27 +67,29 @@ class Stage:
         """The channel `prod` to a version."""
         self.command("model-registry", "promote", "oci:./registry/model", "--to", version)
 
-    def make(self, name: str, delivery: str, *, source: str | None = None) -> str:
-        """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own."""
+    def make(self, name: str, delivery: str, *, source: str | None = None, settings: Mapping[str, Any] | None = None) -> str:
+        """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
+        `settings`: of the input, over the usual ones."""
         name = f"{name}-{uuid.uuid4().hex[:6]}"
         self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=STAMPED)])[f"{name}.scores"].result(30)
         config = json.loads(configuration(name, self.servers, delivery))
         if source:
             config["input"]["topics"] = [source]
+        config["input"] |= settings or {}
         (self.folder / f"{name}.yaml").write_text(json.dumps(config))
         self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
         return name
 
-    def fill(self, topic: str, events: int) -> None:
-        """A new topic with so many events in it."""
+    def fill(self, topic: str, events: Iterable[bytes]) -> None:
+        """A new topic with these events in it, dealt to the partitions in turn."""
         self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "log_level": 0})
-        for number, value in enumerate(self.workload.events(events)):
+        for number, value in enumerate(events):
             while len(producer) > 50_000:
                 producer.poll(0.05)
             producer.produce(topic, value, key(number), partition=number % PARTITIONS)
         if producer.flush(PATIENCE_SECONDS):
-            raise RuntimeError(f"the broker did not take {events} events for {topic}")
+            raise RuntimeError(f"the broker did not take the events for {topic}")
 
     @contextlib.contextmanager
     def scorer(self, name: str, workers: int = 1) -> Iterator["Running"]:

@@ -8,7 +8,7 @@ however late the load was. CPU time is that of the scorer's process and its work
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,11 @@ LINGER_MS = 1.0  # of the load's producer
 WARM_SECONDS = 2.0  # of load that is not counted
 
 
-def drain(stage: Stage, delivery: str, source: str, events: int, workers: int = 1) -> Figures:
-    """How fast a topic of `events` is scored, at what cost, and how much memory that takes."""
-    name = stage.make("drain", delivery, source=source)
+def drain(
+    stage: Stage, delivery: str, source: str, events: int, workers: int = 1, settings: Mapping[str, Any] | None = None
+) -> Figures:
+    """How fast a topic of `events` is scored, at what cost, and how much memory that takes. `settings`: of the input."""
+    name = stage.make("drain", delivery, source=source, settings=settings)
     began = time.time()
     with stage.scorer(name, workers) as running:
         sampler = Sampler(running.pid, stage.cores).start()
@@ -55,17 +57,23 @@ def drain(stage: Stage, delivery: str, source: str, events: int, workers: int = 
 
 
 def read_back(stage: Stage, topic: str, events: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Ids and append times (Unix ms) of all that a read_committed consumer finds; it waits for `events` of them."""
+    """Of all scores that a read_committed consumer finds: the numbers of their events, by where these stood, and append times
+    (Unix ms). It waits for `events` of them."""
     consumer = kafka.reader(stage.settings, "bench-read-back")
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     ids: list[int] = []
     stamps: list[int] = []
     while messages := consumer.consume(5_000, 2.0 if len(ids) >= events else 15.0):
         good = [message for message in messages if message.error() is None]
-        ids += [int(orjson.loads(message.value() or b"{}")["id"]) for message in good]
+        ids += [_number(orjson.loads(message.value() or b"{}")["source"]) for message in good]
         stamps += [message.timestamp()[1] for message in good]
     consumer.close()
     return np.array(ids), np.array(stamps, np.float64)
+
+
+def _number(source: Mapping[str, int]) -> int:
+    """Of the event at this position, as `Stage.fill` dealt them."""
+    return source["offset"] * PARTITIONS + source["partition"]
 
 
 class Load:

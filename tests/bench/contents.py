@@ -1,0 +1,72 @@
+"""A workload's events in every input format: the same ids and numbers, written by code that is not the scorer's.
+
+Only the id differs between events of one row, so each row is written once and every event's id is put before it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.bench.workload import POOL, Workload
+from tests.unit.scorer.schema_events import avro_encoder, proto_class
+
+FORMATS = ("json", "json-array", "json-envelope", "float32", "avro", "protobuf")
+FIRST_FIELD = b"\x0a"  # Protobuf's tag of field 1, length-delimited
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """`write(id, row)` gives one event; `input` is what a configuration says of the format."""
+
+    write: Callable[[int, int], bytes]
+    input: Mapping[str, Any]
+
+    def events(self, count: int) -> Iterator[bytes]:
+        """Events with the ids 0 to `count`."""
+        return (self.write(number, number % POOL) for number in range(count))
+
+
+def contents(workload: Workload, format_: str, folder: Path) -> Contents:
+    """Schema files are written into the folder."""
+    if format_ == "json":
+        bodies = workload.bodies()
+        return Contents(lambda id_, row: b'{"id":%d,' % id_ + bodies[row], {})
+    rows = workload.rows()
+    if format_ == "float32":
+        raw = [np.array(row, "<f4").tobytes() for row in rows]
+        return Contents(lambda _, row: raw[row], {"format": format_, "id": None})
+    if format_.startswith("json"):
+        texts = [json.dumps(row).encode() for row in rows]
+        if format_ == "json-array":
+            return Contents(lambda _, row: texts[row], {"format": format_, "id": None})
+        return Contents(lambda id_, row: b'{"id":%d,"features":%b}' % (id_, texts[row]), {"format": format_})
+    events = [dict(zip(workload.names, row, strict=True)) for row in rows]
+    if format_ == "avro":
+        fields = [{"name": "id", "type": "string"}, *({"name": name, "type": "float"} for name in workload.names)]
+        schema = {"type": "record", "name": "Event", "fields": fields}
+        path = _written(folder / "event.avsc", json.dumps(schema))
+        encode = avro_encoder(schema)
+        behind = [encode({"id": "", **event})[1:] for event in events]
+        return Contents(lambda id_, row: _sized(b"%d" % id_, 2) + behind[row], {"format": format_, "schema_file": path})
+    numbers = "".join(f"float {name} = {at};" for at, name in enumerate(workload.names, 2))
+    text = f'syntax = "proto3"; message Event {{ string id = 1; {numbers} }}'
+    path = _written(folder / "event.proto", text)
+    new = proto_class(text, "Event")
+    messages = [new(**event).SerializeToString() for event in events]
+    return Contents(
+        lambda id_, row: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[row], {"format": format_, "schema_file": path}
+    )
+
+
+def _sized(text: bytes, unit: int) -> bytes:
+    """A short text behind its length, which counts `unit` a byte: a varint of one byte."""
+    return bytes([len(text) * unit]) + text
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
