@@ -101,7 +101,7 @@ class Bench:
             written, topic = contents(self._stage.workload, format_, self._stage.folder), f"bench.{format_}"
             row = {
                 "format": format_,
-                **self._beside_bus(self._stage, topic, list(written.events(self._sizes.events)), written.input),
+                **self._beside_bus(self._stage, topic, list(written.events(self._sizes.events // 2)), written.input),
             }
             json_row = rows[0] if rows else row
             row["times_json"] = round(json_row["cpu_us_per_event"]["median"] / row["cpu_us_per_event"]["median"], 2)
@@ -112,11 +112,11 @@ class Bench:
         """A workload that nothing was chosen by, on a stage of its own."""
         with Stage(self._stage.cores, HELD_OUT) as stage:
             events = list(HELD_OUT.events(self._sizes.events // 2))
-            return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {})}]
+            return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {"id": "id"})}]
 
     def _beside_bus(self, stage: Stage, topic: str, events: list[bytes], settings: Mapping[str, Any]) -> Figures:
         stage.fill(topic, events)
-        alone = whole.bus(stage, topic, len(events))
+        alone = whole.bus(stage, topic, len(events), settings)
         limit = alone["consume"]["process_us"] + alone["produce"]["process_us"]
         found = self._repeated(lambda: whole.drain(stage, DELIVERIES[0], topic, len(events), settings=settings))
         share = round(limit / found["cpu_us_per_event"]["median"], 2)

@@ -15,6 +15,7 @@ from tests.bench.workload import POOL, Workload
 from tests.unit.scorer.schema_events import avro_encoder, proto_class
 
 FORMATS = ("json", "json-array", "json-envelope", "float32", "avro", "protobuf")
+IDENTIFIED = {"id": "id"}
 FIRST_FIELD = b"\x0a"  # Protobuf's tag of field 1, length-delimited
 
 
@@ -34,16 +35,16 @@ def contents(workload: Workload, format_: str, folder: Path) -> Contents:
     """Schema files are written into the folder."""
     if format_ == "json":
         bodies = workload.bodies()
-        return Contents(lambda id_, row: b'{"id":%d,' % id_ + bodies[row], {})
+        return Contents(lambda id_, row: b'{"id":%d,' % id_ + bodies[row], IDENTIFIED)
     rows = workload.rows()
     if format_ == "float32":
         raw = [np.array(row, "<f4").tobytes() for row in rows]
-        return Contents(lambda _, row: raw[row], {"format": format_, "id": None})
+        return Contents(lambda _, row: raw[row], {"format": format_})
     if format_.startswith("json"):
         texts = [json.dumps(row).encode() for row in rows]
         if format_ == "json-array":
-            return Contents(lambda _, row: texts[row], {"format": format_, "id": None})
-        return Contents(lambda id_, row: b'{"id":%d,"features":%b}' % (id_, texts[row]), {"format": format_})
+            return Contents(lambda _, row: texts[row], {"format": format_})
+        return Contents(lambda id_, row: b'{"id":%d,"features":%b}' % (id_, texts[row]), {"format": format_, **IDENTIFIED})
     events = [dict(zip(workload.names, row, strict=True)) for row in rows]
     if format_ == "avro":
         fields = [{"name": "id", "type": "string"}, *({"name": name, "type": "float"} for name in workload.names)]
@@ -51,14 +52,17 @@ def contents(workload: Workload, format_: str, folder: Path) -> Contents:
         path = _written(folder / "event.avsc", json.dumps(schema))
         encode = avro_encoder(schema)
         behind = [encode({"id": "", **event})[1:] for event in events]
-        return Contents(lambda id_, row: _sized(b"%d" % id_, 2) + behind[row], {"format": format_, "schema_file": path})
+        return Contents(
+            lambda id_, row: _sized(b"%d" % id_, 2) + behind[row], {"format": format_, "schema_file": path, **IDENTIFIED}
+        )
     numbers = "".join(f"float {name} = {at};" for at, name in enumerate(workload.names, 2))
     text = f'syntax = "proto3"; message Event {{ string id = 1; {numbers} }}'
     path = _written(folder / "event.proto", text)
     new = proto_class(text, "Event")
     messages = [new(**event).SerializeToString() for event in events]
     return Contents(
-        lambda id_, row: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[row], {"format": format_, "schema_file": path}
+        lambda id_, row: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[row],
+        {"format": format_, "schema_file": path, **IDENTIFIED},
     )
 
 

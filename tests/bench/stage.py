@@ -69,13 +69,14 @@ class Stage:
 
     def make(self, name: str, delivery: str, *, source: str | None = None, settings: Mapping[str, Any] | None = None) -> str:
         """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
-        `settings`: of the input, over the usual ones."""
+        `settings`: of the input, in place of the usual ones."""
         name = f"{name}-{uuid.uuid4().hex[:6]}"
         self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=STAMPED)])[f"{name}.scores"].result(30)
         config = json.loads(configuration(name, self.servers, delivery))
         if source:
             config["input"]["topics"] = [source]
-        config["input"] |= settings or {}
+        if settings is not None:
+            config["input"] = {"topics": config["input"]["topics"], **settings}
         (self.folder / f"{name}.yaml").write_text(json.dumps(config))
         self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
         return name

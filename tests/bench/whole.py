@@ -215,9 +215,9 @@ def start(stage: Stage, delivery: str, source: str) -> Figures:
     return {"delivery": delivery, "first_score_s": round(first, 3), "cpu_s": round(spent, 3), **used}
 
 
-def bus(stage: Stage, source: str, events: int) -> Figures:
+def bus(stage: Stage, source: str, events: int, settings: Mapping[str, Any] | None = None) -> Figures:
     """Consume and produce alone, in a process on the scorer's core."""
-    name = stage.make("bus", "exactly-once", source=source)
+    name = stage.make("bus", "exactly-once", source=source, settings=settings)
     command = stage.cores.pinned(sys.executable, "-m", "tests.bench.bus", stage.servers, source, f"{name}.scores", str(events))
     found: Figures = orjson.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return found

@@ -17,7 +17,7 @@ from tests.bench.workload import POOL, Workload
 def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None:
     workload = Workload(5, "minutes_{}", 3)
     written = contents(workload, format_, tmp_path)
-    entry = {"topics": ["t"], "id": "id", **written.input}
+    entry = {"topics": ["t"], **written.input}
     settings = Settings.model_validate(
         {
             "name": "bench",
@@ -34,4 +34,4 @@ def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None
     rows = np.array(workload.rows(), np.float32)
     assert np.array_equal(decoded.tensors["x"], np.concatenate([rows, rows[:1]]))
     named = [str(number) for number in range(POOL + 1)]
-    assert [str(one) for one in decoded.ids] == (named if entry["id"] else ["None"] * (POOL + 1))
+    assert [str(one) for one in decoded.ids] == (named if "id" in entry else ["None"] * (POOL + 1))
