@@ -5,8 +5,10 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -74,6 +76,8 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
         write(broker, b"after")
         assert read(broker, 2) == [b"before", b"after"]
         broker.pause()
+        while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # the signal is on its way: it may answer until then
+            time.sleep(0.01)
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=0.5)
         broker.resume()
