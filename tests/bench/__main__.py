@@ -22,15 +22,16 @@ from typing import Any
 
 from rich.console import Console
 
+from publisher.session import Headers
 from tests.bench import report, whole
 from tests.bench.contents import FORMATS, contents
 from tests.bench.counting import Figures, spread
 from tests.bench.machine import Cores, description
 from tests.bench.stage import Stage
-from tests.bench.workload import HELD_OUT, Workload
+from tests.bench.workload import HELD_OUT, Workload, headers
 
 DELIVERIES = ("exactly-once", "at-least-once")
-GROUPS = ("components", "bus", "drain", "formats", "held_out", "workers", "paced", "swap", "start")
+GROUPS = ("components", "bus", "drain", "formats", "headers", "held_out", "workers", "paced", "swap", "start")
 WIDTH = 160  # of tables that go into a file
 
 
@@ -108,14 +109,27 @@ class Bench:
             rows.append(row)
         return rows
 
+    def _headers(self) -> Any:
+        """The same with an id, a deadline and a trace in the headers of each event: what headers cost."""
+        events = list(self._stage.workload.events(self._sizes.events // 2))
+        named = ", ".join(name for name, _ in headers(0))
+        return [{"headers": named, **self._beside_bus(self._stage, "bench.headers", events, {"id": "id"}, headers)}]
+
     def _held_out(self) -> Any:
         """A workload that nothing was chosen by, on a stage of its own."""
         with Stage(self._stage.cores, HELD_OUT) as stage:
             events = list(HELD_OUT.events(self._sizes.events // 2))
             return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {"id": "id"})}]
 
-    def _beside_bus(self, stage: Stage, topic: str, events: list[bytes], settings: Mapping[str, Any]) -> Figures:
-        stage.fill(topic, events)
+    def _beside_bus(
+        self,
+        stage: Stage,
+        topic: str,
+        events: list[bytes],
+        settings: Mapping[str, Any],
+        more: Callable[[int], Headers] = lambda _: None,
+    ) -> Figures:
+        stage.fill(topic, events, more)
         alone = whole.bus(stage, topic, len(events), settings)
         limit = alone["consume"]["process_us"] + alone["produce"]["process_us"]
         found = self._repeated(lambda: whole.drain(stage, DELIVERIES[0], topic, len(events), settings=settings))

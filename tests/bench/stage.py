@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from publisher import kafka
 from publisher.kafka import KafkaSettings
+from publisher.session import Headers
 from scorer.demo.broker import EmbeddedBroker
 from scorer.demo.processes import executable
 from tests.bench.machine import Cores
@@ -81,14 +82,14 @@ class Stage:
         self.command("scorer", "check", f"{name}.yaml", "--create", "--partitions", str(PARTITIONS))
         return name
 
-    def fill(self, topic: str, events: Iterable[bytes]) -> None:
-        """A new topic with these events in it, dealt to the partitions in turn."""
+    def fill(self, topic: str, events: Iterable[bytes], headers: Callable[[int], Headers] = lambda _: None) -> None:
+        """A new topic with these events in it, dealt to the partitions in turn; `headers` of each by its number."""
         self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 20, "log_level": 0})
         for number, value in enumerate(events):
             while len(producer) > 50_000:
                 producer.poll(0.05)
-            producer.produce(topic, value, key(number), partition=number % PARTITIONS)
+            producer.produce(topic, value, key(number), partition=number % PARTITIONS, headers=headers(number))
         if producer.flush(PATIENCE_SECONDS):
             raise RuntimeError(f"the broker did not take the events for {topic}")
 

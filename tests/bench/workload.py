@@ -76,6 +76,12 @@ def key(number: int) -> bytes:
     return b"k%d" % (number % KEYS)
 
 
+def headers(number: int) -> list[tuple[str, str | bytes | None]]:
+    """What a producer may send beside an event: its id, when it is due, and the trace that it belongs to."""
+    trace = b"00-%032x-%016x-01" % (number + 1, number + 1)
+    return [("ce_id", b"%d" % number), ("deadline", b"4102444800000"), ("traceparent", trace)]
+
+
 def network(path: Path, sizes: tuple[int, ...], seed: int) -> None:
     """Write a multilayer perceptron with a sigmoid at its end."""
     random, nodes, weights, last = np.random.default_rng(seed), [], [], "x"

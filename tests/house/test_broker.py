@@ -76,7 +76,7 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
         write(broker, b"after")
         assert read(broker, 2) == [b"before", b"after"]
         broker.pause()
-        while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # the signal is on its way: it may answer until then
+        while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # it may answer until then
             time.sleep(0.01)
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=0.5)
