@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,6 +17,7 @@ from publisher.errors import Evicted, Fatal
 from scorer import group_offsets
 from scorer.attempts import Arrival
 from scorer.batching import chunk
+from scorer.columns import batch_of
 from scorer.consumer_errors import usable
 from scorer.events.batch import Batch, End
 from scorer.isolation import Isolation
@@ -205,16 +205,7 @@ class Intake:
             self._consumer.resume([TopicPartition(*partition)])
 
     def _batch(self, messages: list[Message], end: End) -> Batch:
-        batch = Batch(
-            topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
-            partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
-            offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
-            keys=list(map(Message.key, messages)),
-            values=list(map(Message.value, messages)),
-            timestamps=_times(messages),
-            headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
-            end=end,
-        )
+        batch = batch_of(messages, end)
         batch.epochs = {p: self.epochs[p] for p in batch.reached}
         self._next |= batch.reached
         return batch
@@ -293,12 +284,6 @@ class Intake:
         """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""
         owner = self.marks[partition].owner
         return owner in dead and not (owner == self._owner and partition in self._lived)
-
-
-def _times(messages: Sequence[Message]) -> list[int]:
-    """Unix ms, 0 where the broker has none."""
-    stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
-    return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -6,22 +6,22 @@ from typing import Any
 from rich.table import Table
 
 PARTS = ("decode", "infer", "encode", "score")
+COUNTED = ("drain", "formats", "headers", "held_out", "workers", "paced", "swap")
+"""Groups whose rows say how many events were missing or answered twice."""
 
 
 def tables(found: Mapping[str, Any]) -> Iterator[Table]:
     """One table for each group that was measured."""
     if parts := found.get("components"):
         yield _components(parts)
-    for group in ("bus", "drain", "formats", "headers", "held_out", "workers", "paced", "swap", "start"):
+    for group in ("bus", *COUNTED, "start"):
         if rows := found.get(group):
             yield _rows(group, [_flat(row) for row in rows])
 
 
 def faults(found: Mapping[str, Any]) -> int:
     """Events missing or answered twice, over all measurements."""
-    rows = [
-        row for group in ("drain", "formats", "headers", "held_out", "workers", "paced", "swap") for row in found.get(group, [])
-    ]
+    rows = [row for group in COUNTED for row in found.get(group, [])]
     return sum(row["missing"] + row["duplicates"] for row in rows)
 
 
