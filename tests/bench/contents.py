@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.workload import POOL, Workload
+from tests.bench.workload import POOL, Workload, event
 from tests.unit.scorer.schema_events import avro_encoder, proto_class
 
 FORMATS = ("json", "json-array", "json-envelope", "float32", "avro", "protobuf")
@@ -21,47 +21,47 @@ FIRST_FIELD = b"\x0a"  # Protobuf's tag of field 1, length-delimited
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """`write(id, row)` gives one event; `input` is what a configuration says of the format."""
+    """`write(id)` gives one event; `input` is what a configuration says of the format."""
 
-    write: Callable[[int, int], bytes]
+    write: Callable[[int], bytes]
     input: Mapping[str, Any]
 
     def events(self, count: int) -> Iterator[bytes]:
         """Events with the ids 0 to `count`."""
-        return (self.write(number, number % POOL) for number in range(count))
+        return map(self.write, range(count))
 
 
 def contents(workload: Workload, format_: str, folder: Path) -> Contents:
     """Schema files are written into the folder."""
     if format_ == "json":
         bodies = workload.bodies()
-        return Contents(lambda id_, row: b'{"id":%d,' % id_ + bodies[row], IDENTIFIED)
+        return Contents(lambda id_: event(bodies, id_), IDENTIFIED)
     rows = workload.rows()
     if format_ == "float32":
         raw = [np.array(row, "<f4").tobytes() for row in rows]
-        return Contents(lambda _, row: raw[row], {"format": format_})
+        return Contents(lambda id_: raw[id_ % POOL], {"format": format_})
     if format_.startswith("json"):
         texts = [json.dumps(row).encode() for row in rows]
         if format_ == "json-array":
-            return Contents(lambda _, row: texts[row], {"format": format_})
-        return Contents(lambda id_, row: b'{"id":%d,"features":%b}' % (id_, texts[row]), {"format": format_, **IDENTIFIED})
-    events = [dict(zip(workload.names, row, strict=True)) for row in rows]
+            return Contents(lambda id_: texts[id_ % POOL], {"format": format_})
+        return Contents(lambda id_: b'{"id":%d,"features":%b}' % (id_, texts[id_ % POOL]), {"format": format_, **IDENTIFIED})
+    rows_by_name = [dict(zip(workload.names, row, strict=True)) for row in rows]
     if format_ == "avro":
         fields = [{"name": "id", "type": "string"}, *({"name": name, "type": "float"} for name in workload.names)]
         schema = {"type": "record", "name": "Event", "fields": fields}
         path = _written(folder / "event.avsc", json.dumps(schema))
         encode = avro_encoder(schema)
-        behind = [encode({"id": "", **event})[1:] for event in events]
+        behind = [encode({"id": "", **row})[1:] for row in rows_by_name]
         return Contents(
-            lambda id_, row: _sized(b"%d" % id_, 2) + behind[row], {"format": format_, "schema_file": path, **IDENTIFIED}
+            lambda id_: _sized(b"%d" % id_, 2) + behind[id_ % POOL], {"format": format_, "schema_file": path, **IDENTIFIED}
         )
     numbers = "".join(f"float {name} = {at};" for at, name in enumerate(workload.names, 2))
     text = f'syntax = "proto3"; message Event {{ string id = 1; {numbers} }}'
     path = _written(folder / "event.proto", text)
     new = proto_class(text, "Event")
-    messages = [new(**event).SerializeToString() for event in events]
+    messages = [new(**row).SerializeToString() for row in rows_by_name]
     return Contents(
-        lambda id_, row: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[row],
+        lambda id_: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[id_ % POOL],
         {"format": format_, "schema_file": path, **IDENTIFIED},
     )
 
