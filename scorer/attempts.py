@@ -5,7 +5,8 @@ assigned a partition claims it by writing the same offset again under its own na
 before it died; progress resets the number. So a batch pays nothing for this.
 
 Two deaths without progress may have any cause. From then on events are examined one at a time, alone, and before each
-examination the mark says so (one attempt more): a death counts against an event only if that event was alone in hand.
+examination the mark says so (`alone`): a death counts against an event only if that event was alone in hand. That an owner has
+lost the partition, or has left, is no death, whatever the mark says.
 """
 
 from dataclasses import dataclass
@@ -22,22 +23,22 @@ class Arrival:
     waiting: int
 
     @classmethod
-    def after(cls, attempts: int, *, crashed: bool, waiting: int) -> "Arrival":
-        """From the attempts in its mark; `crashed` where the owner before died with it.
+    def after(cls, attempts: int, *, alone: bool, crashed: bool, waiting: int) -> "Arrival":
+        """From the attempts in its mark, and whether its first event was `alone` in hand; `crashed` where its owner died.
 
-        Where nothing waits, no event can have been the cause. Deaths alone never raise the number beyond ALONE_FROM.
+        Where nothing waits, no event can have been the cause. Deaths over a batch never raise the number beyond ALONE_FROM.
         """
         if waiting <= 0:
             return cls(0, 0)
-        return cls(attempts + 1 if crashed and attempts < ALONE_FROM else attempts, waiting)
+        return cls(attempts + 1 if crashed and (alone or attempts < ALONE_FROM) else attempts, waiting)
 
 
 @dataclass(slots=True)
 class Suspicion:
     """A partition whose next `left` events are examined one at a time.
 
-    `attempts` is how often the first of them was in hand when a process died; `announced` whether the mark already counts the
-    examination that comes now.
+    `attempts` is how often the first of them was in hand when a process died; `announced` whether the mark already says that it
+    is examined.
     """
 
     attempts: int
@@ -56,16 +57,11 @@ class Suspicion:
         return self.attempts >= DEAD_FROM
 
     @property
-    def announcement(self) -> int:
-        """The attempts that the mark holds while the first event is examined."""
-        return self.attempts + 1
-
-    @property
     def after_progress(self) -> int:
-        """The attempts to commit with the first event's answer: the announcement of the next one, 0 after the last."""
-        return ALONE_FROM + 1 if self.left > 1 else 0
+        """The attempts to commit with the first event's answer: what the next one begins with, 0 after the last."""
+        return ALONE_FROM if self.left > 1 else 0
 
-    def answered(self) -> None:
-        """The first event's answer is committed."""
+    def answered(self, *, announced: bool) -> None:
+        """The first event's answer is committed, and the next one is `announced` with it."""
         self.left -= 1
-        self.attempts, self.announced = ALONE_FROM, True
+        self.attempts, self.announced = ALONE_FROM, announced

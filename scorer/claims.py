@@ -6,9 +6,9 @@ each assignment, one before an event is examined that follows no other examined 
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 
 from confluent_kafka import TopicPartition
+from msgspec.structs import replace
 
 from publisher.errors import Aborted
 from publisher.session import Session
@@ -36,7 +36,7 @@ class Claims:
         if not arrivals:
             return
         marks = self._intake.marks
-        self._rewrite({p: replace(marks[p], owner=self._owner, attempts=a.attempts) for p, a in arrivals.items()})
+        self._rewrite({p: replace(marks[p], owner=self._owner, attempts=a.attempts, alone=False) for p, a in arrivals.items()})
         self._intake.arrivals = {}
         for partition, arrival in arrivals.items():
             self._suspicions.pop(partition, None)
@@ -58,12 +58,16 @@ class Claims:
         """Say in the mark that the event is examined now, where it does not say so already. Raises Aborted."""
         if not suspicion.announced:
             partition = _partition(batch)
-            self._rewrite({partition: replace(self._intake.marks[partition], attempts=suspicion.announcement)})
+            self._rewrite({partition: replace(self._intake.marks[partition], attempts=suspicion.attempts, alone=True)})
             suspicion.announced = True
+
+    def announces(self, suspicion: Suspicion) -> bool:
+        """Whether the examined event's answer announces the next one: not where another partition's events come in between."""
+        return suspicion.left > 1 and len(self._suspicions) == 1
 
     def answered(self, batch: Batch, suspicion: Suspicion) -> None:
         """The examined event's answer is committed."""
-        suspicion.answered()
+        suspicion.answered(announced=self.announces(suspicion))
         if suspicion.left == 0:
             log.info("%s[%d]: examined, going on as usual", *_partition(batch))
             del self._suspicions[_partition(batch)]

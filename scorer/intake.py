@@ -278,7 +278,10 @@ class Intake:
         ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END, self._waiting)
         waiting = {p: max(0, ends.get(p, 0) - self.committed[p]) for p in crashed}
         self._lived |= crashed.keys()
-        return {p: Arrival.after(self.marks[p].attempts, crashed=died, waiting=waiting[p]) for p, died in crashed.items()}
+        return {
+            p: Arrival.after(self.marks[p].attempts, alone=self.marks[p].alone, crashed=died, waiting=waiting[p])
+            for p, died in crashed.items()
+        }
 
     def _crashed(self, partition: Partition, dead: set[str]) -> bool:
         """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import TopicPartition
+from msgspec.structs import replace
 
 from publisher.errors import Aborted, Evicted
 from publisher.kafka import LARGEST_BATCH
@@ -170,8 +171,9 @@ class Loop:
     ) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         origin, revision = servable.encoder.provenance, servable.resolution.revision
-        attempts = suspicion.after_progress if suspicion else 0
-        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"], attempts)
+        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
+        if suspicion:
+            mark = replace(mark, attempts=suspicion.after_progress, alone=self._claims.announces(suspicion))
         metadata = mark.encode()
         offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.reached.items()]
         swaps: list[Record] = [

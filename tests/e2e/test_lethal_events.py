@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from scorer.attempts import DEAD_FROM
+from scorer.marks import Mark
 from tests import models
 from tests.e2e.lethal import DEADLY
 from tests.e2e.rig import MakeRig, Rig, events, until
@@ -14,12 +20,12 @@ FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressi
 SESSION = {"kafka": {"session_timeout_ms": 1_500}}
 
 
-def lethal(make_rig: MakeRig, **overrides: object) -> Rig:
+def lethal(make_rig: MakeRig, partitions: int = 3) -> Rig:
     """A linear model in production, served by processes that deadly events kill."""
-    rig = make_rig(**SESSION, **overrides)
+    rig = make_rig(**SESSION)
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")
-    rig.create(3)
+    rig.create(partitions)
     rig.program = [sys.executable, str(Path(__file__).with_name("lethal.py"))]
     return rig
 
@@ -74,6 +80,22 @@ def test_the_very_first_event_is_found_by_one_scorer_that_is_started_again(make_
     assert [letter["reason"] for letter in rig.dead()] == ["crashes-scorer"]
     assert deaths == 4
     assert_clean(rig, 1)
+
+
+@pytest.mark.parametrize(("owner", "reasons"), [("", []), ("gone", ["crashes-scorer"])])
+def test_an_examination_counts_only_where_its_owner_died(make_rig: MakeRig, owner: str, reasons: list[str]) -> None:
+    """One that was stopped, or has lost the partition, leaves the same mark."""
+    rig = lethal(make_rig, partitions=1)
+    rig.emit(events(2))
+    mark = Mark(owner and f"{rig.name}.{owner}", attempts=DEAD_FROM - 1, alone=True)
+    position = TopicPartition(rig.events_topic, 0, 0, mark.encode())
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap_servers})
+    wanted = ConsumerGroupTopicPartitions(rig.name, [position])
+    admin.alter_consumer_group_offsets([wanted])[rig.name].result()
+    scorer = rig.start().ready()
+    until(lambda: rig.answered() == 2, "both answers")
+    assert [letter["reason"] for letter in rig.dead()] == reasons
+    assert scorer.stop() == 0
 
 
 def test_neither_a_hand_over_nor_a_death_without_work_counts(make_rig: MakeRig) -> None:
