@@ -77,8 +77,8 @@ class Fleet:
         for state in self._state.lanes:
             lane = Lane(settings, state, self._encoded, self._seen, budget, self._batch_bytes, self._stopping, self._ended)
             self._lanes.append(lane)
-        opened = [lane.open for lane in self._lanes]
-        self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, opened, on_look)
+        openings = [opening for lane in self._lanes for opening in lane.openings]
+        self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, openings, on_look)
         written = [pair.destination_name for pair in self._pairs.values()]
         left = OpenTransactions(quick(settings.destination.kafka), settings.name, [*written, settings.checkpoint_topic])
         left.wait(self._stop_waiting)

@@ -55,7 +55,7 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
     }
     if source.socket_buffer_bytes:
         properties["socket.receive.buffer.bytes"] = source.socket_buffer_bytes
-    return kafka.reader(source.kafka, settings.transactional_id(lane), **properties)
+    return kafka.reader(source.kafka, settings.lane_id(lane), **properties)
 
 
 def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
@@ -71,7 +71,7 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
         **QUICK,
         **destination.extra,
     }
-    return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
+    return kafka.introduced(Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log))
 
 
 def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:

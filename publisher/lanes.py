@@ -1,6 +1,7 @@
-"""A lane copies a fixed set of partitions: one consumer, one transactional producer, one thread, one transaction after another.
+"""A lane copies a fixed set of partitions: one consumer, one thread, one transaction after another, by two producers in turn.
 
-Records and the positions that follow them are one transaction at the destination. A lane decides nothing: it begins where it
+Records and the positions that follow them are one transaction at the destination. The producer whose transaction the broker is
+still ending would have to wait for that; the other one need not. A lane decides nothing: it begins where it
 is told, and ends at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew.
 """
 
@@ -9,6 +10,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -31,8 +34,8 @@ CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
 CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
 SEEN_SECONDS = 2.0  # the topics' ids were checked no longer ago than this when a transaction begins
-REST_SECONDS = 0.005  # at least, between two small transactions: the broker pays for each, and writes its markers meanwhile
-LONGEST_REST_SECONDS = 0.050
+USUAL_COMMIT_SECONDS = 0.005
+LONGEST_REST_SECONDS = 0.050  # between two small transactions: the broker pays for each
 SMALL = 500  # records
 PIECE = 500  # records
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
@@ -47,8 +50,7 @@ EncodeCheckpoint = Callable[[Route], tuple[bytes, bytes]]
 def rest_after(commit_seconds: float) -> float:
     """Seconds between a small transaction whose commit took so long and the next: as long, and longer in proportion where the
     broker is busy, lest many lanes fill it with commits."""
-    wanted = commit_seconds * max(1.0, commit_seconds / REST_SECONDS)
-    return min(max(REST_SECONDS, wanted), LONGEST_REST_SECONDS)
+    return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
 
 
 class Lane:
@@ -69,7 +71,9 @@ class Lane:
         self.failure: Exception | None = None
         self.state.routes = {}
         self._settings = settings
-        self._id = settings.transactional_id(state.number)
+        self._writers: dict[str, Producer] = {}
+        self._turns = cycle(settings.transactional_ids(state.number))
+        self._mine = next(self._turns)
         self._encode = encode
         self._seen = seen
         self._budget = budget
@@ -83,14 +87,18 @@ class Lane:
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
         self._rest_until = self._commit_took = 0.0
-        self._producer: Producer | None = None
         self._consumer: Consumer | None = None
-        self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
-    def open(self, seconds: float) -> None:
-        """Take over the transactional id: no other process writes as this lane from here on. Raises as `begin` does."""
-        writer = near_writer(self._settings, self._id, self._batch_bytes)
-        self._producer = begin(self._settings, self._id, writer, self._stopping, seconds)
+    @property
+    def openings(self) -> list[Callable[[float], None]]:
+        """What takes over its transactional ids, each within so many seconds: after all of them no other process writes as this
+        lane. They raise as `begin` does."""
+        return [partial(self._open, name) for name in self._settings.transactional_ids(self.state.number)]
+
+    def _open(self, name: str, seconds: float) -> None:
+        writer = near_writer(self._settings, name, self._batch_bytes)
+        self._writers[name] = begin(self._settings, name, writer, self._stopping, seconds)
 
     def start(self) -> None:
         """Begin to copy what is added."""
@@ -136,9 +144,9 @@ class Lane:
     def _assign(self, consumer: Consumer) -> None:
         while not self._added.empty():
             routes = self._added.get()
-            assert self._producer is not None
             for name in {route.destination for route in routes}:  # what has grown is written to only when this client knows
-                self._producer.list_topics(name, CALL_SECONDS)
+                for producer in self._writers.values():
+                    producer.list_topics(name, CALL_SECONDS)
             self.state.routes |= {(route.topic, route.partition): route for route in routes}
             consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, leader_epoch=r.epoch) for r in routes])
 
@@ -154,8 +162,7 @@ class Lane:
     def _publish(self, consumer: Consumer, messages: list[Message]) -> tuple[int, int]:
         """One transaction: copies of `messages` and of what else is there, and the positions after them. The number of
         records read, and the bytes of their values."""
-        producer = self._producer
-        assert producer is not None
+        producer = self._writers[self._mine]
         before = self.state.tally.copied
         try:
             producer.begin_transaction()
@@ -213,7 +220,8 @@ class Lane:
         self.state.commit_seconds += self._commit_took
         if self._commit_took >= SLOW_COMMIT_SECONDS:
             self.state.rotations += 1
-            self.open(self._settings.destination.transaction_timeout_ms / 1_000)
+            self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
+        self._mine = next(self._turns)
 
     def _hear(self, event: Message) -> None:
         """What the consumer says that is no record."""
@@ -262,12 +270,12 @@ class Lane:
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
         try:
-            if self._producer is not None and self.failure is not None:
+            if self._mine in self._writers and self.failure is not None:
                 with unwrapping():
-                    self._producer.abort_transaction(CALL_SECONDS)
+                    self._writers[self._mine].abort_transaction(CALL_SECONDS)
         except KafkaException as exception:
             log.info("lane %d: abort: %s", self.state.number, exception.args[0])
-        self._producer = None
+        self._writers.clear()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -14,6 +14,7 @@ from publisher.kafka import KafkaSettings
 from publisher.security import SecuritySettings
 
 NAME = r"^[a-zA-Z0-9._-]{1,100}$"
+PRODUCERS = 2  # of a lane: one writes while the broker ends the other's last transaction
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 
 
@@ -142,9 +143,13 @@ class RelaySettings(Configuration):
         """The name that a source topic has at the destination."""
         return self.destination.topic.replace("{topic}", topic).replace("{region}", self.source.region)
 
-    def transactional_id(self, lane: int) -> str:
-        """The id under which a lane writes."""
+    def lane_id(self, lane: int) -> str:
+        """The client id of a lane."""
         return f"{self.name}.{lane}"
+
+    def transactional_ids(self, lane: int) -> list[str]:
+        """The ids under which a lane writes, in turn."""
+        return [f"{self.lane_id(lane)}.{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
         """The lane that copies a partition: fixed, and even where there are few topics."""

@@ -54,7 +54,7 @@ def fence(
     openings: Sequence[Callable[[float], None]] = (),
     on_look: Callable[[], None] = lambda: None,
 ) -> Producer:
-    """Take every transactional id of the relay, `openings` (Lane.open) among them; the producer of its checkpoints.
+    """Take every transactional id of the relay, its lanes' by `openings` if there are any; the producer of its checkpoints.
 
     That producer's comes first, and then the registration: whoever loses a lane must find who has replaced it, or it would take
     the lanes back. `on_look` is called when nobody else can register any more, and may raise. Until all lanes are fenced the
@@ -68,7 +68,8 @@ def fence(
     last = checkpoints.registrations.get(settings.name)
     claim = msgspec.structs.replace(told, lanes=max(last.lanes if last else 0, settings.lanes))
     write(control, settings.checkpoint_topic, [(checkpoint.registration_key(settings.name), checkpoint.encode(claim))])
-    names = [settings.transactional_id(lane) for lane in range(len(openings), claim.lanes)]
+    others = range(settings.lanes if openings else 0, claim.lanes)
+    names = [name for lane in others for name in settings.transactional_ids(lane)]
     with ThreadPoolExecutor(len(names) + len(openings) or 1, thread_name_prefix="take-over") as pool:
         opened = [pool.submit(opening, seconds) for opening in openings]
         opened += [pool.submit(lambda n: _take(settings, n, stopping, seconds), name) for name in names]

@@ -39,6 +39,7 @@ class EmbeddedBroker:
 
     `folder` must be new or empty and is removed at the end; without it a temporary one is made. `properties` go over those
     of the server; a function that is told the ports (broker, controller) may name listeners beside the node's own.
+    `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
     `on_progress` hears of the download at the very first start; without it a bar shows that on stderr.
     Whatever happens to this process, the broker ends and its folder goes (see `broker_guard`), unless it was detached.
     """
@@ -49,10 +50,12 @@ class EmbeddedBroker:
         properties: Properties | None = None,
         heap_mb: int = 512,
         on_progress: OnProgress | None = None,
+        *,
+        quick_start: bool = True,
     ) -> None:
         self._given_folder = folder
         self._properties: Properties = properties or {}
-        self._heap = f"-Xmx{heap_mb}m"
+        self._options = [f"-Xmx{heap_mb}m", *(QUICK_START if quick_start else ())]
         self._on_progress = on_progress
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
@@ -87,7 +90,7 @@ class EmbeddedBroker:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
         jars = classpath(on_progress=self._on_progress)
         self._folder = _new_folder(self._given_folder)
-        self._java = [java_executable(), self._heap, *QUICK_START, f"-Dscorestream.log={self._folder / 'broker.log'}"]
+        self._java = [java_executable(), *self._options, f"-Dscorestream.log={self._folder / 'broker.log'}"]
         self._java += [
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             "-cp",

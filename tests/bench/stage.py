@@ -45,7 +45,7 @@ class Stage:
     def __enter__(self) -> Self:
         os.sched_setaffinity(0, self.cores.others)
         self.folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="scorestream-bench-")))
-        self.broker = self._cleanup.enter_context(EmbeddedBroker(heap_mb=1_024))
+        self.broker = self._cleanup.enter_context(EmbeddedBroker(heap_mb=1_024, quick_start=False))
         self.servers = self.broker.bootstrap_servers
         self.settings = KafkaSettings(bootstrap_servers=self.servers)
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})

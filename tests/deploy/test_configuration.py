@@ -168,7 +168,9 @@ def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tm
             assert copies[relay.destination_topic(found.output.topic)]["spec"] == original["spec"]
             checkpoints = copies[relay.checkpoint_topic]["spec"]["config"]
             assert {key: str(checkpoints[key]) for key in TOPIC_CONFIG} == TOPIC_CONFIG
-            assert relay.transactional_id(0).startswith("scores-")  # the prefix that the user `relay` may use
+            assert all(
+                name.startswith("scores-") for name in relay.transactional_ids(0)
+            )  # the prefix that the user `relay` may use
     names = [relay.name for here in REGIONS for relay in relays(f"overlays/{here}", tmp_path).values()]
     assert len(set(names)) == len(REGIONS) * (len(REGIONS) - 1)
 

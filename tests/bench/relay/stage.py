@@ -49,12 +49,12 @@ class Stage:
 
     def __enter__(self) -> "Stage":
         with self.at_source():
-            broker = EmbeddedBroker(properties=self._far_listener if self.link else None)
+            broker = EmbeddedBroker(properties=self._far_listener if self.link else None, quick_start=False)
             self._exits.callback(self._stop_source, broker)
             broker.start()
         self.source_nearby = broker.bootstrap_servers
         self.source = f"{FAR}:{self._far_port}" if self.link else self.source_nearby
-        self.destination = self._exits.enter_context(EmbeddedBroker()).bootstrap_servers
+        self.destination = self._exits.enter_context(EmbeddedBroker(quick_start=False)).bootstrap_servers
         self._admin = AdminClient({"bootstrap.servers": self.destination, **QUIET})
         return self
 
