@@ -96,9 +96,9 @@ class Fleet:
                 {p.destination_name: p.destination for p in self._pairs.values()},
             ),
         ]
+        self._share_out(routes)
         for lane in self._lanes:
             lane.start()
-        self._share_out(routes)
         if self._settings.source.groups:
             self._sightings = self._look_at_groups()
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._lanes))

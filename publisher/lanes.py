@@ -144,6 +144,8 @@ class Lane:
     def _assign(self, consumer: Consumer) -> None:
         while not self._added.empty():
             routes = self._added.get()
+            for name in {route.topic for route in routes}:  # a client that knows no leader yet looks again only a second later
+                consumer.list_topics(name, CALL_SECONDS)
             for name in {route.destination for route in routes}:  # what has grown is written to only when this client knows
                 for producer in self._writers.values():
                     producer.list_topics(name, CALL_SECONDS)
