@@ -79,8 +79,8 @@ class SourceSettings(ClusterSettings):
     reached: ClassVar[type[KafkaSettings]] = SourceKafka
     topics: list[TopicOrPattern] = Field(min_length=1)
     groups: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    fetch_bytes: int = Field(default=262_144, ge=1_024, le=1_000_000_000)
-    queue_bytes: int = Field(default=4_194_304, ge=65_536, le=2_000_000_000)
+    fetch_bytes: int = Field(default=393_216, ge=1_024, le=1_000_000_000)
+    queue_bytes: int = Field(default=6_291_456, ge=65_536, le=2_000_000_000)
     socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
 
 
@@ -116,7 +116,7 @@ class RelaySettings(Configuration):
     lanes: int = Field(default=1, ge=1, le=64)
     checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
     filter: dict[str, list[str]] = Field(default_factory=dict)
-    transaction_records: int = Field(default=20_000, ge=1, le=100_000)
+    transaction_records: int = Field(default=10_000, ge=1, le=100_000)
     bytes_per_second: int = Field(default=0, ge=0)
     http: HttpSettings = HttpSettings()
 
