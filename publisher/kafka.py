@@ -214,10 +214,12 @@ def transactional_producer(
 
 def introduced(producer: Producer) -> Producer:
     """The producer, once it has a connection, if a broker answers soon. `init_transactions` asks for the coordinator at once;
-    where no connection is up by then, the library (2.16) asks again only half a second later.
+    where no connection is up by then, the library (2.16) asks again only half a second later. It is asked twice: in the first
+    answer the broker behind a configured address gets its name.
     """
     with contextlib.suppress(KafkaException):
-        producer.list_topics(TRANSACTIONS_TOPIC, FIRST_ANSWER_SECONDS)
+        for _ in range(2):
+            producer.list_topics(TRANSACTIONS_TOPIC, FIRST_ANSWER_SECONDS)
     return producer
 
 
