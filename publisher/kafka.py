@@ -21,7 +21,6 @@ RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may 
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 LINGER_MS = 100  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
-TRANSACTIONS_TOPIC = "__transaction_state"
 FIRST_ANSWER_SECONDS = 1.0
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
@@ -209,17 +208,18 @@ def transactional_producer(
     settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
 ) -> Producer:
     """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
-    return introduced(_made(settings, Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes)))
+    return _made(settings, Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
 
 
-def introduced(producer: Producer) -> Producer:
-    """The producer, once it has a connection, if a broker answers soon. `init_transactions` asks for the coordinator at once;
-    where no connection is up by then, the library (2.16) asks again only half a second later. It is asked twice: in the first
-    answer the broker behind a configured address gets its name.
+def introduced(producer: Producer, topic: str) -> Producer:
+    """The producer, once it has a connection, if a broker answers soon about a topic that it may write to.
+
+    `init_transactions` asks for the coordinator at once; where no connection is up by then, the library (2.16) asks again only
+    half a second later. Two questions: in the first answer the broker behind a configured address gets its name.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
-            producer.list_topics(TRANSACTIONS_TOPIC, FIRST_ANSWER_SECONDS)
+            producer.list_topics(topic, FIRST_ANSWER_SECONDS)
     return producer
 
 

@@ -71,7 +71,7 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
         **QUICK,
         **destination.extra,
     }
-    return kafka.introduced(Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log))
+    return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
 
 
 def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:

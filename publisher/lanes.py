@@ -20,7 +20,7 @@ from publisher import rights
 from publisher.budget import Budget
 from publisher.copying import Route, Rules, copy
 from publisher.errors import Aborted, Fenced
-from publisher.kafka import RETRY_BACKOFF_MS, of_no_group, unwrapping
+from publisher.kafka import RETRY_BACKOFF_MS, introduced, of_no_group, unwrapping
 from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
 from publisher.refusals import Refused
 from publisher.relay_state import LaneState
@@ -97,7 +97,7 @@ class Lane:
         return [partial(self._open, name) for name in self._settings.transactional_ids(self.state.number)]
 
     def _open(self, name: str, seconds: float) -> None:
-        writer = near_writer(self._settings, name, self._batch_bytes)
+        writer = introduced(near_writer(self._settings, name, self._batch_bytes), self._settings.checkpoint_topic)
         self._writers[name] = begin(self._settings, name, writer, self._stopping, seconds)
 
     def start(self) -> None:

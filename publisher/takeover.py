@@ -9,7 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
@@ -21,7 +22,7 @@ from publisher.connection import connect
 from publisher.consumer_groups import ConsumerGroups, Follower
 from publisher.copying import Route
 from publisher.errors import Aborted
-from publisher.kafka import unwrapping
+from publisher.kafka import introduced, unwrapping
 from publisher.lane_clients import begin, near_writer, quick
 from publisher.settings import ClusterSettings, RelaySettings
 from publisher.topic_pairs import Pair
@@ -62,7 +63,7 @@ def fence(
     """
     seconds = settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
     name = f"{settings.name}.checkpoints"
-    control = begin(settings, name, near_writer(settings, name), stopping, seconds)
+    control = _taken(settings, name, stopping, seconds)
     checkpoints.look(settings.name)
     on_look()
     last = checkpoints.registrations.get(settings.name)
@@ -71,15 +72,17 @@ def fence(
     others = range(settings.lanes if openings else 0, claim.lanes)
     names = [name for lane in others for name in settings.transactional_ids(lane)]
     with ThreadPoolExecutor(len(names) + len(openings) or 1, thread_name_prefix="take-over") as pool:
-        opened = [pool.submit(opening, seconds) for opening in openings]
-        opened += [pool.submit(lambda n: _take(settings, n, stopping, seconds), name) for name in names]
+        opened: list[Future[Any]] = [pool.submit(opening, seconds) for opening in openings]
+        opened += [pool.submit(_taken, settings, name, stopping, seconds) for name in names]
         for future in opened:
             future.result()
     return control
 
 
-def _take(settings: RelaySettings, name: str, stopping: threading.Event, seconds: float) -> None:
-    begin(settings, name, near_writer(settings, name), stopping, seconds)
+def _taken(settings: RelaySettings, name: str, stopping: threading.Event, seconds: float) -> Producer:
+    """A producer of this id, which nobody else has from here on. Raises as `begin` does."""
+    writer = introduced(near_writer(settings, name), settings.checkpoint_topic)
+    return begin(settings, name, writer, stopping, seconds)
 
 
 def write(producer: Producer, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:

@@ -208,7 +208,7 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
         )
 
     def producer(name: str) -> Producer:
-        return parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
+        return kafka.introduced(parts.make_producer(settings.kafka, name, settings.owner, batch_bytes), settings.output.topic)
 
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
@@ -237,7 +237,12 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
             return set()
-        fencing.fence(lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner), sorted(dead))
+        fencing.fence(
+            lambda name: kafka.introduced(
+                kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
+            ),
+            sorted(dead),
+        )
         return dead | (owners & {settings.owner})
 
     return parts.make_intake(

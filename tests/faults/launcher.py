@@ -53,6 +53,7 @@ class CrashingProducer:
 
             return stepped
 
+        self.list_topics = producer.list_topics
         self.init_transactions = producer.init_transactions
         self.abort_transaction = producer.abort_transaction
         self.poll = producer.poll
