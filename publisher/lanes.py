@@ -1,8 +1,8 @@
 """A lane copies a fixed set of partitions: one consumer, one thread, one transaction after another, by two producers in turn.
 
 Records and the positions that follow them are one transaction at the destination. The producer whose transaction the broker
-is still ending would have to wait for that; the other one need not. A lane decides nothing: it begins where it is told, and ends
-at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew.
+is still ending would have to wait for that; the other one need not. A lane decides nothing: it begins where it is told, and
+ends at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew.
 """
 
 import logging
