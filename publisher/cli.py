@@ -11,10 +11,12 @@ from rich.console import Console
 
 from publisher.failover_command import failover
 from publisher.time_window import HELP as TIME_HELP
+from publisher.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from publisher.audit import Report
     from publisher.kafka import KafkaSettings
     from publisher.positions_by_hand import Move
 
@@ -181,16 +183,18 @@ def audit_command(
         return
     from publisher import audit_view
     from publisher.audit_topics import Plan
-    from publisher.time_window import TimeWindow
 
     if not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
-    try:
-        window = TimeWindow.of(start, end)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *window)
-    report = audit_view.audited(_settings(bootstrap_servers, [*_lines(kafka_config), *(properties or [])]), plan, timeout, talk)
+    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *_window(start, end))
+    kafka = _settings(bootstrap_servers, [*_lines(kafka_config), *(properties or [])])
+    _audited(audit_view.audited(kafka, plan, timeout, talk), as_json)
+
+
+def _audited(report: "Report", as_json: bool) -> None:
+    """Print the count; exit code 1 where something is wrong."""
+    from publisher import audit_view
+
     if as_json:
         _json(report.to_dict())
     else:
@@ -198,6 +202,13 @@ def audit_command(
         talk.print(audit_view.verdict(report))
     if not report.clean:
         raise typer.Exit(1)
+
+
+def _window(start: str | None, end: str | None) -> TimeWindow:
+    try:
+        return TimeWindow.of(start, end)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 app.command()(failover)

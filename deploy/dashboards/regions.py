@@ -18,7 +18,7 @@ COMMITS = by_way("sum", rate("publisher_transactions_total"))
 
 def dashboard() -> Dashboard:
     """Both ends of each way are labels of `publisher_relay_info`, which every query takes them from."""
-    return _trouble(_each_way(_now(board("scorestream-regions", "scorestream: regions", "publisher_copying"))))
+    return _trouble(_waits(_each_way(_now(board("scorestream-regions", "scorestream: regions", "publisher_copying")))))
 
 
 def _now(made: Dashboard) -> Dashboard:
@@ -63,7 +63,12 @@ def _each_way(made: Dashboard) -> Dashboard:
                 [(by_way("sum", now("publisher_lag_records")), WAY)],
             )
         )
-        .with_panel(
+    )
+
+
+def _waits(made: Dashboard) -> Dashboard:
+    return (
+        made.with_panel(
             lines(
                 "Source not heard",
                 "Time without an answer of the source.",

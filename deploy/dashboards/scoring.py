@@ -3,6 +3,12 @@
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 from panels import THIRD, board, figure, lines, mean, now, quantile, rate
 
+CHANGES = {
+    "scorer_swaps_total": "swaps",
+    "scorer_versions_refused_total": "refused",
+    "scorer_revision_fence_timeouts_total": "revision not reached",
+}
+
 
 def dashboard() -> Dashboard:
     """Everything on one page, the question first that is asked first: does it flow?"""
@@ -14,9 +20,12 @@ def dashboard() -> Dashboard:
 
 def flow(page: Dashboard) -> Dashboard:
     """How much, and in what batches."""
+    return _batches(_totals(page.with_row(Row("Flow"))))
+
+
+def _totals(page: Dashboard) -> Dashboard:
     return (
-        page.with_row(Row("Flow"))
-        .with_panel(figure("Events", "Answered, all scorers together.", "ops", f"sum({rate('scorer_events_total')})"))
+        page.with_panel(figure("Events", "Answered, all scorers together.", "ops", f"sum({rate('scorer_events_total')})"))
         .with_panel(figure("Waiting", "Events that are not answered yet.", "short", f"sum({now('scorer_lag_records')})"))
         .with_panel(figure("Behind", "The partition that is furthest behind.", "s", f"max({now('scorer_lag_seconds')})"))
         .with_panel(figure("Scorers", "That Prometheus reaches.", "short", f"count({now('scorer_assigned_partitions')})"))
@@ -29,7 +38,12 @@ def flow(page: Dashboard) -> Dashboard:
                 f"count(count by (digest) ({now('scorer_model_info')}))",
             )
         )
-        .with_panel(
+    )
+
+
+def _batches(page: Dashboard) -> Dashboard:
+    return (
+        page.with_panel(
             lines(
                 "Events by outcome",
                 "scored, expired (their deadline had passed), dead (dead letters).",
@@ -174,11 +188,7 @@ def versions(page: Dashboard) -> Dashboard:
                 "Swaps and refusals",
                 "Changes of version, versions that were refused, partitions scored by an older one.",
                 "short",
-                [
-                    (f"sum(increase({now('scorer_swaps_total')}[$__rate_interval]))", "swaps"),
-                    (f"sum(increase({now('scorer_versions_refused_total')}[$__rate_interval]))", "refused"),
-                    (f"sum(increase({now('scorer_revision_fence_timeouts_total')}[$__rate_interval]))", "revision not reached"),
-                ],
+                [(f"sum(increase({now(metric)}[$__rate_interval]))", name) for metric, name in CHANGES.items()],
                 width=THIRD * 2,
             )
         )

@@ -12,7 +12,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -157,18 +157,6 @@ def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress | Non
 def _download(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) -> dict[Jar, Path]:
     from jgo.maven import MavenContext, PythonResolver
 
-    total, done, one = sum(jar.size for jar in jars), 0, Lock()
-
-    @contextmanager
-    def follow(name: str, _size: int) -> Iterator[Callable[[int], None]]:
-        def add(count: int) -> None:
-            nonlocal done
-            with one:
-                done += count
-                on_progress(name, done, total)
-
-        yield add
-
     def fetch(jar: Jar) -> Path:
         target = sources.cache / jar.path
         target.unlink(missing_ok=True)  # what is left of a download that was cut off
@@ -180,7 +168,7 @@ def _download(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) ->
         return target
 
     context = MavenContext(
-        resolver=PythonResolver(progress_callback=follow),
+        resolver=PythonResolver(progress_callback=_following(sum(jar.size for jar in jars), on_progress)),
         repo_cache=sources.cache,
         local_repos=[],
         remote_repos=dict(sources.remote),
@@ -195,6 +183,23 @@ def _download(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) ->
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _following(total: int, on_progress: OnProgress) -> Callable[[str, int], AbstractContextManager[Callable[[int], None]]]:
+    """What jgo tells of each file that it fetches, as the bytes of all of them so far; files come at the same time."""
+    done, one = 0, Lock()
+
+    @contextmanager
+    def follow(name: str, _size: int) -> Iterator[Callable[[int], None]]:
+        def add(count: int) -> None:
+            nonlocal done
+            with one:
+                done += count
+                on_progress(name, done, total)
+
+        yield add
+
+    return follow
 
 
 def reason(error: BaseException) -> str:

@@ -68,18 +68,11 @@ class Metrics:
     def __init__(self, counters: Counters, model: ModelSettings) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(SessionCounters(counters))
-        self.latency = BatchHistogram(
-            "scorer_event_latency_seconds",
-            "From the input's timestamp to the answer.",
-            LATENCY_BUCKETS,
-        )
-        self.registry.register(self.latency)
-        self.wait = BatchHistogram(
+        self.latency = self._latency("scorer_event_latency_seconds", "From the input's timestamp to the answer.")
+        self.wait = self._latency(
             "scorer_event_wait_seconds",
             "From the input's timestamp to when its batch was taken: the part of the latency that no stage has.",
-            LATENCY_BUCKETS,
         )
-        self.registry.register(self.wait)
         at = self.registry
         self.events = Counter("scorer_events", "Events answered.", ["outcome"], registry=at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
@@ -112,6 +105,11 @@ class Metrics:
         self.away = Gauge("scorer_backend_away", "1 while the servers that hold the model do not answer.", registry=at)
         self.device.labels(model.backend, model.device).set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
+
+    def _latency(self, name: str, documentation: str) -> BatchHistogram:
+        made = BatchHistogram(name, documentation, LATENCY_BUCKETS)
+        self.registry.register(made)
+        return made
 
     def serving(self, provenance: dict[str, str], revision: int) -> None:
         """This version is served from now on."""

@@ -106,11 +106,14 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     audit = audited(rig, group, copies, {place: offset for place, (offset, _) in moved.items()})
     assert audit["clean"]
     assert (audit["events"], audit["answered"], audit["rescored"]) == (400, 400, sum(80 - 60 - p for p in range(4)))
+    comes_back(homeward(make_relay, rig, group), rig, group, copies, moved[copies, 0][0])
 
-    back = homeward(make_relay, rig, group)
+
+def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: int) -> None:
+    """The way home, from where the group has gone on in the other region: there from copy `first` of partition 0."""
     back.create(back.source)
     back.fill(400)
-    ends = {(copies, 0): moved[copies, 0][0] + 10, (copies, 1): 10_000, **{(rig.topic, p): 100 for p in range(4)}}
+    ends = {(copies, 0): first + 10, (copies, 1): 10_000, **{(rig.topic, p): 100 for p in range(4)}}
     ends[copies, 1] = max(m.offset() or 0 for m in auditor.read(rig.destination, copies) if m.partition() == 1) + 1
     commit(rig.destination, group, ends)
     relay = back.start().ready()
