@@ -46,12 +46,8 @@ def run(
     from scorer import cores, service, supervisor
 
     loaded = _load(config, settings)
-    count = workers or cores.allowed()
     logs.configure({"scorer": loaded.settings.owner}, log_level.upper())
-    if count == 1:
-        service.run(loaded.settings)
-    else:
-        supervisor.run(loaded.settings, count, service.run, log_level.upper())
+    supervisor.run(loaded.settings, workers or cores.allowed(), service.run, log_level.upper())
 
 
 @app.command("config")

@@ -15,39 +15,37 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from publisher.errors import Evicted, Fatal
 from scorer import group_offsets
-from scorer.attempts import Arrival
 from scorer.batching import chunk
 from scorer.columns import batch_of
 from scorer.consumer_errors import usable
 from scorer.events.batch import Batch, End
-from scorer.isolation import Isolation
 from scorer.marks import Mark
 
 log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
+ELSEWHERE_SECONDS = 1.0
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
 class Intake:
-    """Takes events for `owner`, a scorer.
+    """Takes events for a scorer.
 
-    `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
-    means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
+    `before_assign(partitions)` runs before positions are read: it fences the dead. `before_revoke(partitions, lost)` runs while
+    they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
     now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
-    `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet. Only
+    `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has looked at yet. Only
     `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of one event costs.
     """
 
     def __init__(
         self,
         consumer: Consumer,
-        owner: str,
         topics: Sequence[str],
         start: str,
-        before_assign: Callable[[Sequence[TopicPartition]], set[str]],
+        before_assign: Callable[[Sequence[TopicPartition]], None],
         before_revoke: Callable[[Sequence[TopicPartition], bool], None],
         before_read: Callable[[], None],
         waiting: Callable[[], None] = lambda: None,
@@ -58,10 +56,8 @@ class Intake:
         self.marks: dict[Partition, Mark] = {}
         self.committed: dict[Partition, int] = {}
         self.arrived: set[Partition] = set()
-        self.arrivals: dict[Partition, Arrival] = {}
         self.joined = self._closing = False
         self._consumer = consumer
-        self._owner = owner
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
         self._before_assign = before_assign
         self._before_revoke = before_revoke
@@ -72,8 +68,6 @@ class Intake:
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
-        self._lived: set[Partition] = set()
-        self._alone = Isolation()
         self._end: End = "empty"
         self._group: Any = None
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
@@ -91,11 +85,8 @@ class Intake:
         """
         if self._unread:
             self.rewind(self._unread)
-        if alone := self._alone.next():
-            self._resume_alone(alone[0])
-            return self._batch(alone, "isolation")
         before = dict(self.epochs)
-        messages = self._read(0.0 if self._alone.waiting else wait, limit)
+        messages = self._read(wait, limit)
         self._group = self._ask_group()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         if any(map(Message.error, messages)):
@@ -103,8 +94,6 @@ class Intake:
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
-        if self._alone.partitions:
-            messages = self._keep_aside(messages)
         return self._batch(messages, self._end) if messages else None
 
     def stale(self, batch: Batch) -> bool:
@@ -128,21 +117,10 @@ class Intake:
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
-        if aside := self._alone.waiting & set(wanted):
-            self._alone.forget(aside)
-            self._consumer.resume([TopicPartition(*p) for p in aside])
         for position in self._positions([TopicPartition(*p) for p in wanted]):
             self._seek(position)
         self._unread.clear()
         self._group = self._ask_group()
-
-    def isolate(self, partition: Partition) -> None:
-        """From now on events of this partition come one at a time, in a batch of their own."""
-        self._alone.partitions.add(partition)
-
-    def join(self, partition: Partition) -> None:
-        """Its events come together with others again."""
-        self._alone.partitions.discard(partition)
 
     def hold(self, partitions: Iterable[Partition]) -> None:
         """Stop reading these for a while."""
@@ -154,6 +132,15 @@ class Intake:
         ours = [p for p in partitions if p in self.epochs]
         self._held -= set(partitions)
         self._consumer.resume([TopicPartition(*p) for p in ours])
+
+    def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """What the group has committed of partitions that others hold, where a broker tells."""
+        asked = [TopicPartition(*p) for p in partitions]
+        try:
+            found = self._consumer.committed(asked, timeout=ELSEWHERE_SECONDS) if asked else []
+        except KafkaException:
+            return {}
+        return {(p.topic, p.partition): p.offset for p in found if p.error is None}
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
@@ -190,20 +177,6 @@ class Intake:
         self._largest = largest
         return messages
 
-    def _keep_aside(self, messages: list[Message]) -> list[Message]:
-        """Without those of isolated partitions, which are not read on until what waits of them is answered."""
-        before = self._alone.waiting
-        others = self._alone.split(messages)
-        if fresh := self._alone.waiting - before:
-            self._consumer.pause([TopicPartition(*p) for p in fresh])
-        return others
-
-    def _resume_alone(self, taken: Message) -> None:
-        """Read a partition on when nothing waits of it any more."""
-        partition: Partition = taken.topic(), taken.partition()  # type: ignore[assignment]
-        if partition not in self._alone.waiting:
-            self._consumer.resume([TopicPartition(*partition)])
-
     def _batch(self, messages: list[Message], end: End) -> Batch:
         batch = batch_of(messages, end)
         batch.epochs = {p: self.epochs[p] for p in batch.reached}
@@ -224,12 +197,12 @@ class Intake:
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
             return
-        dead = self._before_assign(partitions) if partitions else set()
+        if partitions:
+            self._before_assign(partitions)
         try:
             positions = self._positions(partitions)
         except Evicted as error:
             raise Fatal(f"assigned and refused at once: {error}", "start the scorer again") from error
-        self.arrivals |= self._arrivals(positions, dead)
         self.joined = True
         self._changes += 1
         for p in positions:
@@ -247,9 +220,6 @@ class Intake:
             self.marks.pop(key, None)
             self.committed.pop(key, None)
             self.arrived.discard(key)
-            self.arrivals.pop(key, None)
-            self.join(key)
-            self._alone.forget([key])
             self._held.discard(key)
             self._unread.discard(key)
             self._next.pop(key, None)
@@ -270,23 +240,6 @@ class Intake:
             self.committed[key] = self._next[key] = offset
             positions.append(TopicPartition(*key, offset))
         return positions
-
-    def _arrivals(self, positions: Sequence[TopicPartition], dead: set[str]) -> dict[Partition, Arrival]:
-        """What each assignment found; see attempts.py. The ends are only asked for where something is suspicious."""
-        crashed = {(p.topic, p.partition): self._crashed((p.topic, p.partition), dead) for p in positions}
-        suspicious = [p for p, died in crashed.items() if died or self.marks[p].attempts]
-        ends = group_offsets.edges(self._consumer, suspicious, OFFSET_END, self._waiting)
-        waiting = {p: max(0, ends.get(p, 0) - self.committed[p]) for p in crashed}
-        self._lived |= crashed.keys()
-        return {
-            p: Arrival.after(self.marks[p].attempts, alone=self.marks[p].alone, crashed=died, waiting=waiting[p])
-            for p, died in crashed.items()
-        }
-
-    def _crashed(self, partition: Partition, dead: set[str]) -> bool:
-        """Whether the owner before this assignment died with it. Ours is the name of an earlier life, until we had it."""
-        owner = self.marks[partition].owner
-        return owner in dead and not (owner == self._owner and partition in self._lived)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import TopicPartition
-from msgspec.structs import replace
 
 from publisher.errors import Aborted, Evicted
 from publisher.kafka import LARGEST_BATCH
 from publisher.session import Record, Session
 from scorer.absence import Absence
 from scorer.accounts import Accounts, Published
-from scorer.attempts import Suspicion
+from scorer.aftermath import Aftermath
 from scorer.backends import BackendAway
 from scorer.batching import Pacing, RecordSize, full, take_limit, within
 from scorer.claims import Claims
 from scorer.events.batch import Batch
+from scorer.examiner import ExaminerDied
 from scorer.intake import Intake, Partition
 from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
@@ -56,6 +56,7 @@ class Loop:
         metrics: Metrics,
         progress: Progress,
         traces: Traces,
+        aftermath: Aftermath,
         *,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -73,7 +74,8 @@ class Loop:
         self._sizes = RecordSize()
         self._request_bytes = min(LARGEST_BATCH, scoring.output.max_bytes, scoring.dead.max_bytes)
         self._limits = RecoveryLimits(settings.replica, settings.name)
-        self._claims = Claims(settings.owner, intake, session, settings.batching.max_events)
+        self._aftermath = aftermath
+        self._claims = Claims(settings.owner, intake, session)
         self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
         self._traces = traces
         self._asked = self._largest = 0
@@ -102,97 +104,91 @@ class Loop:
                 self._flipped = False
                 next_second = now + 1.0
                 self._accounts.second(self._intake)
+                self._aftermath.look(self._intake, self._versions)
                 each_second()
         if aborted is None and self._finish():
             self._claims.leave()
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
-        if self._versions.flip() is not None:
-            self._metrics.swaps.inc()
+        if (before := self._versions.flip()) is not None:
+            self._metrics.swaps.inc(before.resolution != self._versions.serving.resolution)
             self._flipped = True
             self._show(self._versions.serving)
         servable = self._versions.serving
         if self._absence.lasts(WAIT_SECONDS, self._waiting):
             return
-        if self._intake.arrivals:
+        if self._intake.arrived:
             self._settle()
-            self._claims.claim()
+            self._claims.claim(self._intake.arrived)
         self._mind_revisions(servable)
-        paced = self._session.transactional and not self._claims.examining  # one event at a time is slow enough
-        if paced and (pause := self._pacing.wait(self._clock())) > 0:
+        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
             self._settle()
             return
-        suspicion = self._claims.suspicion(batch)
-        if suspicion:
-            self._settle()
         began = self._clock()
         self._pacing.begin(began, full=full(batch.end, len(batch)))
         self._traces.begin(batch, servable.encoder.provenance)
+        self._aftermath.take_up(batch)
         try:
-            scored = self._score(batch, servable, suspicion)
+            scored = self._scoring.score(batch, servable, self._now_ms, self._alive)
+        except ExaminerDied as error:
+            self._settle()
+            if not self._aftermath.died(batch, error):
+                self._traces.fail(error)
+                self._session.checkpoint()
+                self._intake.rewind(batch.epochs)
+                return
+            scored = self._scoring.give_up(batch, servable, self._now_ms, str(error))
         except BackendAway as error:
             self._settle()
             self._traces.fail(error)
             self._absence.begin(error)
             return
+        finally:
+            self._aftermath.put_down()
+        self._aftermath.answered(batch)
         scoring = self._clock() - began
         self._settle()
         if self._intake.stale(batch):
             self._traces.fail("its partitions were assigned anew")
             self._intake.rewind(batch.epochs)
             return
-        self._publish(batch, scored, servable, suspicion, began, scoring)
+        self._publish(batch, scored, servable, began, scoring)
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         batching, deadline = self._settings.batching, self._settings.model.deadline_ms / 1_000
-        self._largest = self._sizes.most(self._request_bytes, batching.max_events)
+        self._largest = self._aftermath.most(self._sizes.most(self._request_bytes, batching.max_events))
         most = within(servable.inference, deadline, self._largest)
         self._asked = take_limit(servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=most)
         return self._asked
 
-    def _score(self, batch: Batch, servable: Servable, suspicion: Suspicion | None) -> Scored:
-        """The records of a batch. One event that has killed too often is given up; one that may kill is announced first."""
-        if suspicion is not None:
-            if suspicion.guilty:
-                return self._scoring.give_up(batch, servable, self._now_ms, suspicion.attempts)
-            self._claims.announce(batch, suspicion)
-        return self._scoring.score(batch, servable, self._now_ms, self._alive)
-
     def _alive(self) -> None:
         self.progress.heartbeat = self._clock()
 
-    def _publish(
-        self, batch: Batch, scored: Scored, servable: Servable, suspicion: Suspicion | None, taken: float, scoring: float
-    ) -> None:
+    def _publish(self, batch: Batch, scored: Scored, servable: Servable, taken: float, scoring: float) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         origin, revision = servable.encoder.provenance, servable.resolution.revision
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
-        if suspicion:
-            mark = replace(mark, attempts=suspicion.after_progress, alone=self._claims.announces(suspicion))
         metadata = mark.encode()
         offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.reached.items()]
         swaps: list[Record] = [
             (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             for swap in self._swaps(batch, servable, mark)
         ]
-        alone = bool(swaps or suspicion)  # marks that others go by, should this process die, do not wait
-        overlap = not alone and self._pacing.overlap(scoring)
+        overlap = not swaps and self._pacing.overlap(scoring)
         began, waited = self._clock(), self._session.counters.commit_seconds
         self._session.publish([*scored.records, *swaps], offsets, self._intake.group, overlap=overlap)
         producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
         self._published = Published(batch, scored, servable, mark, self._asked, self._largest, taken, scoring, producing)
         self._sizes.observe(scored.records)
-        if alone:
+        if swaps:  # marks that others go by, should this process die, do not wait
             self._session.checkpoint()
         if not overlap:
             self._settle()
-        if suspicion:
-            self._claims.answered(batch, suspicion)
 
     def _settle(self) -> None:
         """Return when the outcome of the last publish is known, and tell of it. Raises Aborted where it failed."""

@@ -78,10 +78,10 @@ class Scoring:
         }
         return work.scored
 
-    def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], attempts: int) -> Scored:
-        """Dead letters for all of the batch, without looking at it: processes have died with it in hand `attempts` times."""
+    def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str) -> Scored:
+        """Dead letters for all of the batch, without looking at it. `how` the process ended that had it in hand last."""
         work = _Work(self, batch, servable, now_ms)
-        poison = Poison(Reason.CRASHES_SCORER, f"{attempts} processes have died with this event in hand, the last two alone")
+        poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
         work.rejected = dict.fromkeys(range(len(batch)), poison)
         work.add_dead()
         work.scored.records = [record for record in work.slots if record is not None]

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -31,6 +32,8 @@ from publisher.open_transactions import OpenTransactions
 from publisher.session import Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
+from scorer.aftermath import Aftermath
+from scorer.in_hand import InHand
 from scorer.intake import Intake
 from scorer.loop import Loop
 from scorer.marks import Mark
@@ -42,13 +45,14 @@ from scorer.observe.traces import traces as tracing
 from scorer.patience import patience
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
+from scorer.servables.servable import make
 from scorer.settings import Settings
+from scorer.supervisor import HANGING
 
 log = logging.getLogger(__name__)
 
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
 SECOND_LOOK_SECONDS = 1.0
-HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,14 @@ class Parts:
     make_intake: Callable[..., Intake] = Intake
 
 
-def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[str], None] = lambda _: None) -> None:
-    """Score until SIGTERM or SIGINT; `on_serving(address of health and metrics)` is called when that begins.
+def run(
+    settings: Settings,
+    parts: Parts | None = None,
+    on_serving: Callable[[str], None] = lambda _: None,
+    in_hand: InHand | None = None,
+) -> None:
+    """Score until SIGTERM or SIGINT; `on_serving(address of health and metrics)` is called when that begins. `in_hand` is the
+    note that outlives this process.
 
     Raises Fatal where it cannot begin or go on.
     """
@@ -78,10 +88,11 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
     largest = min(output.max_bytes, dead.max_bytes)
     progress = Progress(time.monotonic())
     waiting = patience(settings.kafka, settings.owner, progress, stopping.is_set)
+    aftermath = Aftermath(settings, in_hand or InHand(), partial(make, backend=backend, settings=settings), progress.alive)
     with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
         metrics = Metrics(session.counters, settings.model)
-        versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
-        with contextlib.closing(versions):
+        versions = VersionManager(settings, aftermath.making, on_refused=lambda _: metrics.refused.inc())
+        with contextlib.closing(aftermath), contextlib.closing(versions):
             versions.start()
             try:
                 session.open()
@@ -89,7 +100,8 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
                 log.info("stopped before the first event")
                 return
             intake = _intake(settings, parts, commits.consumer, session, waiting)
-            loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress, traces)
+            scoring = Scoring(settings, output, dead)
+            loop = Loop(settings, intake, session, versions, scoring, metrics, progress, traces, aftermath)
             with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
                 _serve(settings, loop, reporter, metrics, stopping, watch, on_serving)
@@ -223,31 +235,28 @@ def _backend(settings: Settings) -> backends.Backend:
 
 
 def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session, waiting: Callable[[], None]) -> Intake:
-    def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
-        """The last owners of these partitions that are no members any more; our own name stands for an earlier life.
+    def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
+        """End what the last owners of these partitions left open, where they are no members any more.
 
         By a client of its own: one that has seen a broker die may keep asking a coordinator that is no more.
         """
         try:
             marks = fencing.last_metadata(settings.kafka, settings.owner, settings.name, partitions).values()
-            owners = {Mark.decode(metadata).owner for metadata in marks} - {""}
-            others = owners - {settings.owner}
+            others = {Mark.decode(metadata).owner for metadata in marks} - {"", settings.owner}
             alive = fencing.live_clients(kafka.admin(settings.kafka, settings.owner), settings.name) if others else set()
             dead = others - alive
         except KafkaException as error:
             log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
-            return set()
+            return
         fencing.fence(
             lambda name: kafka.introduced(
                 kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
             ),
             sorted(dead),
         )
-        return dead | (owners & {settings.owner})
 
     return parts.make_intake(
         consumer,
-        settings.owner,
         settings.input.topics,
         settings.input.start,
         fence_the_dead,

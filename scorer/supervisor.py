@@ -1,8 +1,9 @@
-"""`scorer run --workers N`: N processes in one consumer group, kept alive. It scores nothing and holds no Kafka client.
+"""The parent of `scorer run`: one worker or more in one consumer group, kept alive. It scores nothing and has no Kafka client.
 
-Worker k is the same scorer with the replica `<replica>-k` and the k-th port after `http.listen`. Workers are forked before
-this process has a second thread, so that what is imported is loaded once. Each holds the reading end of a pipe whose
-writing end only the supervisor has: its end, SIGKILL included, is a SIGTERM to every worker.
+Of several workers, worker k is the same scorer with the replica `<replica>-k` and the k-th port after `http.listen`. Workers
+are forked before this process has a second thread, so that what is imported is loaded once. Each holds the reading end of a
+pipe whose writing end only the supervisor has: its end, SIGKILL included, is a SIGTERM to every worker. The supervisor sees how
+a worker ends, and so whether the events that it had in hand are suspected (`in_hand.py`).
 """
 
 import gc
@@ -26,16 +27,20 @@ from model_registry.errors import RegistryError
 from publisher import logs
 from publisher.configuration import SettingsError
 from publisher.errors import Fatal
+from scorer.examiner import how
+from scorer.in_hand import InHand, path_of
 from scorer.restarts import EndAll, Restart, Restarts
+from scorer.servables.source import open_cache
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+HANGING = 70  # exit code of a worker whose scoring thread hangs (EX_SOFTWARE)
 GRACE_SECONDS = 5.0  # beyond twice the transaction timeout, when a worker that hangs ends itself
 
 Work = Callable[..., None]
-"""`work(settings, on_serving=told)` scores until SIGTERM or SIGINT; `told(address)` is called when it begins to."""
+"""`work(settings, on_serving=told, in_hand=note)` scores until SIGTERM or SIGINT; it calls `told(address)` when it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Said:
 
 def run(settings: Settings, workers: int, work: Work, log_level: str) -> None:
     """Keep `workers` processes scoring until SIGTERM or SIGINT, which drain them all. Raises Fatal and SettingsError."""
-    each = [of_worker(settings, number) for number in range(workers)]
+    each = [of_worker(settings, number) for number in range(workers)] if workers > 1 else [settings]
     gc.collect()
     gc.freeze()
     with _Wakeup() as wakeup:
@@ -100,6 +105,7 @@ class _Worker:
     def __init__(self, number: int, settings: Settings) -> None:
         self.number = number
         self.settings = settings
+        self.in_hand = _note(settings)
         self.said: Said | None = None
         self.restart_at: float | None = 0.0  # None while it runs
         self._process: Any = None
@@ -110,7 +116,7 @@ class _Worker:
         fork = multiprocessing.get_context("fork")
         self._hears, tells = fork.Pipe(duplex=False)
         self.said, self.restart_at = None, None
-        self._process = fork.Process(target=_child, args=(self.settings, work, log_level, tells, lifeline), daemon=True)
+        self._process = fork.Process(target=_child, args=(self.settings, work, log_level, tells, lifeline, self.in_hand))
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             self._process.start()
@@ -149,6 +155,11 @@ class _Worker:
         code: int | None = self._process.exitcode
         return code
 
+    def ended(self, code: int) -> None:
+        """It ended so. What it had in hand stays noted only after a death: a signal, or a hang."""
+        if 0 <= code != HANGING:
+            self.in_hand.clear()
+
     def send(self, number: signal.Signals) -> None:
         """A signal, if it still runs."""
         if self.exit_code() is None:
@@ -158,7 +169,7 @@ class _Worker:
         """Why it ended, as an error of the whole command."""
         if self.said:
             return self.said
-        return Said(f"worker {self.number} {_how(code)}", "what it said before is in the log", code if code > 0 else 128 - code)
+        return Said(f"worker {self.number} {how(code)}", "what it said before is in the log", code if code > 0 else 128 - code)
 
 
 class _Supervisor:
@@ -209,6 +220,7 @@ class _Supervisor:
                 self._restarts.serving(worker.number, now)
             if code is None or self._wakeup.stopping:
                 continue
+            worker.ended(code)
             decision = self._restarts.ended(worker.number, code, now)
             if isinstance(decision, EndAll):
                 return worker.why(code)
@@ -218,7 +230,7 @@ class _Supervisor:
     def _restart(self, worker: _Worker, decision: Restart, code: int, now: float) -> None:
         worker.restart_at = decision.at
         said = f": {worker.said.error}" if worker.said else ""
-        log.error("worker %d %s%s; starting it again in %.1f s", worker.number, _how(code), said, decision.at - now)
+        log.error("worker %d %s%s; starting it again in %.1f s", worker.number, how(code), said, decision.at - now)
 
     def _stop(self) -> Said | None:
         """Drain all workers, and kill what does not end in time. What went wrong with the first that ended badly."""
@@ -230,6 +242,8 @@ class _Supervisor:
         for worker in running:
             code = worker.exit_code(max(0.0, deadline - time.monotonic()))
             worker.hear()
+            if code is not None:
+                worker.ended(code)
             if code is None:
                 worker.send(signal.SIGKILL)
                 worker.exit_code(self._grace)
@@ -242,11 +256,16 @@ class _Supervisor:
         return [worker for worker in self._workers if worker.running]
 
 
-def _how(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+def _note(settings: Settings) -> InHand:
+    try:
+        return InHand(path_of(open_cache(settings.model).root, settings.owner))
+    except OSError as error:
+        raise Fatal(
+            f"model.cache: cannot write there: {error}", "name another folder, or let this user write to it", 2
+        ) from error
 
 
-def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline: tuple[int, int]) -> None:
+def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline: tuple[int, int], in_hand: InHand) -> None:
     """A worker's life."""
     signal.set_wakeup_fd(-1)
     for number in STOPS:
@@ -257,7 +276,7 @@ def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline:
     threading.Thread(target=_end_with_the_supervisor, args=(reader,), name="lifeline", daemon=True).start()
     logs.configure({"scorer": settings.owner}, log_level)
     try:
-        work(settings, on_serving=lambda address: _tell(tells, address))
+        work(settings, on_serving=lambda address: _tell(tells, address), in_hand=in_hand)
     except (Fatal, RegistryError) as error:
         _tell(tells, Said(str(error), error.hint, error.exit_code))
         sys.exit(error.exit_code)

@@ -130,10 +130,9 @@ def transport(
     consumer: Any = MemoryConsumer(topic, events, log, due)
     intake = Intake(
         consumer,
-        owner,
         [topic],
         "earliest",
-        lambda _: set(),
+        lambda _: None,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
     )

@@ -55,8 +55,7 @@ def _batches(page: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "What limited batches",
-                "empty: nothing more was there. size: batching.max_events. latency: the target. bytes: 16 MiB. "
-                "isolation: an event that is scored alone because processes died.",
+                "empty: nothing more was there. size: batching.max_events. latency: the target. bytes: 16 MiB.",
                 "ops",
                 [(f"sum by (by) ({rate('scorer_batches_limited_total')})", "{{by}}")],
                 stacked=True,

@@ -39,6 +39,10 @@ class BackendAway(Exception):
         super().__init__(message)
         self.retry_seconds = retry_seconds
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it travels from one process to another."""
+        return type(self), (str(self), self.retry_seconds)
+
 
 class Model(Protocol):
     """An open model."""

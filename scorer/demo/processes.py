@@ -1,6 +1,7 @@
 """The demo's processes: the installed commands, each printed as a user would type it. No private entry point."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -50,14 +51,15 @@ class Shell:
                 stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
+                process_group=0,
             )
         self._running.append(process)
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL, without mercy."""
-        self._tell(f"kill -9 {process.pid}")
-        process.send_signal(signal.SIGKILL)
+        """SIGKILL, without mercy, to the process and its workers."""
+        self._tell(f"kill -9 -- -{process.pid}")
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
@@ -66,7 +68,7 @@ class Shell:
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def running(self) -> list[int]:

@@ -5,9 +5,8 @@ from typing import Literal
 
 Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
-End = Literal["empty", "events", "bytes", "isolation"]
-"""What a batch stopped at: nothing more was there, as many events as were asked for, as many bytes as a batch may have, or an
-event that is taken alone because it may be the one that kills."""
+End = Literal["empty", "events", "bytes"]
+"""What a batch stopped at: nothing more was there, as many events as were asked for, or as many bytes as a batch may have."""
 
 
 @dataclass(slots=True)

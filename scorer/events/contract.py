@@ -35,6 +35,10 @@ class Poison(Exception):
         super().__init__(error)
         self.reason = reason
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it travels from one process to another."""
+        return type(self), (self.reason, str(self))
+
 
 class Unsuited(Exception):
     """The format cannot carry what the signature names. The message says what."""

@@ -1,5 +1,6 @@
 """What the owner thread shows of its work to the threads that tell about it: plain values, each replaced whole."""
 
+import time
 from dataclasses import dataclass, field
 
 
@@ -16,3 +17,7 @@ class Progress:
     away: str | None = None
     lag: dict[tuple[str, int], int] = field(default_factory=dict)
     last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def alive(self) -> None:
+        """The owner thread waits for something, and has not hung up."""
+        self.heartbeat = time.monotonic()

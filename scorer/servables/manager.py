@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from model_registry import channel
 from model_registry.channel import Resolution
 from model_registry.errors import RegistryError
+from model_registry.package import Package
 from model_registry.stores import Store
 from model_registry.trust.admission import admission
 from publisher.errors import Fatal
-from scorer.backends import Backend, BackendAway, ModelRefused
+from scorer.backends import BackendAway, ModelRefused
 from scorer.servables import policy
-from scorer.servables.servable import Servable, make
+from scorer.servables.servable import Servable
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
 
@@ -46,20 +47,25 @@ class _Shared:
     serving: Servable | None = None
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
+    moving: bool = False  # what is served has to be made anew
+
+
+Make = Callable[[Package, Resolution], Servable]
+"""Makes a package ready. Raises ModelRefused and BackendAway."""
 
 
 class VersionManager:
-    """The versions of one scorer. `on_refused(version, reason)` and `on_flip(old, new)` tell the metrics."""
+    """The versions of one scorer. `on_refused(refusal)` tells the metrics."""
 
     def __init__(
         self,
         settings: Settings,
-        backend: Backend,
+        make: Make,
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         self._settings = settings
-        self._backend = backend
+        self._make = make
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
@@ -123,9 +129,17 @@ class VersionManager:
             servable = self._shared.ready.pop(action.digest)
             servable = replace(servable, resolution=aspired, reason=self._shared.reason)
             self._shared.ready[action.digest] = servable
-            self._shared.serving = servable
+            self._shared.serving, self._shared.moving = servable, False
             self._wake.set()
             return before
+
+    def move(self, make: Make) -> None:
+        """Make the aspired version anew, by `make`, and every later one. The models that were open are closed already."""
+        with self._lock:
+            self._make = make
+            self._shared.moving = True
+            self._shared.ready.clear()
+            self._wake.set()
 
     def hurry(self) -> None:
         """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
@@ -198,7 +212,7 @@ class VersionManager:
         try:
             self._admission.check(self._store, aspired.digest, datetime.now(UTC))
             package = self._cache.fetch(self._store, aspired.digest, version=aspired.version)
-            servable = make(package, aspired, self._backend, self._settings)
+            servable = self._make(package, aspired)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._validator = None
@@ -239,7 +253,7 @@ class VersionManager:
         return policy.Snapshot(
             aspired=shared.aspired.digest if shared.aspired else None,
             aspired_revision=shared.aspired.revision if shared.aspired else 0,
-            serving=shared.serving.digest if shared.serving else None,
+            serving=shared.serving.digest if shared.serving and not shared.moving else None,
             serving_revision=shared.serving.resolution.revision if shared.serving else 0,
             known=known,
         )

@@ -65,17 +65,15 @@ def make(package: Package, resolution: Resolution, backend: Backend, settings: S
     """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and BackendAway."""
     model = backend.open(package)
     try:
-        return _ready(model, package, resolution, settings)
-    except (ModelRefused, BackendAway):
-        model.close()
-        raise
-
-
-def _ready(model: Model, package: Package, resolution: Resolution, settings: Settings) -> Servable:
-    try:
         decoder = formats.decoder(settings, model.signature())
     except Unsuited as error:
+        model.close()
         raise ModelRefused(str(error)) from None
+    return made_ready(model, decoder, package, resolution, settings)
+
+
+def made_ready(model: Model, decoder: Decoder, package: Package, resolution: Resolution, settings: Settings) -> Servable:
+    """All of `make` but the loading. A model that it raises over is closed."""
     encoder = score_formats.encoder(
         settings,
         model=package.name,
@@ -85,8 +83,12 @@ def _ready(model: Model, package: Package, resolution: Resolution, settings: Set
         region=settings.region,
     )
     servable = Servable(resolution, model, decoder, encoder, CostModel(), CostModel())
-    check_golden(servable, package.golden)
-    warm(servable, package.golden, settings.batching.max_events)
+    try:
+        check_golden(servable, package.golden)
+        warm(servable, package.golden, settings.batching.max_events)
+    except (ModelRefused, BackendAway):
+        model.close()
+        raise
     return servable
 
 

@@ -1,20 +1,44 @@
-"""`scorer`, with a model that kills the process when it meets an event whose first number is DEADLY, as a segfault would."""
+"""`scorer`, with a model and a decoder that kill the process when they meet certain events.
 
+An event's first number says how it kills the model; the words `"kill": "decoder"` in an event kill the decoder. Examiners begin
+with this module too.
+"""
+
+import ctypes
 import os
 import signal
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from model_registry.package import Package
 from model_registry.signature import Signature
 from scorer import backends, cli
+from scorer.events.contract import Decoded
+from scorer.events.json import JsonDecoder
 from scorer.settings import ModelSettings
 
-DEADLY = -666.0
-find = backends.find
+SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
+DECODER = {"kill": "decoder"}
+find, decode = backends.find, JsonDecoder.decode
+
+
+def _endless() -> None:
+    while True:
+        pass
+
+
+KILLS: dict[float, Callable[[], Any]] = {
+    SEGFAULT: lambda: ctypes.string_at(0),
+    ABORT: os.abort,
+    OUT_OF_MEMORY: lambda: os.kill(os.getpid(), signal.SIGKILL),  # as the kernel does
+    ENDLESS: _endless,
+    SLOW: lambda: time.sleep(1.0),
+}
 
 
 class LethalModel:
-    """The real model, but for one value."""
+    """The real model, but for some values."""
 
     def __init__(self, model: backends.Model) -> None:
         self._model = model
@@ -23,8 +47,9 @@ class LethalModel:
         return self._model.signature()
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        if (tensors["x"][:, 0] == DEADLY).any():
-            os.kill(os.getpid(), signal.SIGKILL)
+        for number in tensors["x"][:, 0].tolist():
+            if number in KILLS:
+                KILLS[number]()
         return self._model.run(tensors)
 
     def close(self) -> None:
@@ -41,6 +66,15 @@ class LethalBackend:
         return LethalModel(self._backend.open(package))
 
 
+def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None]) -> Decoded:
+    """The real decoder's, but for some events."""
+    if any(value and b'"kill": "decoder"' in value for value in values):
+        KILLS[SEGFAULT]()
+    return decode(decoder, values)
+
+
+backends.find = LethalBackend
+JsonDecoder.decode = lethal_decode  # type: ignore[method-assign]
+
 if __name__ == "__main__":
-    backends.find = LethalBackend
     cli.main()

@@ -4,6 +4,7 @@ installed commands, used as a person would use them."""
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,7 @@ class ScorerProcess:
                 stderr=said,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment},
+                process_group=0,
             )
 
     @property
@@ -90,14 +92,26 @@ class ScorerProcess:
         assert self.process.poll() is None, self.said
         return self
 
+    @property
+    def worker(self) -> int:
+        """The process that scores, of a scorer with one worker."""
+        until(lambda: "worker 0 is process " in self.said, "the worker in the log")
+        return int(re.findall(r"worker 0 is process (\d+)", self.said)[-1])
+
+    @property
+    def deaths(self) -> int:
+        """How many workers were started in place of another."""
+        return self.said.count("starting it again in")
+
     def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
+        """SIGKILL to all its processes."""
+        self.send(signal.SIGKILL)
         self.process.wait()
 
     def send(self, number: signal.Signals) -> None:
-        """Any signal."""
-        self.process.send_signal(number)
+        """A signal to all its processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""
@@ -275,9 +289,7 @@ class Rig:
         if self._follower is not None:
             self._follower.close()
         for scorer in self.scorers:
-            with contextlib.suppress(ProcessLookupError):
-                scorer.process.send_signal(signal.SIGCONT)
-                scorer.kill()
+            scorer.kill()
 
 
 MakeRig = Callable[..., Rig]

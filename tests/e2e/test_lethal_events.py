@@ -1,28 +1,28 @@
 """Events that kill the process that scores them: each is found and dead-lettered, everything else is scored once."""
 
+import contextlib
 import json
+import os
+import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from scorer.attempts import DEAD_FROM
-from scorer.marks import Mark
+from scorer.in_hand import InHand, path_of
 from tests import models
-from tests.e2e.lethal import DEADLY
-from tests.e2e.rig import MakeRig, Rig, events, until
+from tests.e2e.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMORY, SEGFAULT, SLOW
+from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
 
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
-SESSION = {"kafka": {"session_timeout_ms": 1_500}}
+KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
 
 
-def lethal(make_rig: MakeRig, partitions: int = 3) -> Rig:
+def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
     """A linear model in production, served by processes that deadly events kill."""
-    rig = make_rig(**SESSION)
+    rig = make_rig(kafka=KAFKA, **overrides)
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")
     rig.create(partitions)
@@ -30,23 +30,9 @@ def lethal(make_rig: MakeRig, partitions: int = 3) -> Rig:
     return rig
 
 
-def with_deadly(count: int, deadly: Iterable[int]) -> list[dict[str, Any]]:
+def with_deadly(count: int, deadly: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """Numbered events, some of them deadly."""
-    return [{**event, **({"a": DEADLY} if number in deadly else {})} for number, event in enumerate(events(count))]
-
-
-def supervise(rig: Rig, replicas: str, count: int) -> int:
-    """Run these replicas, each started again when it dies, until everything is answered; how many died."""
-    running = {replica: rig.start(replica) for replica in replicas}
-
-    def answered() -> bool:
-        for replica, scorer in running.items():
-            if scorer.process.poll() is not None:
-                running[replica] = rig.start(replica)
-        return rig.answered() >= count
-
-    until(answered, "all answers")
-    return len(rig.scorers) - len(replicas)
+    return [{**event, **deadly.get(number, {})} for number, event in enumerate(events(count))]
 
 
 def assert_clean(rig: Rig, count: int) -> None:
@@ -57,64 +43,66 @@ def assert_clean(rig: Rig, count: int) -> None:
     assert (report["clean"], report["events"]) == (True, count)
 
 
-def test_deadly_events_are_found_and_their_neighbours_scored(make_rig: MakeRig) -> None:
-    """Two of them in the middle of large batches, in different partitions, under two scorers that die in turn."""
-    rig = lethal(make_rig)
-    deadly = {200, 333}
-    rig.emit(with_deadly(600, deadly))
-    deaths = supervise(rig, "ab", 600)
+def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
+    """The deadly events are dead letters, all others are scored, once."""
     letters = rig.dead()
-    assert [letter["reason"] for letter in letters] == ["crashes-scorer"] * 2
     assert {json.loads(letter["value"])["id"] for letter in letters} == {f"e{number}" for number in deadly}
-    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(600) if n not in deadly)
-    assert_clean(rig, 600)
-    assert deaths <= 12
-    assert {mark["attempts"] for mark in rig.marks().values()} == {0}
+    assert {letter["reason"] for letter in letters} <= {"crashes-scorer"}
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(count) if n not in deadly)
+    assert_clean(rig, count)
 
 
-def test_the_very_first_event_is_found_by_one_scorer_that_is_started_again(make_rig: MakeRig) -> None:
-    """The group has no offsets yet, and the process that takes over has the same name."""
+@pytest.mark.parametrize("scorers", ["a", "ab"])
+def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_rig: MakeRig, scorers: str) -> None:
+    """Ten in a row of each kind, and some alone, in three partitions."""
     rig = lethal(make_rig)
-    rig.emit(with_deadly(1, {0}))
-    deaths = supervise(rig, "a", 1)
-    assert [letter["reason"] for letter in rig.dead()] == ["crashes-scorer"]
-    assert deaths == 4
-    assert_clean(rig, 1)
+    kinds = [{"a": SEGFAULT}, {"a": ABORT}, {"a": OUT_OF_MEMORY}, DECODER]
+    deadly = {200 + number: kinds[number % 4] for number in range(10)} | {1_500: kinds[0], 1_900: kinds[3]}
+    count = 2_000
+    rig.emit(with_deadly(count, deadly))
+    running = [rig.start(replica) for replica in scorers]
+    until(lambda: rig.answered() >= count, "all answers")
+    assert_only_these_died(rig, count, set(deadly))
+    assert {scorer.deaths for scorer in running} <= {0, 1, 2}
+    until(lambda: any("loading the model into this process" in scorer.said for scorer in running), "the end of the examination")
+    rig.emit(events(100, start=count))
+    until(lambda: rig.answered() >= count + 100, "scores without an examiner")
+    assert [scorer.stop() for scorer in running] == [0] * len(running)
 
 
-@pytest.mark.parametrize(("owner", "reasons"), [("", []), ("gone", ["crashes-scorer"])])
-def test_an_examination_counts_only_where_its_owner_died(make_rig: MakeRig, owner: str, reasons: list[str]) -> None:
-    """One that was stopped, or has lost the partition, leaves the same mark."""
+def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None:
+    """The watchdog ends the worker; its examiner has so much CPU time, and no more."""
+    rig = lethal(make_rig, partitions=1, model={"deadline_ms": 100})
+    rig.emit(with_deadly(3, {1: {"a": ENDLESS}}))
+    scorer = rig.start()
+    until(lambda: rig.answered() >= 3, "all answers")
+    assert_only_these_died(rig, 3, {1})
+    assert scorer.deaths == 1
+    assert "SIGXCPU" in scorer.said
+
+
+def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
+    """Of a worker with events in hand, of the examiner that comes after it, and of all processes at once."""
     rig = lethal(make_rig, partitions=1)
-    rig.emit(events(2))
-    mark = Mark(owner and f"{rig.name}.{owner}", attempts=DEAD_FROM - 1, alone=True)
-    position = TopicPartition(rig.events_topic, 0, 0, mark.encode())
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap_servers})
-    wanted = ConsumerGroupTopicPartitions(rig.name, [position])
-    admin.alter_consumer_group_offsets([wanted])[rig.name].result()
-    scorer = rig.start().ready()
-    until(lambda: rig.answered() == 2, "both answers")
-    assert [letter["reason"] for letter in rig.dead()] == reasons
-    assert scorer.stop() == 0
+    count = 60
+    rig.emit(with_deadly(count, {number: {"a": SLOW} for number in (10, 30, 50)}))
+    scorer = rig.start()
+    until(lambda: bool(InHand(path_of(rig.folder / "cache", f"{rig.name}.a")).read()), "events in hand")
+    os.kill(scorer.worker, signal.SIGKILL)
+    until(lambda: scorer.said.count("serving model") == 2 and bool(examiners(scorer)), "the examiner")
+    examiners(scorer)[0].kill()
+    until(lambda: "the examiner of" in scorer.said, "the end of the examiner")
+    scorer.kill()
+    rig.start()
+    until(lambda: rig.answered() >= count, "all answers")
+    assert_only_these_died(rig, count, set())
 
 
-def test_neither_a_hand_over_nor_a_death_without_work_counts(make_rig: MakeRig) -> None:
-    rig = lethal(make_rig)
-    rig.emit(events(30))
-    first = rig.start("a").ready()
-    until(lambda: rig.answered() == 30, "the answers")
-    first.kill()
-    second = rig.start("b").ready()
-    until(lambda: {mark["owner"] for mark in rig.marks().values()} == {f"{rig.name}.b"}, "the claims")
-    assert {mark["attempts"] for mark in rig.marks().values()} == {0}  # nothing waited: no event can have been the cause
-    assert second.stop() == 0
-    rig.emit(events(30, start=30))
-    assert {(mark["owner"], mark["attempts"]) for mark in rig.marks().values()} == {("", 0)}
-    third = rig.start("c").ready()
-    until(lambda: rig.answered() == 60, "the other answers")
-    assert "examining" not in third.said
-    assert rig.dead() == []
-    assert_clean(rig, 60)
+def examiners(scorer: ScorerProcess) -> list[psutil.Process]:
+    """The children of its worker's fork server, where there are some."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [examiner for server in psutil.Process(scorer.worker).children() for examiner in server.children()]
+    return []
 
 
 def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_found_by_a_scorer_that_lives_on(

@@ -95,12 +95,12 @@ def test_a_full_disk_stops_no_scoring_and_the_next_try_succeeds(make_rig: MakeRi
     package = models.linear_package(rig.folder / "two", 3.0)
     (package / "weights.bin").write_bytes(b"w" * 2_000_000)
     rig.push_unchecked(package, "2.0.0")
-    unlimited = resource.prlimit(scorer.process.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+    unlimited = resource.prlimit(scorer.worker, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     rig.promote("2.0.0")
     until(lambda: "File too large" in scorer.said, "the failure")
     score(rig, 50, 0)
     assert in_cache(rig) == 1
-    resource.prlimit(scorer.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    resource.prlimit(scorer.worker, resource.RLIMIT_FSIZE, unlimited)
     until(lambda: scorer.metric("scorer_model_revision") == 2, "the version")
     assert scorer.metric("scorer_versions_refused_total") == 0
     score(rig, 50, 50)

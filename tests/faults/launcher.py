@@ -27,7 +27,7 @@ from publisher.configuration import SettingsError
 from publisher.errors import Fatal
 from publisher.kafka import KafkaSettings
 from publisher.transactions import TransactionSession
-from scorer import service
+from scorer import service, supervisor
 from scorer.events.batch import Batch
 from scorer.intake import Intake, Partition
 from scorer.settings import load
@@ -133,7 +133,8 @@ def main() -> None:
     try:
         settings = load(options.config, options.set).settings
         logs.configure({"scorer": settings.owner}, "INFO")
-        service.run(settings, parts(os.environ.get("ARM_FILE"), os.environ.get("BROKEN")))
+        work = functools.partial(service.run, parts=parts(os.environ.get("ARM_FILE"), os.environ.get("BROKEN")))
+        supervisor.run(settings, 1, work, "INFO")
     except SettingsError as error:
         sys.exit(f"error: {error}")
     except Fatal as error:

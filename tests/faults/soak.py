@@ -97,11 +97,11 @@ class Sampler(threading.Thread):
 
     def _look(self, role: str, pid: int, at: float) -> None:
         try:
-            seen = psutil.Process(pid)
+            seen = psutil.Process(pid).children()[0]
             sample = (at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads())
-        except psutil.Error:  # it has just ended
+        except (psutil.Error, IndexError):  # it has just ended
             return
-        self.lives.setdefault(pid, Life(role)).samples.append(sample)
+        self.lives.setdefault(seen.pid, Life(role)).samples.append(sample)
 
     def close(self) -> None:
         """No more looking."""

@@ -47,6 +47,7 @@ class Supervised:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
+                process_group=0,
             )
 
     def arm(self, point: str) -> None:
@@ -69,10 +70,10 @@ class Supervised:
         return self.process is not None and self.process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, where it runs."""
+        """A signal to all its processes, where it runs; SIGTERM to the first alone, which passes it on."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
+                (os.kill if number is signal.SIGTERM else os.killpg)(self.process.pid, number)
 
     def stop(self) -> None:
         """SIGTERM, and no restart."""
@@ -99,7 +100,7 @@ class Supervised:
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.send(signal.SIGKILL)
         self.exits.append(self.process.wait())
         self.process = None
 

@@ -11,6 +11,8 @@ import numpy as np
 from model_registry import package
 from model_registry.channel import Resolution
 from scorer import backends
+from scorer.aftermath import Aftermath
+from scorer.in_hand import InHand
 from scorer.loop import Loop
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
@@ -75,6 +77,7 @@ class Ground:
             Metrics(session.counters, settings.model),
             Progress(log.clock()),
             Traces(),
+            Aftermath(settings, InHand(), versions, lambda: None),
         )
         begun = log.clock()
         loop.run(lambda: len(log.visible) > len(events), lambda: None)

@@ -30,7 +30,7 @@ def test_a_batch_says_what_it_stopped_at(there: int, asked: int, size: int, end:
     consumer = create_autospec(Consumer, instance=True)
     consumer.poll.side_effect = lambda _: waiting.pop(0)
     consumer.consume.side_effect = lambda most, _: [waiting.pop(0) for _ in range(min(most, len(waiting)))]
-    intake = Intake(consumer, "demo.a", ["flights"], "earliest", MagicMock(), MagicMock(), MagicMock())
+    intake = Intake(consumer, ["flights"], "earliest", MagicMock(), MagicMock(), MagicMock())
     intake.epochs = {("flights", 0): 1}
     batch = intake.take(1.0, lambda _: asked)
     assert batch is not None

@@ -8,6 +8,7 @@ import pytest
 from publisher.errors import Aborted, Evicted
 from publisher.session import Counters
 from publisher.transactions import TransactionSession
+from scorer.aftermath import Aftermath
 from scorer.intake import Intake
 from scorer.loop import Loop
 from scorer.marks import Mark
@@ -66,7 +67,7 @@ def made() -> tuple[Loop, Mock, Mock]:
     """A loop between an intake, with one partition, and a session."""
     intake = create_autospec(Intake, instance=True)
     intake.marks, intake.committed = {("flights", 0): Mark(owner=SETTINGS.owner)}, {("flights", 0): 7}
-    intake.arrivals, intake.arrived, intake.epochs, intake.joined = {}, set(), {}, True
+    intake.arrived, intake.epochs, intake.joined = set(), {}, True
     intake.lag.return_value = {}
     session = create_autospec(TransactionSession, instance=True)
     session.counters = Counters()
@@ -79,5 +80,6 @@ def made() -> tuple[Loop, Mock, Mock]:
     versions.flip.return_value = None
     scoring = create_autospec(Scoring, instance=True)
     scoring.output = scoring.dead = Target("out", 1, 1_000_000)
+    aftermath = create_autospec(Aftermath, instance=True)
     metrics = Metrics(session.counters, SETTINGS.model)
-    return Loop(SETTINGS, intake, session, versions, scoring, metrics, Progress(0.0), Traces()), intake, session
+    return Loop(SETTINGS, intake, session, versions, scoring, metrics, Progress(0.0), Traces(), aftermath), intake, session

@@ -16,17 +16,17 @@ from publisher.errors import Fatal
 from scorer import supervisor
 from scorer.settings import load
 
-def hang(settings, on_serving):
+def hang(settings, on_serving, in_hand):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("deaf", flush=True)
     on_serving("nowhere")
     while True:
         signal.pause()
 
-def crash(settings, on_serving):
+def crash(settings, on_serving, in_hand):
     os.kill(os.getpid(), signal.SIGSEGV)
 
-def crash_later(settings, on_serving):
+def crash_later(settings, on_serving, in_hand):
     mark = Path(settings.replica)
     on_serving("nowhere")
     if mark.exists():
@@ -35,23 +35,36 @@ def crash_later(settings, on_serving):
     mark.touch()
     sys.exit(70)
 
+def die(settings, on_serving, in_hand):
+    # each time with another note in hand: by a code, then by a signal, then by a code that says that it hung
+    lives = Path(settings.replica)
+    life = len(lives.read_text()) if lives.exists() else 0
+    lives.write_text("x" * (life + 1))
+    print(in_hand.read(), flush=True)
+    on_serving("nowhere")
+    if life == 3:
+        signal.pause()
+    in_hand.note({("flights", 0): life + 1})
+    [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(supervisor.HANGING)][life]()
+
 supervisor.GRACE_SECONDS = 0.0
 settings = load(Path(sys.argv[1])).settings
 logs.configure({}, "INFO")
 try:
-    supervisor.run(settings, 2, globals()[sys.argv[2]], "INFO")
+    supervisor.run(settings, int(sys.argv[3]), globals()[sys.argv[2]], "INFO")
 except Fatal as error:
     print(error, flush=True)
     sys.exit(error.exit_code)
 """
 
 
-def supervised(folder: Path, work: str) -> subprocess.Popen[str]:
-    """A supervisor of two workers that do this."""
+def supervised(folder: Path, work: str, workers: int = 2) -> subprocess.Popen[str]:
+    """A supervisor of workers that do this."""
     config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
+    config["model"]["cache"] = str(folder / "cache")
     config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": 1_000}}
     (folder / "scorer.yaml").write_text(json.dumps(config))
-    command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work]
+    command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work, str(workers)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -80,3 +93,12 @@ def test_a_crash_after_that_is_followed_by_a_restart_of_that_worker(tmp_path: Pa
     _, log = process.communicate(timeout=60)
     assert process.returncode == 0
     assert log.count("ended with code 70; starting it again in 0.5 s") == 2
+
+
+def test_what_a_worker_had_in_hand_is_suspected_only_after_a_death(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "die", workers=1)
+    assert process.stdout is not None
+    found = [process.stdout.readline().strip() for _ in range(4)]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}"]
