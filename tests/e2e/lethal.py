@@ -74,7 +74,7 @@ def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None]) -> Decod
 
 
 backends.find = LethalBackend
-JsonDecoder.decode = lethal_decode  # type: ignore[method-assign]
+JsonDecoder.decode = lethal_decode  # type: ignore[method-assign, assignment]
 
 if __name__ == "__main__":
     cli.main()

@@ -56,7 +56,7 @@ def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
 def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_rig: MakeRig, scorers: str) -> None:
     """Ten in a row of each kind, and some alone, in three partitions."""
     rig = lethal(make_rig)
-    kinds = [{"a": SEGFAULT}, {"a": ABORT}, {"a": OUT_OF_MEMORY}, DECODER]
+    kinds: list[dict[str, Any]] = [{"a": SEGFAULT}, {"a": ABORT}, {"a": OUT_OF_MEMORY}, DECODER]
     deadly = {200 + number: kinds[number % 4] for number in range(10)} | {1_500: kinds[0], 1_900: kinds[3]}
     count = 2_000
     rig.emit(with_deadly(count, deadly))
