@@ -79,7 +79,7 @@ def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: Mak
     count = 6_000
     flow = load(rig, count)
     until(lambda: rig.answered() > 2_000, "the first scores")
-    supervisor.kill()
+    supervisor.process.kill()
     until(lambda: not any(map(alive, pids)), "the end of the workers")
     assert supervisor.said.count("everything scored is committed") == WORKERS
     flow.join()
