@@ -81,6 +81,17 @@ def champion_of(store: "Store", target: "Reference") -> str:
     return parts[0].digest if parts else digest
 
 
+def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
+    """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says."""
+    from model_registry import channel, tags, versions
+
+    called = target.tag or ""
+    if called and called not in tags.versions(store.tags()):
+        called = channel.resolve(store, called).version
+    stated = versions.describe(store, digest, version=called).version
+    return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]
+
+
 def actor() -> str:
     """Who moves a channel: user@host."""
     import getpass

@@ -55,7 +55,7 @@ def sign(
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Sign a version, once with each key; `cosign verify --key` reads it. Of a channel it is the champion that is signed."""
+    """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
     from datetime import UTC, datetime
 
     from model_registry.commands import options, output
@@ -64,9 +64,11 @@ def sign(
     private = _private(key, password_file)
     store, target = options.open_repository(ref, plain_http, ca_file, timeout)
     digest = options.champion_of(store, target)
-    signature = signing.sign(store, digest, private, datetime.now(UTC))
-    value = {"digest": digest, "signature": signature, "key": private.public().fingerprint}
-    output.show(json, value, f"{digest} is signed" if signature else f"{digest} was signed with this key before")
+    names = options.names_of(store, target, digest)
+    signature = signing.sign(store, digest, private, datetime.now(UTC), names)
+    value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
+    said = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
+    output.show(json, value, output.plain(f"{digest} {said}"))
 
 
 def verify(
@@ -92,11 +94,12 @@ def verify(
     trusted, held = _trusted(key), read(policy) if policy else None
     store, target = options.open_repository(ref, plain_http, ca_file, timeout)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
+    name = options.names_of(store, target, digest)[0]
     if held:
-        signer = Gate(held, None).check(store, digest, now).key_id
+        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now).key_id
         signers = [signer] if signer else []
     else:
-        signers = signing.verify(store, digest, trusted, now)
+        signers = signing.verify(store, digest, trusted, now, name)
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
     output.show(json, {"digest": digest, "keys": signers}, output.plain(text))
 
