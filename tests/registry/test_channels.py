@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,6 +65,24 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
     assert channel.resolve(remote, "prod").revision == 3
 
 
+def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
+    for version in VERSIONS:
+        promote(remote, version)
+    found = prune.survey(remote)
+    going = prune.manifests(remote, prune.plan(found, Rules(revisions=1)))
+    assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
+
+    def deleted() -> Iterator[str]:
+        yield going[0]
+        channel.rollback(remote, "prod", actor="op", reason="in a hurry", now=NOW)
+        yield from going[1:]
+
+    with pytest.raises(Conflict, match="meanwhile"):
+        remote.delete(deleted(), expect=found.tags, grace_seconds=0)
+    assert channel.resolve(remote, "prod").digest == digests["2.0.0"]
+    assert tags.versions(remote.tags()) == ["2.0.0", "3.0.0"]
+
+
 @pytest.mark.usefixtures("digests")
 def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
     made: list[Move] = []
@@ -106,5 +125,5 @@ def test_the_verbs_in_a_registry(
     assert json.loads(run("list", *plain).stdout)["versions"][0]["channels"] == ["prod"]
     run("pull", f"{repository}:prod", "out", "--plain-http")
     assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
-    assert json.loads(run("prune", *plain, "--keep-revisions", "1").stdout)["freed"] is None
+    assert json.loads(run("prune", *plain, "--keep-revisions", "1", "--yes").stdout)["freed"] is None
     assert [v["version"] for v in json.loads(run("list", *plain).stdout)["versions"]] == ["1.0.0"]

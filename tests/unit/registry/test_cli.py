@@ -121,7 +121,11 @@ def test_prune() -> None:
     planned = answer("prune", REPO, "--keep-revisions", "1", "--dry-run")
     assert ([v["version"] for v in planned["versions"]], planned["freed"]) == (["1.0.0"], 0)
     assert "would be deleted: 1 versions, 1 history entries" in run("prune", REPO, "--keep-revisions", "1", "--dry-run").stdout
-    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0")
+    refused = run("prune", REPO, "--keep-revisions", "1", code=2)
+    assert "no terminal to ask on" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert len(answer("list", REPO)["versions"]) == 2
+    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")
     assert done["freed"] > 0
     assert [v["version"] for v in answer("list", REPO)["versions"]] == ["2.0.0"]
     assert run("prune", REPO).stdout == "deleted: 0 versions, 0 history entries; 0 bytes freed\n"
