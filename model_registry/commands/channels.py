@@ -11,6 +11,7 @@ from model_registry.commands.options import (
     Json,
     Kafka,
     KafkaConfig,
+    PlainHosts,
     PlainHttp,
     Reason,
     Repo,
@@ -55,6 +56,7 @@ def promote(
     status_topic: StatusTopic = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -64,7 +66,7 @@ def promote(
     from model_registry import channel as channels
     from model_registry.commands import announce, options
 
-    store, target = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     shares = _shares(canary or [])
     expected = channels.Expected(expect_digest, expect_revision)
     audience = announce.Audience(
@@ -94,6 +96,7 @@ def rollback(
     status_topic: StatusTopic = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -103,7 +106,7 @@ def rollback(
     from model_registry import channel as channels
     from model_registry.commands import announce, options
 
-    store, target = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     audience = announce.Audience(
         kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
     )
@@ -123,6 +126,7 @@ def history(
     channel: Channel = "prod",
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -132,7 +136,7 @@ def history(
     from model_registry.commands import options, output
     from model_registry.errors import NotFound
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     moves = channels.history(store, channel)
     if not moves:
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
@@ -153,6 +157,7 @@ def watch(
     interval: Interval = 2.0,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -164,7 +169,7 @@ def watch(
     from model_registry.commands import options, output
     from model_registry.errors import RegistryError
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
     output.talk(f"watching {channel!r} of {store.repository} behind revision {after}")
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Repo, Timeout
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Repo, Timeout
 
 if TYPE_CHECKING:
     from model_registry.prune import Plan
@@ -27,6 +27,7 @@ def prune(
     yes: Yes = False,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -34,7 +35,7 @@ def prune(
     from model_registry import prune as pruning
     from model_registry.commands import options, output
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     found = pruning.survey(store)
     plan = pruning.plan(found, pruning.Rules(keep_revisions, keep or [], unpromoted))
     sizes = pruning.sizes(store, plan)

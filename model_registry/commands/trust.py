@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Timeout
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Timeout
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -52,6 +52,7 @@ def sign(
     password_file: PasswordFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -62,7 +63,7 @@ def sign(
     from model_registry.trust import signing
 
     private = _private(key, password_file)
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest = options.champion_of(store, target)
     names = options.names_of(store, target, digest)
     signature = signing.sign(store, digest, private, datetime.now(UTC), names)
@@ -77,6 +78,7 @@ def verify(
     policy: PolicyFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -92,7 +94,7 @@ def verify(
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
     trusted, held = _trusted(key), read(policy) if policy else None
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
     if held:
@@ -112,6 +114,7 @@ def attest(
     password_file: PasswordFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -122,7 +125,7 @@ def attest(
     from model_registry.trust import attestation
 
     private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
     output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
