@@ -116,12 +116,14 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
-    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": not found.breaks}
+    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
     lines = [f"{before.version} -> {after.version}"]
     for mark, paths in (("+", found.added), ("-", found.removed), ("~", found.changed)):
         lines += [f"{mark} {path}" for path in paths]
     lines += [*found.signature, *(f"not compatible: {reason}" for reason in found.breaks)]
-    if not found.breaks:
+    if found.unknown:
+        lines.append(f"whether events stay valid is unknown: {found.unknown}")
+    elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     output.show(json, value, "\n".join(output.plain(line) for line in lines))
 
