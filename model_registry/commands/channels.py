@@ -20,10 +20,8 @@ from model_registry.commands.options import (
 )
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
-Canary = Annotated[
-    list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="A version that answers a share; repeatable.")
-]
-Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="A version that scores unseen; repeatable.")]
+Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
+Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -65,9 +63,12 @@ def promote(
 
     from model_registry import channel as channels
     from model_registry.commands import announce, options
+    from model_registry.errors import BadReference
 
+    if canary or shadow:
+        hint = "leave it out, or promote that version to a channel of its own (--channel canary) that other scorers follow"
+        raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
     store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
-    shares = _shares(canary or [])
     expected = channels.Expected(expect_digest, expect_revision)
     audience = announce.Audience(
         kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
@@ -77,10 +78,9 @@ def promote(
         audience,
         store.repository,
         lambda: channels.promote(
-            store, channel, to, actor=options.actor(), reason=reason, now=datetime.now(UTC),
-            canaries=shares, shadows=shadow or [], expected=expected,
+            store, channel, to, actor=options.actor(), reason=reason, now=datetime.now(UTC), expected=expected
         ),
-    )  # fmt: skip
+    )
 
 
 def rollback(
@@ -183,16 +183,3 @@ def watch(
             output.show_line(output.move(move))
         else:
             output.show_text(f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}".rstrip())
-
-
-def _shares(canaries: list[str]) -> dict[str, int]:
-    """`1.5.0=10` as version and percent. Raises BadReference."""
-    from model_registry.errors import BadReference
-
-    shares: dict[str, int] = {}
-    for text in canaries:
-        version, equals, percent = text.rpartition("=")
-        if not equals or not percent.isdecimal() or version in shares:
-            raise BadReference(f"--canary {text}", "write --canary VERSION=PERCENT, each version once: --canary 1.5.0=10")
-        shares[version] = int(percent)
-    return shares

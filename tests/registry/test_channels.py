@@ -14,6 +14,7 @@ from model_registry.errors import Conflict
 from model_registry.prune import Rules
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
+from tests.unit.registry import roles_index
 from tests.unit.registry.commands import run
 from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
@@ -36,7 +37,7 @@ def promote(store: RemoteStore, version: str, **more: object) -> Move:
 def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str]) -> None:
     first = promote(remote, "1.0.0")
     unchanged = remote.validator("prod")
-    shared = promote(remote, "2.0.0", canaries={"3.0.0": 10})
+    shared = roles_index.promote(remote, ("champion", "2.0.0", 90), ("canary", "3.0.0", 10))
     assert remote.validator("prod") != unchanged
     found = channel.resolve(remote, "prod")
     assert (found.digest, found.revision, len(found.roles)) == (digests["2.0.0"], 2, 2)
