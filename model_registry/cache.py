@@ -1,9 +1,15 @@
 """Versions on the local disk, by digest, so that a scorer starts and swaps when the registry is down.
 
-`versions/<hex>/` holds a version's manifest, a list of its files and the files; an entry is made under another name and
-renamed, and every file is hashed again on every use. `known/` remembers what each tag last resolved to and worked. Whoever uses
-an entry holds a shared lock on `<hex>.use`, which the kernel lets go of when the process dies; what nobody uses goes when there
-is no room, the longest unused first, but never what `known/` names.
+`versions/<hex>/` holds a version's files, and below `blobs/` what vouches for them: the manifest, the one that it names where
+it is an index, and the layers of an image. An entry is made under another name and renamed. On every use the manifest is held
+against the digest that was asked for (a policy's signature vouches for that one), the layers against the manifest, and the
+files against the manifest's list or against the layers, unpacked again. Nothing else in an entry is believed, so that a
+writer of a shared cache swaps no version. This rests on files that stay as they are between the check and the load right
+after it: a writer who is that quick must be kept out by the folder's permissions.
+
+`known/` remembers what each tag last resolved to and worked. Whoever uses an entry holds a shared lock on `<hex>.use`, which
+the kernel lets go of when the process dies; what nobody uses goes when there is no room, the longest unused first, but never
+what `known/` names.
 """
 
 import errno
@@ -11,23 +17,26 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from model_registry import digest as digests
-from model_registry import files, image, manifest, package, versions
+from model_registry import files, package, versions
 from model_registry.channel import Resolution
-from model_registry.errors import Corrupt, RegistryError
+from model_registry.errors import RegistryError
 from model_registry.limits import MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.manifest import Descriptor, File
+from model_registry.manifest import Version
 from model_registry.package import Package
 from model_registry.stores import Store
+from model_registry.stores.layout import LayoutStore
 
 log = logging.getLogger(__name__)
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
-MANIFEST, CONTENT, FILES = "manifest.json", "content.json", "files"
+BLOBS, FILES = "blobs/sha256", "files"
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -35,20 +44,6 @@ class _Known(msgspec.Struct, frozen=True):
     digest: str
     version: str
     revision: int
-
-
-class _Content(msgspec.Struct, frozen=True):
-    """What was made of a manifest: that of an image does not list files, and one in an index is another manifest."""
-
-    name: str
-    version: str
-    annotations: dict[str, str]
-    files: dict[str, Descriptor]
-
-    def __post_init__(self) -> None:
-        """Refuse what no version could have made. Raises ValueError, which the decoder reports."""
-        if not self.files:
-            raise ValueError("no files")
 
 
 class Cache:
@@ -86,10 +81,11 @@ class Cache:
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
-                content = _intact(entry, digest) or self._fetch(store, digest, entry, version)
+                named = partial(versions.describe, digest=digest, version=version, repository=store.repository)
+                found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
-                stated = {"name": content.name, "version": content.version, "digest": digest}
-                return package.read(entry / FILES, annotations=content.annotations, **stated)
+                stated = {"name": found.name, "version": found.version, "digest": digest}
+                return package.read(entry / FILES, annotations=found.annotations, **stated)
             except BaseException:
                 self.release(digest)
                 raise
@@ -112,30 +108,42 @@ class Cache:
         known = _read_known(self._known(key))
         return Resolution(known.digest, known.version, known.revision) if known and known.key == key else None
 
-    def _fetch(self, store: Store, digest: str, entry: Path, version: str) -> _Content:
+    def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], Version]) -> Version:
         """Make the entry new, unless another process has just done it."""
         with files.locked(entry.with_suffix(".lock")):
-            if content := _intact(entry, digest):
-                return content
-            found = versions.describe(store, digest, version=version)
-            self._make_room(sum(blob.size for blob in [file.content for file in found.files] or image.needed(found.layers)))
+            if there := self._intact(entry, described):
+                return there
+            found = described(store)
+            self._make_room(sum(blob.size for blob in package.content(found)))
             part = entry.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)  # of a process that died
             try:
                 (part / FILES).mkdir(parents=True)
-                written = package.write(store, found, part / FILES, max_bytes=self._max_version_bytes)
-                stated = {file.path: file.content.bare() for file in written}
-                content = _Content(found.name, found.version, dict(found.annotations), stated)
+                (part / BLOBS).mkdir(parents=True)
+                for data in {store.manifest(digest), versions.chosen(store, digest)}:
+                    files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
+                package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
-                files.replace(part / CONTENT, [msgspec.json.encode(content)])
-                files.replace(part / MANIFEST, [store.manifest(digest)])
                 shutil.rmtree(entry, ignore_errors=True)  # damaged; who has it open keeps it
                 part.rename(entry)
                 files.sync_directory(entry.parent)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         self._make_room(0)  # an image is larger than its layers say
-        return content
+        return found
+
+    def _intact(self, entry: Path, described: Callable[[Store], Version]) -> Version | None:
+        """The version whose every byte in the entry was checked; None where the entry is missing or damaged."""
+        if not entry.is_dir():
+            return None
+        kept = LayoutStore(entry)
+        try:
+            found = described(kept)
+            package.verify(entry / FILES, kept, found, self._max_version_bytes)
+        except RegistryError as error:
+            log.warning("the cached model version sha256:%s is damaged, fetching it again: %s", entry.name, error)
+            return None
+        return found
 
     def _hold(self, entry: Path, digest: str) -> None:
         """Use the entry; waits while it is being removed."""
@@ -210,35 +218,8 @@ def _touch(entry: Path) -> None:
 
 
 def _size(entry: Path) -> int:
-    return sum(path.lstat().st_size for path in entry.rglob("*"))
+    return sum(path.lstat().st_size for path in entry.rglob("*") if not path.is_dir())
 
 
 def _last_use(entry: Path) -> int:
     return entry.stat().st_mtime_ns
-
-
-def _intact(entry: Path, digest: str) -> _Content | None:
-    """What the entry holds, every byte of it checked; None where it is missing or damaged."""
-    try:
-        data = (entry / MANIFEST).read_bytes()
-        stated = (entry / CONTENT).read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        log.warning("the cached model version %s cannot be read: %s", digest, error)
-        return None
-    try:
-        if digests.of_bytes(data) != digest:
-            raise Corrupt(f"{entry / MANIFEST} was changed")
-        content = manifest.decode(stated, _Content, f"{entry / CONTENT}")
-        package.verify(entry / FILES, _files(data, content))
-    except RegistryError as error:
-        log.warning("the cached model version %s is damaged, fetching it again: %s", digest, error)
-        return None
-    return content
-
-
-def _files(data: bytes, content: _Content) -> list[File]:
-    """What must be there: as the manifest says where it lists files, which its digest vouches for, else as was written."""
-    listed = () if manifest.is_index(data) else manifest.parse_version(data).files
-    return list(listed) or [File(path, manifest.check(one)) for path, one in content.files.items()]

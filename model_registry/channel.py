@@ -18,7 +18,7 @@ from model_registry import manifest, moves, roles, tags, versions
 from model_registry.errors import BadReference, Conflict, NotFound, Refused
 from model_registry.manifest import Descriptor
 from model_registry.moves import Move
-from model_registry.roles import CANARY, CHAMPION, SHADOW, Role
+from model_registry.roles import Role
 from model_registry.stores import Store
 
 __all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback"]
@@ -61,11 +61,10 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a channel is to name. `tags` are the version tags that it was taken from, which must not change meanwhile."""
+    """The version that a channel is to name. `tags` are those that it was taken from, which must not change meanwhile."""
 
     descriptor: Descriptor
     version: str
-    roles: tuple[Role, ...]
     tags: Mapping[str, str]
     restores: int | None = None
 
@@ -95,35 +94,23 @@ def promote(
     actor: str,
     reason: str,
     now: datetime,
-    canaries: Mapping[str, int] | None = None,
-    shadows: Sequence[str] = (),
     expected: Expected = Expected(),
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns.
 
-    `canaries` maps versions to their shares in percent. Raises BadReference; NotFound where a version, or some of its content,
+    Raises BadReference; NotFound where a version, or some of its content,
     is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
     somebody else moved the channel at the same time and the move was lost.
     """
     if expected.digest is not None and not digests.is_digest(expected.digest):
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
-    canaries = canaries or {}
-    rest = roles.check_shares(version, canaries, shadows)
 
     def target(standing: _Standing) -> _Target:
-        wanted = [Role(CHAMPION, version, "", rest)]
-        wanted += [Role(CANARY, canary, "", weight) for canary, weight in canaries.items()]
-        wanted += [Role(SHADOW, shadow, "", 0) for shadow in shadows]
-        found = [_found(store, standing, role.version) for role in wanted]
-        if expected.digest not in (None, found[0].digest):
-            message = f"version {version} of {store.repository} is {found[0].digest}, not {expected.digest} as expected"
+        found = _found(store, standing, version)
+        if expected.digest not in (None, found.digest):
+            message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
-        named = {role.version: at.digest for role, at in zip(wanted, found, strict=True)}
-        if len(found) == 1:
-            return _Target(found[0], version, (), named)
-        parts = [Role(role.role, role.version, named[role.version], role.weight) for role in wanted]
-        document = roles.build(list(zip(parts, found, strict=True)))
-        return _Target(store.push_manifest(document), version, tuple(parts), named)
+        return _Target(found, version, {version: found.digest})
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
 
@@ -138,7 +125,7 @@ def rollback(
     to_revision: int | None = None,
     expected: Expected = Expected(),
 ) -> Move:
-    """Move a channel back to what it named at a revision, by default before the current one: a new, higher revision.
+    """Move a channel back to the champion of a revision, by default of the one before the current: a new, higher revision.
 
     Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
     """
@@ -151,10 +138,8 @@ def rollback(
         if at is None:
             known = ", ".join(str(move.revision) for move in past) or "none"
             raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
-        data = store.manifest(at.to_digest)
-        for digest in [role.digest for role in at.roles] or [at.to_digest]:
-            _check_complete(store, digest)
-        return _Target(manifest.describe(data), at.to_version, at.roles, {}, at.revision)
+        _check_complete(store, at.champion)
+        return _Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
 
@@ -189,7 +174,7 @@ def _move(
         to = choose(standing)
         move = Move(
             channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
-            to.descriptor.digest, to.version, to.roles, to.restores,
+            to.descriptor.digest, to.version, restores=to.restores,
         )  # fmt: skip
         store.push_blob(empty, io.BytesIO(_EMPTY))
         entry = store.push_manifest(moves.encode(move, empty, to.descriptor))

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 
-from model_registry.manifest import Descriptor, Version
+from model_registry.manifest import Version
 from model_registry.signature import InputField, Signature
 
-UNKNOWN = "the manifest of a container image does not tell its signature; pull both and compare"
+IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
+UNSIGNED = "neither version states a signature"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer; empty: none.
+    """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer.
 
-    `signature` tells of inputs, outputs, labels and decision, a line each; file paths are sorted.
+    `unknown` says why nobody can tell, and is empty where that is known. `signature` tells of inputs, outputs, labels and
+    decision, a line each; file paths are sorted.
     """
 
     added: tuple[str, ...]
@@ -20,19 +22,27 @@ class Difference:
     changed: tuple[str, ...]
     signature: tuple[str, ...]
     breaks: tuple[str, ...]
+    unknown: str = ""
+
+    @property
+    def compatible(self) -> bool | None:
+        """Whether events that are good for the older version are good for the newer one; None: unknown."""
+        return None if self.unknown else not self.breaks
 
 
 def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
     """Compare two versions by their manifests and signatures."""
     before, after = _contents(old), _contents(new)
     shared = before.keys() & after.keys()
-    lines, breaks = _told(old.layers + new.layers, old_signature, new_signature)
+    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else UNSIGNED
+    lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
     return Difference(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),
         tuple(sorted(path for path in shared if before[path] != after[path])),
         lines,
         breaks,
+        unknown,
     )
 
 
@@ -42,18 +52,10 @@ def _contents(version: Version) -> dict[str, str]:
     return {file.path: file.content.digest for file in version.files} | layers
 
 
-def _told(
-    layers: tuple[Descriptor, ...], old: Signature | None, new: Signature | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is to be said of the signatures, and what of it breaks; `layers` are those of container images, if any."""
-    if layers:
-        return (UNKNOWN,), (UNKNOWN,)
-    return _signatures(old, new) if old and new else _one_signature(old, new)
-
-
-def _one_signature(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if old is None and new is None:
-        return (), ()
+def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is to be said of the signatures, one of which at least is stated, and what of it breaks."""
+    if old and new:
+        return _signatures(old, new)
     line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"
     return (line,), (line,)
 

@@ -75,6 +75,13 @@ def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> 
     sync_directory(path.parent)
 
 
+def place(part: Path, path: Path) -> None:
+    """Sync a file that was written beside its place, and rename it there. The name is durable once the directory is synced."""
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

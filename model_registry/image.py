@@ -7,7 +7,7 @@ links is what makes unpacking dangerous, and a package needs none. Format: OCI i
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,6 @@ from model_registry import digest as digests
 from model_registry.archive import Limits, Member
 from model_registry.errors import Corrupt, Refused
 from model_registry.manifest import Descriptor, File, Version
-from model_registry.stores import Store
 
 ROOT = "models"
 MAX_MEMBERS = 10_000  # under /models, in all layers
@@ -28,9 +27,13 @@ WHOLE = "io.scorestream.models"
 _HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
 
 
+Blob = Callable[[Descriptor], Iterator[bytes]]
+"""Gives a layer's bytes, their digest compared at the end: a store's `blob`."""
+
+
 @dataclass(slots=True)
 class _Entry:
-    """What is at a path. A file's content lies in the file `held`."""
+    """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
 
     kind: archive.Kind
     layer: int
@@ -38,14 +41,14 @@ class _Entry:
     content: Descriptor | None = None
 
 
-def unpack(store: Store, version: Version, folder: Path, limits: Limits, max_bytes: int) -> list[File]:
-    """Write the package's files, at most `max_bytes` of them, into an empty folder.
+def unpack(blob: Blob, version: Version, folder: Path | None, limits: Limits, max_bytes: int) -> list[File]:
+    """The package's files, at most `max_bytes` of them, written into an empty folder; without a folder only hashed.
 
     Raises Corrupt: a layer that is damaged, or hostile; Refused: no package, several, or a link in it.
     """
-    tree = _Tree(folder / ".image", max_bytes)
+    tree = _Tree(folder / ".image" if folder else None, max_bytes)
     for number, layer in enumerate(needed(version.layers)):
-        packed = store.blob(layer)
+        packed = blob(layer)
         for member in archive.members(archive.unpack(packed, manifest.compression(layer), limits), limits):
             tree.add(member, number)
         for _ in packed:
@@ -61,10 +64,14 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
 
 
 class _Tree:
-    """What is under /models after some layers. Until the last one files lie in `folder` under numbers, never under names."""
+    """What is under /models after some layers. Until the last one files lie in `folder` under numbers, never under names.
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
-        folder.mkdir()
+    They are synced when they get their names: an image that is refused has cost no wait for the disk.
+    """
+
+    def __init__(self, folder: Path | None, max_bytes: int) -> None:
+        if folder:
+            folder.mkdir()
         self._folder = folder
         self._written = self._members = 0
         self._left = max_bytes
@@ -105,21 +112,22 @@ class _Tree:
             raise Refused(f"the image has no one package: {what}", _HINT)
         return chosen[0]
 
-    def settle(self, root: str, folder: Path) -> list[File]:
+    def settle(self, root: str, folder: Path | None) -> list[File]:
         """Give the package's files their names, in another folder. Raises Refused: a link; Corrupt: names too much alike."""
         found = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
         for path, entry in found.items():
             if entry.kind in ("link", "special"):
                 raise Refused(f"{root}/{path} in the image is a link or a special file", "copy the content there")
-        held = {path: entry for path, entry in sorted(found.items()) if entry.held is not None}
-        if len(held) > manifest.MAX_FILES:
-            raise Corrupt(f"{len(held)} files; a version has 1 to {manifest.MAX_FILES}")
-        paths.check(held)
-        for path, entry in held.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            cast(Path, entry.held).rename(folder / path)
-        shutil.rmtree(self._folder)
-        return [File(path, cast(Descriptor, entry.content)) for path, entry in held.items()]
+        listed = [File(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
+        if len(listed) > manifest.MAX_FILES:
+            raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
+        paths.check(file.path for file in listed)
+        if folder and self._folder:
+            for path in (file.path for file in listed):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                files.place(cast(Path, found[path].held), folder / path)
+            shutil.rmtree(self._folder)
+        return listed
 
     def _put(self, path: str, member: Member, layer: int) -> None:
         if not paths.is_confined(path):
@@ -145,10 +153,16 @@ class _Tree:
         self._left -= member.size
         if self._left < 0:
             raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")
-        self._written += 1
-        entry.held = self._folder / str(self._written)
         sha = hashlib.sha256()
-        files.replace(entry.held, digests.hashed(member.content, sha))
+        chunks = digests.hashed(member.content, sha)
+        if self._folder:
+            self._written += 1
+            entry.held = self._folder / str(self._written)
+            with entry.held.open("xb") as stream:
+                stream.writelines(chunks)
+        else:
+            for _ in chunks:
+                pass
         digest = f"sha256:{sha.hexdigest()}"
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 

@@ -104,7 +104,7 @@ def before(moves: Sequence[Move], current: str | None) -> Move:
         else:
             origin = by_revision.get(move.restores, move)
             path = [step for step in path if step.revision < origin.revision] + [origin]
-    while path and path[-1].to_digest == current:
+    while path and current in (path[-1].to_digest, path[-1].champion):
         path.pop()
     if not path:
         hint = "model-registry history shows every move; --to-revision goes to any of them"

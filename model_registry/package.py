@@ -6,21 +6,22 @@ import contextlib
 import io
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from model_registry import contents, files, golden, image, image_build, manifest, signature_file, tags, versions
 from model_registry import digest as digests
 from model_registry.archive import Limits
 from model_registry.errors import Conflict, Corrupt, Refused
 from model_registry.golden import Golden
-from model_registry.manifest import Descriptor, File, Version
+from model_registry.manifest import Descriptor, Version
 from model_registry.signature import Signature
 from model_registry.stores import Store, transfer
 
-__all__ = ["Golden", "Package", "pull", "push", "read", "read_golden", "verify", "write"]
+__all__ = ["Golden", "Package", "content", "pull", "push", "read", "read_golden", "verify", "write"]
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server
@@ -102,20 +103,34 @@ def push(
         return _send(store, version, plan)
 
 
-def write(store: Store, found: Version, folder: Path, *, max_bytes: int = manifest.MAX_SIZE) -> tuple[File, ...]:
-    """Write a version's files into an empty folder, every byte checked on the way; what was written.
+def content(found: Version) -> list[Descriptor]:
+    """The blobs that hold a version's files, or the layers that do."""
+    return [file.content for file in found.files] or image.needed(found.layers)
+
+
+def write(
+    store: Store, found: Version, folder: Path, *, max_bytes: int = manifest.MAX_SIZE, layers: Path | None = None
+) -> None:
+    """Write a version's files into an empty folder, every byte checked on the way; the layers of an image into `layers`.
 
     Raises NotFound, Unreachable, Corrupt, and Refused: a version of more than `max_bytes`, an image without a package.
     """
-    total = sum(file.content.size for file in found.files)
+    total = sum(blob.size for blob in content(found))
     if total > max_bytes:
         raise Refused(f"the version has {total} bytes, and at most {max_bytes} are read", "model.max_bytes is the limit")
+
+    def kept(layer: Descriptor) -> Iterator[bytes]:
+        with (cast(Path, layers) / digests.hex_of(layer.digest)).open("wb") as stream:
+            for chunk in store.blob(layer):
+                stream.write(chunk)
+                yield chunk
+
     if found.layers:
-        return tuple(image.unpack(store, found, folder, Limits(), max_bytes))
+        image.unpack(kept if layers else store.blob, found, folder, Limits(), max_bytes)
+        return
     for file in found.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
     transfer.download(store, [(file.content, folder / file.path) for file in found.files])
-    return found.files
 
 
 def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
@@ -146,15 +161,19 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     return read(folder, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
 
 
-def verify(folder: Path, expected: Iterable[File]) -> None:
-    """Hash every file of a pulled folder again. Raises Corrupt: one is missing, changed, a link, or too many."""
+def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
+    """Hash every file of a pulled folder again. `store` holds the layers of an image, which say what its files are.
+
+    Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
+    """
+    expected = found.files or image.unpack(store.blob, found, None, Limits(), max_bytes)
     with files.reported(f"the folder {folder}"):
         wanted = {file.path: file.content for file in expected}
         if odd := set(contents.walk(folder)) ^ wanted.keys():
             raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
-        for path, content in wanted.items():
+        for path, stated in wanted.items():
             with (folder / path).open("rb") as stream:
-                digests.check_stream(stream, content.digest, content.size, f"{folder / path}")
+                digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")
 
 
 def _send(store: Store, version: str, plan: contents.Plan) -> Descriptor:

@@ -1,16 +1,15 @@
 """Roles of versions in one channel: the champion answers, canaries answer a share of the keys, shadows score unseen.
 
-A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations.
+A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. Such an
+index is read, so that its champion is served; none is written before scorers act on the other roles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from model_registry import manifest
-from model_registry.errors import BadReference, Corrupt
-from model_registry.manifest import Descriptor, Index
+from model_registry.errors import Corrupt
+from model_registry.manifest import Descriptor
 
 CHANNEL_TYPE = "application/vnd.scorestream.channel.v1+json"
 ROLE, WEIGHT = "io.scorestream.role", "io.scorestream.weight"
@@ -26,33 +25,6 @@ class Role:
     version: str
     digest: str
     weight: int
-
-
-def check_shares(champion: str, canaries: Mapping[str, int], shadows: Sequence[str]) -> int:
-    """What is left for the champion, in percent. Raises BadReference: nothing left, no share, a version twice."""
-    for version, weight in canaries.items():
-        if not 1 <= weight < WHOLE:
-            raise BadReference(f"canary {version}={weight}", f"a canary's share is 1 to {WHOLE - 1} percent")
-    rest = WHOLE - sum(canaries.values())
-    if rest < 1:
-        raise BadReference(f"canaries of {WHOLE - rest} percent together", "leave at least 1 percent for the champion")
-    every = [champion, *canaries, *shadows]
-    if twice := [version for version in every if every.count(version) > 1]:
-        raise BadReference(f"version {twice[0]} has two roles", "give each role a version of its own")
-    return rest
-
-
-def build(roles: Sequence[tuple[Role, Descriptor]]) -> bytes:
-    """The index of a channel; `Descriptor` is the version's manifest."""
-    entries = tuple(
-        msgspec.structs.replace(
-            described,
-            annotations={ROLE: role.role, WEIGHT: str(role.weight), manifest.VERSION: role.version},
-        )
-        for role, described in roles
-    )
-    document = Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
-    return manifest.encode(document)
 
 
 def parse(data: bytes) -> tuple[Role, ...]:

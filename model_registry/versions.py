@@ -15,18 +15,15 @@ _MANIFESTS = (manifest.MANIFEST_TYPE, manifest.DOCKER_MANIFEST_TYPE)
 _ATTESTATION = "vnd.docker.reference.type"  # what build tools put beside an image under the platform unknown/unknown
 
 
-def describe(store: Store, digest: str, *, version: str = "") -> Version:
-    """What the version consists of. Where the manifest does not say, its name is the repository's last part, and its version
-    `version`, or the beginning of the digest.
+def describe(store: Store, digest: str, *, version: str = "", repository: str = "") -> Version:
+    """What the version consists of. Where the manifest does not say, its name is the last part of `repository` (of the store's,
+    where that is empty), and its version `version`, or the beginning of the digest.
 
     Raises NotFound, Unreachable; Corrupt: no version; Refused: an index without a manifest that could be meant.
     """
-    return named(manifest.parse_version(chosen(store, digest)), store.repository, version or digest.partition(":")[2][:12])
-
-
-def named(found: Version, repository: str, version: str) -> Version:
-    """The version with what it does not say itself filled in."""
-    return replace(found, name=found.name or repository.rpartition("/")[2], version=found.version or version)
+    found, place = manifest.parse_version(chosen(store, digest)), repository or store.repository
+    version = found.version or version or digest.partition(":")[2][:12]
+    return replace(found, name=found.name or place.rpartition("/")[2], version=version)
 
 
 def chosen(store: Store, digest: str) -> bytes:

@@ -144,7 +144,7 @@ def example(signature: Signature) -> dict[str, Any]:
 def _pulled(settings: Settings) -> Package:
     store, cache = open_source(settings), open_cache(settings.model)
     resolution = channel.resolve(store, settings.model.tag)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, datetime.now(UTC))
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
     return cache.fetch(store, resolution.digest, version=resolution.version)
 
 

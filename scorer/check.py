@@ -128,7 +128,7 @@ def _servable(settings: Settings) -> Servable:
     store = open_source(settings)
     resolution = channel.resolve(store, settings.model.tag)
     cache = open_cache(settings.model)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, datetime.now(UTC))
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
     package = cache.fetch(store, resolution.digest, version=resolution.version)
     return make(package, resolution, backends.find(settings.model), settings)
 

@@ -103,7 +103,9 @@ class ServerTlsSettings(Section):
 class ModelSettings(Section):
     source: str
     tag: str = "prod"
-    plain_http: bool = False
+    plain_http: bool | list[Annotated[str, Field(pattern=r"^[^\s/]+$")]] = Field(
+        default=False, description="HTTP without TLS: true on loopback hosts, or a list of host:port"
+    )
     ca_file: Path | None = None
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
     backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"

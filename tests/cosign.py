@@ -70,7 +70,8 @@ class Stage:
 
 
 def cosign_verifies_our_signature(stage: Stage) -> None:
-    stage.ours("sign", stage.ref, "--key", "release.key", "--plain-http")
+    signed = json.loads(stage.ours("sign", stage.ref, "--key", "release.key", "--json", "--plain-http"))
+    assert signed["names"] == ["flight-delay:1.0.0"]
     (found,) = json.loads(stage.cosign("verify", "--key", "release.pub", "--insecure-ignore-tlog", stage.ref))
     digest = json.loads(stage.ours("inspect", stage.ref, "--json", "--plain-http"))["digest"]
     assert found["critical"]["image"]["docker-manifest-digest"] == digest

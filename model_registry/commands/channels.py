@@ -11,6 +11,7 @@ from model_registry.commands.options import (
     Json,
     Kafka,
     KafkaConfig,
+    PlainHosts,
     PlainHttp,
     Reason,
     Repo,
@@ -19,10 +20,8 @@ from model_registry.commands.options import (
 )
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
-Canary = Annotated[
-    list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="A version that answers a share; repeatable.")
-]
-Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="A version that scores unseen; repeatable.")]
+Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
+Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -55,6 +54,7 @@ def promote(
     status_topic: StatusTopic = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -63,9 +63,12 @@ def promote(
 
     from model_registry import channel as channels
     from model_registry.commands import announce, options
+    from model_registry.errors import BadReference
 
-    store, target = options.open_repository(repo, plain_http, ca_file, timeout)
-    shares = _shares(canary or [])
+    if canary or shadow:
+        hint = "leave it out, or promote that version to a channel of its own (--channel canary) that other scorers follow"
+        raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
+    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     expected = channels.Expected(expect_digest, expect_revision)
     audience = announce.Audience(
         kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
@@ -75,10 +78,9 @@ def promote(
         audience,
         store.repository,
         lambda: channels.promote(
-            store, channel, to, actor=options.actor(), reason=reason, now=datetime.now(UTC),
-            canaries=shares, shadows=shadow or [], expected=expected,
+            store, channel, to, actor=options.actor(), reason=reason, now=datetime.now(UTC), expected=expected
         ),
-    )  # fmt: skip
+    )
 
 
 def rollback(
@@ -94,6 +96,7 @@ def rollback(
     status_topic: StatusTopic = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -103,7 +106,7 @@ def rollback(
     from model_registry import channel as channels
     from model_registry.commands import announce, options
 
-    store, target = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     audience = announce.Audience(
         kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
     )
@@ -123,6 +126,7 @@ def history(
     channel: Channel = "prod",
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -132,7 +136,7 @@ def history(
     from model_registry.commands import options, output
     from model_registry.errors import NotFound
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     moves = channels.history(store, channel)
     if not moves:
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
@@ -153,6 +157,7 @@ def watch(
     interval: Interval = 2.0,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -164,7 +169,7 @@ def watch(
     from model_registry.commands import options, output
     from model_registry.errors import RegistryError
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
     output.talk(f"watching {channel!r} of {store.repository} behind revision {after}")
 
@@ -178,16 +183,3 @@ def watch(
             output.show_line(output.move(move))
         else:
             output.show_text(f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}".rstrip())
-
-
-def _shares(canaries: list[str]) -> dict[str, int]:
-    """`1.5.0=10` as version and percent. Raises BadReference."""
-    from model_registry.errors import BadReference
-
-    shares: dict[str, int] = {}
-    for text in canaries:
-        version, equals, percent = text.rpartition("=")
-        if not equals or not percent.isdecimal() or version in shares:
-            raise BadReference(f"--canary {text}", "write --canary VERSION=PERCENT, each version once: --canary 1.5.0=10")
-        shares[version] = int(percent)
-    return shares

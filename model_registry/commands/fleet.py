@@ -9,6 +9,7 @@ from model_registry.commands.options import (
     Json,
     Kafka,
     KafkaConfig,
+    PlainHosts,
     PlainHttp,
     Repo,
     StatusTopic,
@@ -27,6 +28,7 @@ def status(
     status_topic: StatusTopic = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -34,7 +36,7 @@ def status(
     from model_registry.commands import options, output
     from model_registry.commands.announce import Audience
 
-    store, target = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     channels = _channels(store)
     value: dict[str, Any] = {"repository": store.repository, "channels": channels}
     columns = ["channel", "revision", "serves", "moved", "by", "reason"]

@@ -21,6 +21,10 @@ Channel = Annotated[str, typer.Option(help="The tag that moves, for instance pro
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 PlainHttp = Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")]
+PlainHosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST:PORT", help="HTTP without TLS to this one; repeatable.", show_default=False),
+]
 CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
 Timeout = Annotated[float, typer.Option(help="Seconds that the registry, or the broker, may be silent.", min=0.1)]
 Kafka = Annotated[
@@ -37,7 +41,7 @@ StatusTopic = Annotated[
 
 def open_repository(
     text: str,
-    plain_http: bool,
+    plain_http: bool | Sequence[str],
     ca_file: Path | None,
     timeout: float,
     *,
@@ -79,6 +83,17 @@ def champion_of(store: "Store", target: "Reference") -> str:
     digest = store.resolve(target.tag).digest if target.tag else str(target.digest)
     parts = roles.parse(store.manifest(digest))
     return parts[0].digest if parts else digest
+
+
+def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
+    """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says."""
+    from model_registry import channel, tags, versions
+
+    called = target.tag or ""
+    if called and called not in tags.versions(store.tags()):
+        called = channel.resolve(store, called).version
+    stated = versions.describe(store, digest, version=called).version
+    return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]
 
 
 def actor() -> str:

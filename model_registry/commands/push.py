@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Timeout
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Timeout
 
 MountFrom = Annotated[
     list[str] | None,
@@ -48,6 +48,7 @@ def push(
     op_domain: OpDomain = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -60,12 +61,12 @@ def push(
 
     with output.bars() as progress:
         store, target = options.open_repository(
-            ref, plain_http, ca_file, timeout, tag=True, progress=progress, mount_from=mount_from or ()
+            ref, plain_http_host or plain_http, ca_file, timeout, tag=True, progress=progress, mount_from=mount_from or ()
         )
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
         told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
-        base = _base(image, plain_http, ca_file, timeout) if image else None
+        base = _base(image, plain_http_host or plain_http, ca_file, timeout) if image else None
         pushed = package.push(
             store, folder, target.name, str(target.tag),
             created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
@@ -107,7 +108,7 @@ def _explained(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
 
 
-def _base(text: str, plain_http: bool, ca_file: Path | None, timeout: float) -> "Base":
+def _base(text: str, plain_http: bool | Sequence[str], ca_file: Path | None, timeout: float) -> "Base":
     """The image to build on."""
     from model_registry.commands import options
     from model_registry.errors import BadReference

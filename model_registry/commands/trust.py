@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Timeout
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Timeout
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -52,21 +52,24 @@ def sign(
     password_file: PasswordFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
-    """Sign a version, once with each key; `cosign verify --key` reads it. Of a channel it is the champion that is signed."""
+    """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
     from datetime import UTC, datetime
 
     from model_registry.commands import options, output
     from model_registry.trust import signing
 
     private = _private(key, password_file)
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest = options.champion_of(store, target)
-    signature = signing.sign(store, digest, private, datetime.now(UTC))
-    value = {"digest": digest, "signature": signature, "key": private.public().fingerprint}
-    output.show(json, value, f"{digest} is signed" if signature else f"{digest} was signed with this key before")
+    names = options.names_of(store, target, digest)
+    signature = signing.sign(store, digest, private, datetime.now(UTC), names)
+    value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
+    said = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
+    output.show(json, value, output.plain(f"{digest} {said}"))
 
 
 def verify(
@@ -75,6 +78,7 @@ def verify(
     policy: PolicyFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -90,13 +94,14 @@ def verify(
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
     trusted, held = _trusted(key), read(policy) if policy else None
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
+    name = options.names_of(store, target, digest)[0]
     if held:
-        signer = Gate(held, None).check(store, digest, now).key_id
+        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now).key_id
         signers = [signer] if signer else []
     else:
-        signers = signing.verify(store, digest, trusted, now)
+        signers = signing.verify(store, digest, trusted, now, name)
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
     output.show(json, {"digest": digest, "keys": signers}, output.plain(text))
 
@@ -109,6 +114,7 @@ def attest(
     password_file: PasswordFile = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -119,7 +125,7 @@ def attest(
     from model_registry.trust import attestation
 
     private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
     output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")

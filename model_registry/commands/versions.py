@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHttp, Ref, Repo, Timeout
+from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Repo, Timeout
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def pull(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -31,7 +32,7 @@ def pull(
     from model_registry.commands import options, output
 
     with output.bars() as progress:
-        store, target = options.open_repository(ref, plain_http, ca_file, timeout, progress=progress)
+        store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout, progress=progress)
         digest = options.champion_of(store, target)
         pulled = package.pull(store, digest, folder)
     value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
@@ -42,6 +43,7 @@ def list_versions(
     repo: Repo,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -49,7 +51,7 @@ def list_versions(
     from model_registry import roles, tags, versions
     from model_registry.commands import options, output
 
-    store, _ = options.open_repository(repo, plain_http, ca_file, timeout)
+    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
     there = store.tags()
     named: dict[str, list[str]] = {}
     for channel in (name for name in tags.channels(there) if name in there):
@@ -73,6 +75,7 @@ def inspect(
     key: Keys = None,
     json: Json = False,
     plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
@@ -80,10 +83,10 @@ def inspect(
     from model_registry import channel, versions
     from model_registry.commands import options, output, trust
 
-    store, target = options.open_repository(ref, plain_http, ca_file, timeout)
+    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
-        other, old = options.open_repository(beside, plain_http, ca_file, timeout)
+        other, old = options.open_repository(beside, plain_http_host or plain_http, ca_file, timeout)
         _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
         return
     found = channel.resolve(store, target.tag) if target.tag else None
@@ -113,12 +116,14 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
-    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": not found.breaks}
+    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
     lines = [f"{before.version} -> {after.version}"]
     for mark, paths in (("+", found.added), ("-", found.removed), ("~", found.changed)):
         lines += [f"{mark} {path}" for path in paths]
     lines += [*found.signature, *(f"not compatible: {reason}" for reason in found.breaks)]
-    if not found.breaks:
+    if found.unknown:
+        lines.append(f"whether events stay valid is unknown: {found.unknown}")
+    elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     output.show(json, value, "\n".join(output.plain(line) for line in lines))
 

@@ -1,6 +1,6 @@
 """Where model versions are kept: one protocol, one module a kind of store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
 from model_registry.manifest import Descriptor
@@ -67,12 +67,13 @@ class Store(Protocol):
         """
         ...
 
-    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+    def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """Delete manifests in this order, and every tag that names one, if the tags and their digests are those in `expect`.
 
         Content that no manifest needs any more goes with them, but for what was written in the last `grace_seconds`: it may
         belong to a push that is under way. Returns the bytes freed; None where the store frees them by itself, later. Raises
-        Conflict, and deletes nothing, where a tag has moved; Refused where the store does not delete.
+        Conflict where a tag has moved, and deletes nothing from then on (a store with locks: nothing at all); Refused where the
+        store does not delete.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Proving to a registry who asks: Basic, or Bearer tokens for scopes from the realm that the registry names.
 
 Credentials go to the registry itself and to a realm that is its own or that MODEL_REGISTRY_REALM_HOSTS names (hosts, with
-commas between), never elsewhere, and only over TLS or to a loopback host.
+commas between), never elsewhere, and only over TLS or where plain HTTP was asked for.
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 

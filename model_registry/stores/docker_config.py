@@ -64,7 +64,8 @@ def find(registry: str) -> Credentials | None:
     path = Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker") / "config.json"
     config = _read(path)
     key = HUB_KEY if registry == "docker.io" else registry
-    helper = config.cred_helpers.get(registry) or config.creds_store
+    helpers = config.cred_helpers
+    helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty one is none, as in Docker
     if helper and (found := _ask(helper, key, path)):
         return found
     for name, entry in config.auths.items():

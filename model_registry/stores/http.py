@@ -49,14 +49,13 @@ class Client:
 
     def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
         """Touches nothing yet. Raises Misconfigured."""
-        if options.plain_http and not transport.is_loopback(httpx.URL(f"http://{host}").host):
-            raise Misconfigured(
-                f"plain HTTP to {host}", "plain HTTP is for registries on this machine (localhost) only; use TLS"
-            )
+        self._plain = options.plain_http
+        plain = self._is_plain(httpx.URL(f"http://{host}"))
+        if options.plain_http is True and not plain:
+            named = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if nobody else is on that network"
+            raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {named}")
         self.host, self.timing, self._limit = host, timing, options.timeout_seconds
-        self._origin = httpx.URL(
-            f"{'http' if options.plain_http else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}"
-        )
+        self._origin = httpx.URL(f"{'http' if plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
         self._client = httpx.Client(
             transport=transport.Transport(transport.trust(options.ca_file), self._limit),
             timeout=self._limit,
@@ -104,10 +103,16 @@ class Client:
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
         """A URL that the registry named, if it may be asked for. Raises Refused."""
-        plain = url.scheme == "http" and self._origin.scheme == "http" and transport.is_loopback(url.host)
+        plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (plain or url.scheme == "https") or not url.host or url.userinfo:
             raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
         return url
+
+    def _is_plain(self, url: httpx.URL) -> bool:
+        """Whether a host may be talked to without TLS."""
+        if isinstance(self._plain, bool):
+            return self._plain and transport.is_loopback(url.host)
+        return url.netloc.decode() in self._plain
 
     def is_own(self, url: httpx.URL) -> bool:
         """Whether a URL is the registry's own, so that it may see what is meant for the registry."""

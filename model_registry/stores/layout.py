@@ -8,7 +8,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -119,7 +119,7 @@ class LayoutStore:
             path = self._path / "index.json"
             files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
 
-    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+    def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """See `Store`."""
         going, freed = set(manifests), 0
         with self._io(), files.locked(self._path / LOCK):

@@ -5,7 +5,8 @@ never silently overwrites a third writer's move. Tags of one repository should h
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
 import httpx
@@ -21,6 +22,7 @@ from model_registry.stores.answers import Answer
 from model_registry.stores.http import Call, Client
 from model_registry.stores.options import DEFAULTS, StoreOptions
 from model_registry.stores.retry import Timing
+from model_registry.stores.transport import MOST_CONNECTIONS
 from model_registry.stores.upload import Target, Upload
 
 ACCEPTED = ", ".join(
@@ -181,14 +183,18 @@ class RemoteStore:
         for tag, target in list(to.items())[:-1]:
             self._read_back(tag, target)
 
-    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
-        """See `Store`: the registry's garbage collection frees the content, in its own time."""
-        found = {tag: self._digest(tag) for tag in self.tags()}
-        if found != expect:
-            moved = sorted(found.items() ^ expect.items())[0][0]
-            raise Conflict(f"the tag {moved!r} was moved, made or deleted meanwhile", "look again and repeat")
+    def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
+        """See `Store`: the registry's garbage collection frees the content, in its own time.
+
+        It deletes a manifest whatever names it, so the tags are looked at before each one.
+        """
         for digest in manifests:
             digests.hex_of(digest)
+            there = self.tags()
+            with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
+                found = dict(zip(there, pool.map(self._digest, there), strict=True))
+            if moved := [tag for tag, names in found.items() if names not in (None, expect.get(tag))]:
+                raise Conflict(f"the tag {moved[0]!r} was moved or made meanwhile", "look again and repeat")
             answer = self._client.ask(Call("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
             if answer.status == 405:
                 raise Refused(f"{self._client.host} deletes nothing{answer.said}", "its administrator can allow deletion")

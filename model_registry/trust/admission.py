@@ -19,15 +19,15 @@ class Verdict:
 class Admission(Protocol):
     """Asked before a byte of a version is loaded."""
 
-    def check(self, store: Store, digest: str, now: datetime) -> Verdict:
-        """Say that a version may be loaded. Raises Refused where it may not, and what the store raises."""
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:
+        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
         ...
 
 
 class Everything:
     """Without a policy every version may be loaded, and no registry is asked."""
 
-    def check(self, store: Store, digest: str, now: datetime) -> Verdict:  # noqa: ARG002 - the protocol's
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - the protocol's
         """See `Admission`."""
         return Verdict(digest, None)
 

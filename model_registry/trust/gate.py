@@ -32,28 +32,29 @@ class Gate:
         self._policy = policy
         self._folder = folder
 
-    def check(self, store: Store, digest: str, now: datetime) -> Verdict:
-        """Say that a version may be loaded. Raises Refused where it may not.
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:
+        """Say that a manifest may be loaded as this version of the repository's model. Raises Refused where it may not.
 
         Asks the store only where the proof is not on disk. Raises Unreachable, and Corrupt for a damaged list of signatures.
         """
         if digest in self._policy.denied:
             hint = f"promote another version, or take the digest out of {self._policy.path}"
             raise Refused(f"{digest} is denied by the policy {self._policy.path}", hint)
+        name = f"{store.repository.rpartition('/')[2]}:{version}"
         kept = self._kept(digest)
-        if kept and (known := self._signer(Evidence("", kept), digest, now)[0]):
+        if kept and (known := self._signer(Evidence("", kept), digest, name, now)[0]):
             return Verdict(digest, known)
         try:
-            return self._ask(store, digest, now)
+            return self._ask(store, digest, name, now)
         except RegistryError as error:
             if error.transient and kept == _NOTHING and not self._policy.required:
                 return Verdict(digest, None)
             raise
 
-    def _ask(self, store: Store, digest: str, now: datetime) -> Verdict:
+    def _ask(self, store: Store, digest: str, name: str, now: datetime) -> Verdict:
         faults: list[str] = []
         for found in signing.collect(store, digest):
-            key_id, fault = self._signer(found, digest, now)
+            key_id, fault = self._signer(found, digest, name, now)
             if key_id:
                 log.info("%s is signed by the trusted key %r", digest, key_id)
                 self._keep(digest, found.data)
@@ -64,10 +65,10 @@ class Gate:
         self._keep(digest, _NOTHING)
         return Verdict(digest, None)
 
-    def _signer(self, found: Evidence, digest: str, now: datetime) -> tuple[str | None, str]:
+    def _signer(self, found: Evidence, digest: str, name: str, now: datetime) -> tuple[str | None, str]:
         """(the key that signed, why it does not count); an attestation is neither a signature nor a bad one."""
         try:
-            return signing.signer(found, digest, self._policy.keys, now), ""
+            return signing.signer(found, digest, self._policy.keys, now, name, named=self._policy.named), ""
         except signing.NotASignature:
             return None, ""
         except (Corrupt, Refused) as error:

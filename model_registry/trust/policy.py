@@ -1,6 +1,7 @@
 """What a scorer may load: a file that names the trusted keys, whether a signature is required, and the digests that are denied.
 
     signatures: required            # or optional: unsigned versions pass, badly signed ones do not
+    names: required                 # or optional: a signature without a name passes, one under another name does not
     keys:
       - {id: release-2026, file: release-2026.pub}
       - {id: release-2025, file: release-2025.pub, not_after: 2027-01-31}
@@ -37,13 +38,15 @@ class Policy:
     required: bool
     keys: tuple[TrustedKey, ...]
     denied: frozenset[str]
+    named: bool = False
 
 
 def read(path: Path) -> Policy:
     """Read a policy file and the keys it names. Raises BadFile: the file, what is wrong, and what would be right."""
-    top = _object(_document(path), path, "the policy", required=("signatures",), optional=("keys", "denied"))
-    if top["signatures"] not in (_REQUIRED, _OPTIONAL):
-        _fail(path, f"signatures: {top['signatures']!r:.100} is neither {_REQUIRED} nor {_OPTIONAL}")
+    top = _object(_document(path), path, "the policy", required=("signatures",), optional=("names", "keys", "denied"))
+    for key in ("signatures", "names"):
+        if top.get(key, _OPTIONAL) not in (_REQUIRED, _OPTIONAL):
+            _fail(path, f"{key}: {top[key]!r:.100} is neither {_REQUIRED} nor {_OPTIONAL}")
     trusted = tuple(_key(raw, path, f"keys[{at}]") for at, raw in enumerate(_list(top, "keys", path)))
     for what, values in (("id", [key.id for key in trusted]), ("key", [key.key.fingerprint for key in trusted])):
         if twice := next((value for value in values if values.count(value) > 1), None):
@@ -54,7 +57,7 @@ def read(path: Path) -> Policy:
     for at, one in enumerate(denied):
         if not isinstance(one, str) or not is_digest(one):
             _fail(path, f"denied[{at}]: {one!r:.100} is no digest; write sha256: and 64 lower-case hexadecimal digits")
-    return Policy(path, top["signatures"] == _REQUIRED, trusted, frozenset(denied))
+    return Policy(path, top["signatures"] == _REQUIRED, trusted, frozenset(denied), top.get("names") == _REQUIRED)
 
 
 class _Loader(yaml.SafeLoader):

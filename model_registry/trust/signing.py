@@ -1,4 +1,7 @@
-"""Signatures of versions: a signed statement that names the version's manifest digest, stored as its referrer.
+"""Signatures of versions: a signed statement about the version's manifest digest and its names, stored as its referrer.
+
+A name is MODEL:VERSION, the subject's name in the statement: a signature without one vouches for the content wherever it lies,
+one with it only where it is called so. cosign writes no names, and looks at none.
 
 Laid out as `cosign sign --key` of version 3 does it, so that each verifies what the other signed. Nothing is looked up on the
 network: no transparency log, no certificates; the keys are the ones that the caller trusts.
@@ -45,15 +48,15 @@ class Evidence:
     fault: str = ""
 
 
-def sign(store: Store, digest: str, key: PrivateKey, now: datetime) -> str | None:
-    """Sign a manifest; the digest of the new referrer, or None where this key's signature is there already.
+def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Sequence[str] = ()) -> str | None:
+    """Sign a manifest under these names; the digest of the new referrer, or None where this key has done so already.
 
     Raises NotFound, Corrupt, Conflict and Unreachable as the store does.
     """
     ours = [TrustedKey("this", key.public())]
-    if any(_is_signature(found, digest, ours, now) for found in collect(store, digest)):
+    if any(_is_signature(found, digest, ours, now, names) for found in collect(store, digest)):
         return None
-    return attach(store, digest, statement.SIGNATURE, statement.build(digest, statement.SIGNATURE, {}), key, now)
+    return attach(store, digest, statement.SIGNATURE, statement.build(digest, statement.SIGNATURE, {}, names), key, now)
 
 
 def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: PrivateKey, now: datetime) -> str:
@@ -100,13 +103,16 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     return Vouched(said, valid[0].id)
 
 
-def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[str]:
-    """The ids of the trusted keys whose signatures a manifest carries. Raises Refused where there is none, with the reasons."""
+def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "") -> list[str]:
+    """The ids of the trusted keys whose signatures a manifest carries, none of them under other names than `name`.
+
+    Raises Refused where there is none, with the reasons.
+    """
     signers: list[str] = []
     faults: list[str] = []
     for found in collect(store, digest):
         try:
-            signers.append(signer(found, digest, keys, now))
+            signers.append(signer(found, digest, keys, now, name))
         except NotASignature:
             continue
         except (Corrupt, Refused) as error:
@@ -124,13 +130,23 @@ def is_attestation(data: bytes) -> bool:
         return False
 
 
-def signer(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> str:
-    """The id of the key whose signature this is. Raises as `check`, and NotASignature for what says something else."""
+def signer(
+    found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
+) -> str:
+    """The id of the key whose signature this is, under `name` where it states names, or must (`named`).
+
+    Raises as `check`, Refused for other names, and NotASignature for what says something else.
+    """
     if found.fault:
         raise Corrupt(found.fault)
     if is_attestation(found.data):
         raise NotASignature("it is an attestation, no signature")
-    return check(found.data, digest, keys, now).key_id
+    vouched = check(found.data, digest, keys, now)
+    names = vouched.statement.subjects[digest]
+    if name and name not in names and (names or named):
+        said = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
+        raise Refused(f"it is signed by {vouched.key_id!r} {said}, not as {name!r}")
+    return vouched.key_id
 
 
 class NotASignature(Refused):
@@ -145,9 +161,8 @@ def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
     )
 
 
-def _is_signature(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> bool:
+def _is_signature(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime, names: Sequence[str]) -> bool:
     try:
-        signer(found, digest, keys, now)
+        return all(signer(found, digest, keys, now, name, named=True) for name in names or [""])
     except (Corrupt, Refused):
         return False
-    return True

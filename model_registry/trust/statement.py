@@ -3,6 +3,7 @@
 A signature is the statement with nothing in it; attestations say more.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
 
 class _Subject(msgspec.Struct, frozen=True):
     digest: dict[str, str]
+    name: str = ""
 
 
 class _Statement(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,16 +32,17 @@ class _Statement(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`subjects` are the digests it speaks of, `sha256:` and hexadecimal digits."""
+    """`subjects` are the digests it speaks of, `sha256:` and hexadecimal digits, each with the names that it has there."""
 
-    subjects: frozenset[str]
+    subjects: Mapping[str, frozenset[str]]
     predicate_type: str
     predicate: dict[str, Any]
 
 
-def build(digest: str, predicate_type: str, predicate: dict[str, Any]) -> bytes:
-    """A statement about one manifest, as JSON."""
-    subject = [{"digest": {"sha256": digests.hex_of(digest)}}]
+def build(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
+    """A statement about one manifest under some names (a subject each), or under none, as JSON."""
+    named: list[dict[str, str]] = [{"name": name} for name in names] or [{}]
+    subject = [{**name, "digest": {"sha256": digests.hex_of(digest)}} for name in named]
     return manifest.encode({"_type": TYPE, "subject": subject, "predicateType": predicate_type, "predicate": predicate})
 
 
@@ -48,5 +51,8 @@ def parse(payload: bytes) -> Statement:
     found = manifest.decode(payload, _Statement, "the signed statement")
     if found.type_ not in TYPES:
         raise Corrupt(f"the signed document is {found.type_!r:.100}, no in-toto statement")
-    subjects = frozenset(f"sha256:{value}" for one in found.subject if (value := one.digest.get("sha256")))
+    subjects: dict[str, frozenset[str]] = {}
+    for one in found.subject:
+        digest = f"sha256:{one.digest.get('sha256')}"
+        subjects[digest] = subjects.get(digest, frozenset()) | ({one.name} - {""})
     return Statement(subjects, found.predicate_type, found.predicate or {})

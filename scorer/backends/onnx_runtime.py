@@ -134,13 +134,18 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """TensorRT's options: engines and timings are kept, and are good for this version, card, driver and runtime only."""
+        """TensorRT's options: engines and timings are kept, and are good for this version, card, driver and runtime only.
+
+        With a policy none are kept: an engine is a model that nobody has signed, and nothing tells a swapped one.
+        """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
-        folder = Cache(self._settings.cache).root / "engines" / f"{hex_of(package.digest)}-{card}"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
-        kept |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}
+        kept: dict[str, str] = {}
+        if self._settings.policy is None:
+            folder = Cache(self._settings.cache).root / "engines" / f"{hex_of(package.digest)}-{card}"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
+            kept |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}
         if package.signature is None:
             return kept
         sizes = sorted(self._settings.buckets or CANDIDATES)

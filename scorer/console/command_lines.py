@@ -35,7 +35,8 @@ class CommandLines:
     def _registry(self, what: list[str], reason: str, revision: int) -> str:
         model = self.settings.model
         access = [
-            *(["--plain-http"] if model.plain_http else []),
+            *(["--plain-http"] if model.plain_http is True else []),
+            *(word for host in model.plain_http or () if isinstance(host, str) for word in ("--plain-http-host", host)),
             *(["--ca-file", str(model.ca_file)] if model.ca_file else []),
         ]
         kafka = self.settings.kafka

@@ -210,7 +210,7 @@ class VersionManager:
         aspired = self._shared.aspired
         assert aspired is not None
         try:
-            self._admission.check(self._store, aspired.digest, datetime.now(UTC))
+            self._admission.check(self._store, aspired.digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, aspired.digest, version=aspired.version)
             servable = self._make(package, aspired)
         except (ModelRefused, RegistryError) as error:

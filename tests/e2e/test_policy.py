@@ -12,8 +12,8 @@ REPO = "oci:./registry/model"
 
 
 def policy(rig: Rig, **changes: object) -> None:
-    """Write the policy file: signatures required, one trusted key."""
-    document = {"signatures": "required", "keys": [{"id": "release", "file": "release.pub"}], **changes}
+    """Write the policy file: signatures required, under the version's name, one trusted key."""
+    document = {"signatures": "required", "names": "required", "keys": [{"id": "release", "file": "release.pub"}], **changes}
     (rig.folder / "policy.yaml").write_text(yaml.safe_dump(document))
 
 

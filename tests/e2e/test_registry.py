@@ -50,17 +50,18 @@ def stocked(make_rig: MakeRig, repository: str, flags: tuple[str, ...], **model:
 
 @pytest.mark.debian("docker-registry")
 def test_a_scorer_follows_a_registry_when_told_and_goes_on_without_it(make_rig: MakeRig, registry: DockerRegistry) -> None:
-    repository = f"{registry.address}/team/model"
-    rig = stocked(make_rig, repository, ("--plain-http",), plain_http=True)
+    host = f"127.1:{registry.port}"  # as a name on a network of one's own: nobody knows it for this machine's
+    repository = f"{host}/team/model"
+    rig = stocked(make_rig, repository, ("--plain-http-host", host), plain_http=["other:5000", host])
     scorer = rig.start().ready()
     until(lambda: [len(s["partitions"]) for s in rig.fleet()] == [4], "the partitions")
-    move = ("promote", repository, "--to", "2.0.0", "--plain-http", "--wait", "--json")
+    move = ("promote", repository, "--to", "2.0.0", "--plain-http-host", host, "--wait", "--json")
     kafka = ("--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.status")
     rollout = json.loads(rig.run("model-registry", *move, *kafka).stdout)["rollout"]
     assert rollout["outcome"] == "flipped"
     assert rollout["seconds"] < TOLD_SECONDS
     registry.kill()
-    rig.run("model-registry", "list", repository, "--plain-http", code=4)
+    rig.run("model-registry", "list", repository, "--plain-http-host", host, code=4)
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores without the registry")
     assert scorer.stop() == 0

@@ -57,11 +57,11 @@ def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig)
     back = told(rig, "rollback", "--reason", "worse", "--wait")
     assert (back["to_version"], back["revision"], back["restores"]) == ("1.0.0", 3, 1)
     assert back["rollout"]["seconds"] < TOLD_SECONDS
-    shared = told(rig, "promote", "--to", "2.0.0", "--canary", "1.0.0=10", "--wait")
-    assert [role["weight"] for role in shared["roles"]] == [90, 10]
-    rig.emit(events(20, start=200))
-    until(lambda: rig.answered() == 220, "the scores of the champion")
-    assert [record["version"] for record in rig.scores()].count("2.0.0") == 120
+    for role in (("--canary", "1.0.0=10"), ("--shadow", "1.0.0")):
+        refused = rig.run("model-registry", "promote", REPO, "--to", "2.0.0", *role, code=2).stderr
+        assert "no scorer acts on roles yet" in refused
+    history = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)
+    assert history["moves"][-1]["revision"] == 3
     assert [scorer["scorer"] for scorer in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"], "notices are no scorers"
 
 

@@ -1,7 +1,13 @@
 """What is tracked: the agreed top level, nothing about the machine it was made on, and requirements that are pinned."""
 
+import ast
+import importlib.metadata
+import itertools
 import re
 import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +47,29 @@ def test_nothing_names_a_machine() -> None:
 def test_a_machine_path_is_seen(home: str) -> None:
     assert machine_paths(f'cache = "/{home}/x"'.encode())
     assert not machine_paths(f"a frame{home}/x, ./{home}/x and https://example.org/a/b".encode())
+
+
+def test_what_is_imported_is_declared() -> None:
+    """What only comes along with something else goes away with its next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    stated = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", one)[0]).lower() for one in stated}
+    ours = {"scorer", "publisher", "model_registry"}
+    sources = [path for path in tracked() if path.parts[0] in ours and path.suffix == ".py"]
+    imported = set(itertools.chain.from_iterable(modules((ROOT / path).read_bytes()) for path in sources))
+    there = importlib.metadata.packages_distributions()
+    names = {module: {name.lower().replace("_", "-") for name in there.get(module, [])} for module in imported}
+    known = ours | sys.stdlib_module_names
+    assert {module for module in imported - known if names[module] and not names[module] & declared} == set()
+
+
+def modules(source: bytes) -> Iterator[str]:
+    """The top-level modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu", "test", "sbom"])

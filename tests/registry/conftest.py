@@ -38,6 +38,12 @@ def remote(repository: str) -> RemoteStore:
     return RemoteStore(reference.parse(repository), PLAIN, AT_ONCE)
 
 
+def away(store: RemoteStore) -> RemoteStore:
+    """The same repository, whose registry is down."""
+    path = store.repository.partition("/")[2]
+    return RemoteStore(reference.parse(f"localhost:1/{path}"), StoreOptions(plain_http=True, timeout_seconds=0.1), AT_ONCE)
+
+
 class Naps:
     """A sleep that takes no time and is remembered."""
 

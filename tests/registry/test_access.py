@@ -131,7 +131,20 @@ def test_plain_http_for_loopback_only(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="plain HTTP to registry") as caught:
         open_store(reference.parse("registry.example.com/team/x"), options=StoreOptions(plain_http=True))
     assert caught.value.exit_code == 2
+    assert "--plain-http-host registry.example.com" in caught.value.hint
     for host in ("localhost:5000", "127.0.0.1:5000", "127.9.9.9:1"):
         open_store(reference.parse(f"{host}/x"), options=StoreOptions(plain_http=True))
     with pytest.raises(Misconfigured, match="the CA file"):
         open_store(reference.parse("localhost/x"), options=StoreOptions(ca_file=tmp_path / "absent.pem"))
+
+
+def test_plain_http_for_a_host_that_is_named(registry: DockerRegistry) -> None:
+    """127.1 stands for a name such as a compose file's: it resolves, and is none that is known to be this machine's own."""
+    host = f"127.1:{registry.port}"
+    opened = RemoteStore(reference.parse(f"{host}/team/named"), StoreOptions(plain_http=["other:5000", host]), AT_ONCE)
+    assert b"".join(opened.blob(put(opened, CONTENT))) == CONTENT
+    for others in (False, ["other:5000"], [registry.address], ["127.1"]):
+        with pytest.raises(Unreachable, match="SSL"):
+            RemoteStore(reference.parse(f"{host}/team/named"), StoreOptions(plain_http=others), AT_ONCE).tags()
+    with pytest.raises(Misconfigured, match=f"plain HTTP to {host}"):
+        RemoteStore(reference.parse(f"{host}/team/named"), StoreOptions(plain_http=True), AT_ONCE)

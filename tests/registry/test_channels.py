@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from model_registry.errors import Conflict
 from model_registry.prune import Rules
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
+from tests.unit.registry import roles_index
 from tests.unit.registry.commands import run
 from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
@@ -35,7 +37,7 @@ def promote(store: RemoteStore, version: str, **more: object) -> Move:
 def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str]) -> None:
     first = promote(remote, "1.0.0")
     unchanged = remote.validator("prod")
-    shared = promote(remote, "2.0.0", canaries={"3.0.0": 10})
+    shared = roles_index.promote(remote, ("champion", "2.0.0", 90), ("canary", "3.0.0", 10))
     assert remote.validator("prod") != unchanged
     found = channel.resolve(remote, "prod")
     assert (found.digest, found.revision, len(found.roles)) == (digests["2.0.0"], 2, 2)
@@ -62,6 +64,24 @@ def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests:
         referrers.fallback_tag(digests[version]) for version in ("2.0.0", "3.0.0")
     )
     assert channel.resolve(remote, "prod").revision == 3
+
+
+def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
+    for version in VERSIONS:
+        promote(remote, version)
+    found = prune.survey(remote)
+    going = prune.manifests(remote, prune.plan(found, Rules(revisions=1)))
+    assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
+
+    def deleted() -> Iterator[str]:
+        yield going[0]
+        channel.rollback(remote, "prod", actor="op", reason="in a hurry", now=NOW)
+        yield from going[1:]
+
+    with pytest.raises(Conflict, match="meanwhile"):
+        remote.delete(deleted(), expect=found.tags, grace_seconds=0)
+    assert channel.resolve(remote, "prod").digest == digests["2.0.0"]
+    assert tags.versions(remote.tags()) == ["2.0.0", "3.0.0"]
 
 
 @pytest.mark.usefixtures("digests")
@@ -106,5 +126,5 @@ def test_the_verbs_in_a_registry(
     assert json.loads(run("list", *plain).stdout)["versions"][0]["channels"] == ["prod"]
     run("pull", f"{repository}:prod", "out", "--plain-http")
     assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
-    assert json.loads(run("prune", *plain, "--keep-revisions", "1").stdout)["freed"] is None
+    assert json.loads(run("prune", *plain, "--keep-revisions", "1", "--yes").stdout)["freed"] is None
     assert [v["version"] for v in json.loads(run("list", *plain).stdout)["versions"]] == ["1.0.0"]

@@ -54,12 +54,16 @@ def test_what_was_fetched_is_there_without_the_registry(cache: Cache, store: Lay
 
 def _link(folder: Path) -> None:
     (folder / "README.md").unlink()
-    (folder / "README.md").symlink_to(folder.parent / "manifest.json")
+    (folder / "README.md").symlink_to(_manifest(folder))
+
+
+def _manifest(folder: Path) -> Path:
+    return folder.parent / "blobs" / "sha256" / folder.parent.name
 
 
 def _folder_for_manifest(folder: Path) -> None:
-    (folder.parent / "manifest.json").unlink()
-    (folder.parent / "manifest.json").mkdir()
+    _manifest(folder).unlink()
+    _manifest(folder).mkdir()
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -70,8 +74,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "added": lambda folder: (folder / "model.onnx.data").write_bytes(b"x"),
     "link": _link,
     "no files": shutil.rmtree,
-    "manifest changed": lambda folder: (folder.parent / "manifest.json").write_bytes(b"{}"),
-    "manifest missing": lambda folder: (folder.parent / "manifest.json").unlink(),
+    "manifest changed": lambda folder: _manifest(folder).write_bytes(b"{}"),
+    "manifest missing": lambda folder: _manifest(folder).unlink(),
     "manifest a folder": _folder_for_manifest,
 }
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from model_registry.stores.layout import LayoutStore
+from tests.unit.registry import roles_index
 from tests.unit.registry.commands import REPO, answer, run
 from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
@@ -87,21 +89,18 @@ def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
 @pytest.mark.usefixtures("pushed")
 def test_roles_rollback_and_status() -> None:
     run("promote", REPO, "--to", "1.0.0", "--reason", "first")
-    moved = answer("promote", REPO, "--to", "1.0.0", "--canary", "2.0.0=10")
-    assert [(r["role"], r["version"], r["weight"]) for r in moved["roles"]] == [
-        ("champion", "1.0.0", 90),
-        ("canary", "2.0.0", 10),
-    ]
+    roles_index.promote(LayoutStore(Path("registry/flight-delay")), ("champion", "1.0.0", 90), ("canary", "2.0.0", 10))
     assert answer("list", REPO)["versions"][1]["channels"] == ["prod (canary)"]
     assert answer("inspect", f"{REPO}:prod")["version"] == "1.0.0"
     status = answer("status", REPO)["channels"]
     assert [(c["channel"], c["revision"], c["serves"]) for c in status] == [
         ("prod", 2, "champion 1.0.0 90 %, canary 2.0.0 10 %")
     ]
-    assert status[0]["by"].startswith("zoe@")
+    assert status[0]["by"] == "op@host"
     assert "canary 2.0.0" in run("history", REPO).stdout
-    assert run("rollback", REPO).stdout == "prod: 1.0.0 -> 1.0.0 (revision 3, back to revision 1)\n"
-    assert answer("rollback", REPO, "--to-revision", "2")["roles"] == moved["roles"]
+    run("promote", REPO, "--to", "2.0.0")
+    assert run("rollback", REPO).stdout == "prod: 2.0.0 -> 1.0.0 (revision 4, back to revision 2)\n"
+    assert answer("rollback", REPO, "--to-revision", "2")["roles"] == []
     assert "prod" in run("status", REPO).stdout
 
 
@@ -121,7 +120,11 @@ def test_prune() -> None:
     planned = answer("prune", REPO, "--keep-revisions", "1", "--dry-run")
     assert ([v["version"] for v in planned["versions"]], planned["freed"]) == (["1.0.0"], 0)
     assert "would be deleted: 1 versions, 1 history entries" in run("prune", REPO, "--keep-revisions", "1", "--dry-run").stdout
-    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0")
+    refused = run("prune", REPO, "--keep-revisions", "1", code=2)
+    assert "no terminal to ask on" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert len(answer("list", REPO)["versions"]) == 2
+    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")
     assert done["freed"] > 0
     assert [v["version"] for v in answer("list", REPO)["versions"]] == ["2.0.0"]
     assert run("prune", REPO).stdout == "deleted: 0 versions, 0 history entries; 0 bytes freed\n"
@@ -144,7 +147,8 @@ def test_prune() -> None:
         (["promote", REPO, "--to", "9"], 3, "has no version '9'"),
         (["promote", REPO, "--to", "1.0.0", "--channel", "2.0.0"], 3, "'2.0.0' is a version"),
         (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is no channel"),
-        (["promote", REPO, "--to", "1.0.0", "--canary", "2.0.0"], 2, "--canary 2.0.0"),
+        (["promote", REPO, "--to", "1.0.0", "--canary", "2.0.0=10"], 2, "--canary: no scorer acts on roles yet"),
+        (["promote", REPO, "--to", "1.0.0", "--shadow", "2.0.0"], 2, "--shadow: no scorer acts on roles yet"),
         (["promote", REPO, "--to", "1.0.0", "--wait"], 2, "--wait without a broker"),
         (["promote", REPO, "--to", "1.0.0", "--kafka-config", "absent"], 2, "cannot read absent"),
         (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/golden.jsonl"], 2, "v1/golden.jsonl:1 has no '='"),

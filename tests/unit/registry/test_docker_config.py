@@ -76,6 +76,16 @@ def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -
     assert find("other.example.com") == Credentials("", "", "t")
 
 
+@pytest.mark.parametrize("name", [HUB_KEY, "docker.io"])
+def test_docker_hub_s_own_helper_comes_before_the_store_of_all(config: Path, name: str) -> None:
+    helper(config.parent, "hub", f"""[ "$(cat)" = '{HUB_KEY}' ] && echo '{{"Username": "hub", "Secret": "p"}}'""")
+    helper(config.parent, "all", """echo '{"Username": "all", "Secret": "p"}'""")
+    config.write_text(json.dumps({"credsStore": "all", "credHelpers": {name: "hub"}}))
+    assert find("docker.io") == Credentials("hub", "p")
+    config.write_text(json.dumps({"credsStore": "all", "credHelpers": {name: ""}, "auths": {HUB_KEY: auth("u", "p")}}))
+    assert find("docker.io") == Credentials("u", "p")
+
+
 def test_a_helper_that_knows_nothing_leaves_it_to_the_file(config: Path) -> None:
     helper(config.parent, "none", "echo 'credentials not found in native keychain'; exit 1")
     config.write_text(json.dumps({"credsStore": "none", "auths": {REGISTRY: auth("u", "p")}}))

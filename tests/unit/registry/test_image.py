@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -120,6 +121,19 @@ def test_whiteouts_hide_what_lower_layers_have(store: LayoutStore, tmp_path: Pat
     with pytest.raises(Refused, match=r"no /models/model\.onnx"):
         pulled(store, push_image(store, all_gone), tmp_path / "gone")
     assert not (tmp_path / "gone").exists()
+
+
+def test_an_image_of_too_many_entries_waits_for_no_disk(
+    store: LayoutStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)  # on a disk of 2 ms each, those of 10,000 files take 20 s
+    digest = push_image(store, [layer(*((f"models/{n}", b"x") for n in range(10_001)))], f"{OCI}+gzip")
+    synced.clear()
+    with pytest.raises(Corrupt, match="more than 10000 entries under /models"):
+        Cache(tmp_path / "cache").fetch(store, digest)
+    assert len(synced) < 10
+    assert not list((tmp_path / "cache").rglob("[0-9]"))
 
 
 M: Entry = ("models/model.onnx", b"m")

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -72,7 +72,7 @@ class Failing:
         self._count()
         self._store.move_tags(to, expect=expect)
 
-    def delete(self, manifests: Sequence[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
+    def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         return self._store.delete(manifests, expect=expect, grace_seconds=grace_seconds)
 
 

@@ -41,7 +41,8 @@ keys:
 denied: ["{DENIED}"]
 """,
     )
-    assert found.required
+    assert (found.required, found.named) == (True, False)
+    assert read(folder, "signatures: optional\nnames: required\nkeys: [{id: a, file: one.pub}]").named
     assert [(key.id, key.key.fingerprint) for key in found.keys] == [
         ("new", ONE.public().fingerprint),
         ("old", TWO.public().fingerprint),
@@ -77,6 +78,7 @@ WRONG = {
     "{}": "'signatures' is missing",
     "signatures: yes": "neither required nor optional",
     "signatures: required": "there are no keys",
+    "signatures: optional\nnames: yes": "names: True is neither required nor optional",
     "signature: required": "did you mean 'signatures'",
     "signatures: optional\nkeys: {}": "keys: {} is no list",
     "signatures: optional\nkeys: [a]": "keys[0]: 'a' is no mapping",

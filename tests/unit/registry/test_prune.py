@@ -16,6 +16,7 @@ from model_registry.prune import Rules, Survey
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import referrers
+from tests.unit.registry import roles_index
 from tests.unit.registry.conftest import MakePackage
 
 NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
@@ -73,7 +74,7 @@ def test_versions_behind_the_window_go_with_their_content(store: LayoutStore, ve
 @pytest.mark.usefixtures("versions")
 def test_what_is_kept_by_name_role_or_another_channel_stays(store: LayoutStore) -> None:
     promote(store, "1.0.0", "prod.eu")
-    promote(store, "4.0.0", canaries={"5.0.0": 10}, shadows=["2.0.0"])
+    roles_index.promote(store, ("champion", "4.0.0", 90), ("canary", "5.0.0", 10), ("shadow", "2.0.0", 0))
     pruned(store, Rules(revisions=1, unpromoted=True))
     assert tags.versions(store.tags()) == ["1.0.0", "2.0.0", "4.0.0", "5.0.0"]
     promote(store, "4.0.0")

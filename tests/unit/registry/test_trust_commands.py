@@ -1,6 +1,7 @@
 """The verbs keygen, sign, verify and attest: what they print where, and what they end with."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from model_registry.cli import app
+from model_registry.stores.layout import REF_NAME
 from tests.unit.registry.conftest import MakePackage, onnx_bytes
 
 REPO = "oci:registry/flight-delay"
@@ -69,6 +71,33 @@ def test_sign_and_verify() -> None:
     }
     assert "is signed by release.pub" in run("verify", REF, "--key", "release.pub").stdout
     assert [version["version"] for version in answer("list", REPO)["versions"]] == ["1.0.0"]
+
+
+def test_a_signature_holds_under_the_name_that_it_states(folder: Path) -> None:
+    assert answer("sign", REF, "--key", "release.key")["names"] == ["flight-delay:1.0.0"]
+    (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
+    shutil.copytree(folder / "registry" / "flight-delay", folder / "registry" / "other")
+    for how in (("--key", "release.pub"), ("--policy", "policy.yaml")):
+        run("verify", REF, *how)
+        refused = run("verify", "oci:registry/other:1.0.0", *how, code=3).stderr
+        assert "as 'flight-delay:1.0.0', not as 'other:1.0.0'" in refused
+    run("sign", "oci:registry/other:1.0.0", "--key", "release.key")
+    run("verify", "oci:registry/other:1.0.0", "--policy", "policy.yaml")
+
+
+def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Path) -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    index = folder / "registry" / "flight-delay" / "index.json"
+    document = json.loads(index.read_text())
+    (entry,) = [one for one in document["manifests"] if one["annotations"][REF_NAME] == "1.0.0"]
+    document["manifests"].append(entry | {"annotations": {REF_NAME: "1.0.0-eu"}})
+    index.write_text(json.dumps(document))
+    signed = answer("sign", f"{REPO}:1.0.0-eu", "--key", "release.key")
+    assert signed["names"] == ["flight-delay:1.0.0-eu", "flight-delay:1.0.0"]
+    (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
+    for version in ("1.0.0", "1.0.0-eu"):
+        run("promote", REPO, "--to", version)
+        assert answer("verify", f"{REPO}:prod", "--policy", "policy.yaml")["digest"] == signed["digest"]
 
 
 def test_a_channel_is_verified_as_what_it_names() -> None:
