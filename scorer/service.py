@@ -232,7 +232,8 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
 
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
-    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
+    prefix = settings.transactional_prefix(settings.owner)
+    return parts.make_session(producer, prefix, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -261,7 +262,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
             lambda name: kafka.introduced(
                 kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
             ),
-            sorted(dead),
+            map(settings.transactional_prefix, sorted(dead)),
         )
         return dead | (owners & {settings.owner})
 
