@@ -10,6 +10,8 @@ from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter,
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
 
+LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
+
 
 class Reporter:
     """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
@@ -43,6 +45,9 @@ class Reporter:
             return "stopping"
         if not self._progress.joined:
             return "not yet in the consumer group"
+        since = self._counters.open_since
+        if since is not None and time.monotonic() - since > LONG_SECONDS:
+            return f"a transaction has been open for {time.monotonic() - since:.0f} s"
         return self._progress.away
 
     def status(self, state: str) -> ScorerStatus:
