@@ -39,8 +39,8 @@ AWAY_HINT = "check the brokers, and that the partitions have leaders"
 
 
 class OpenTransactions:
-    """Those in the topics that are `written`, and in the positions of `group` in the topics `read`, whoever began them: no client
-    is told that. An alarm tells of one that is open for longer than the transaction timeout and `sweep_seconds`: by then the
+    """Those in the topics that are `written`, and in the positions of `group` in the topics `read`, whoever began them: clients
+    are not told. An alarm tells of one that is open for longer than the transaction timeout and `sweep_seconds`: by then the
     broker has ended all of ours that it remembers.
     """
 
