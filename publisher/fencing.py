@@ -63,9 +63,9 @@ def last_metadata(
     return {(p.topic, p.partition): p.metadata for p in answer}
 
 
-def fence(make_producer: Callable[[str], Producer], owners: Iterable[str]) -> None:
-    """Initialise every transactional id of these owners. A live one that is fenced by mistake only has to recover."""
-    ids = [name for owner in owners for name in transactional_ids(owner)]
+def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> None:
+    """Initialise every transactional id of these processes. A live one that is fenced by mistake only has to recover."""
+    ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:
         return
     log.info("ending what these left open: %s", ", ".join(ids))

@@ -103,7 +103,7 @@ def begin(
         except KafkaException as exception:
             error = exception.args[0]
             if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.name}.*")
+                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.transactional_prefix}*")
                 raise rights.refused(settings.destination.kafka, [every]) from exception
             if error.code() in REFUSED:
                 what = f"the destination refuses {transactional_id!r}"

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from publisher import kafka
-from publisher.errors import Fatal, NotAllowed
+from publisher.errors import NotAllowed
 from publisher.kafka import KafkaSettings
 from publisher.transaction_states import REFUSED_CODES
 
@@ -27,20 +27,21 @@ TOGETHER_SECONDS, ALONE_SECONDS = 0.5, 0.3
 FEW = 4
 LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
-AWAY_SECONDS = 600.0
+SLOWEST_LOOK_SECONDS = 1.0
 TELL_SECONDS = 5.0
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 HINT = (
-    "if no other program holds transactions open for so long, a broker has forgotten to end it (KAFKA-20734): find it with "
-    "kafka-transactions.sh --bootstrap-server ... find-hanging, end it with ... abort, and start again; see "
+    "this goes on when it ends. Either another program holds transactions open there for so long, or a broker has forgotten to "
+    "end one (KAFKA-20734): kafka-transactions.sh --bootstrap-server ... find-hanging tells; see "
     "deploy/runbooks/ScorerOpenTransaction.md"
 )
+AWAY_HINT = "check the brokers, and that the partitions have leaders"
 
 
 class OpenTransactions:
-    """Those in the topics that are `written`, and in the positions of `group` in the topics `read`, whoever began them.
-
-    A transaction that is open for longer than the transaction timeout and `sweep_seconds` is one that nobody will end.
+    """Those in the topics that are `written`, and in the positions of `group` in the topics `read`, whoever began them: clients
+    are not told. An alarm tells of one that is open for longer than the transaction timeout and `sweep_seconds`: by then the
+    broker has ended all of ours that it remembers.
     """
 
     def __init__(
@@ -61,17 +62,16 @@ class OpenTransactions:
         self._limit = settings.transaction_timeout_ms / 1_000 + sweep_seconds
 
     def wait(self, waiting: Callable[[], None] = lambda: None) -> None:
-        """Return when all that were open at the call have ended. `waiting` is called meanwhile and may raise.
+        """Return when all that were open at the call have ended, however long that takes; later ones do not matter.
 
-        Raises Fatal where one does not end, naming a partition of it, or where the brokers do not answer.
+        `waiting` is called meanwhile and may raise. Raises NotAllowed where the broker does not let us look.
         """
         with Positions(self._settings, self._client_id, self._group) as positions:
             self._wait(positions, waiting)
 
     def _wait(self, positions: "Positions", waiting: Callable[[], None]) -> None:
         admin = kafka.admin(self._settings, self._client_id)  # a new one: after a broker's death an old one may keep asking it
-        since = told = time.monotonic()
-        away = True
+        began, tell_after = time.monotonic(), min(TELL_SECONDS, self._limit)
         ends: dict[TopicPartition, int] | None = None
         unread: list[TopicPartition] = []
         while True:
@@ -85,24 +85,18 @@ class OpenTransactions:
                     unread = positions.undecided(unread)
             except KafkaException as exception:
                 _refuse(exception.args[0])
-                unknown, limit = True, AWAY_SECONDS
-                said = f"whether transactions are open is not known: {exception.args[0].str()}"
-                hint = "check the brokers, and that the partitions have leaders"
+                said, hint = f"whether transactions are open is not known: {exception.args[0].str()}", AWAY_HINT
             else:
                 if not ends and not unread:
                     return
-                unknown, limit = False, self._limit
                 said, hint = _describe(ends, stable, self._group, unread), HINT
-            now = time.monotonic()
-            if away != unknown:  # neither wait counts for the other
-                away, since = unknown, now
-            if now - since > limit:
-                raise Fatal(said, hint)
-            if now - told > TELL_SECONDS:
-                told = now
-                log.warning("waiting: %s", said)
+            waited = time.monotonic() - began
+            if waited > tell_after:
+                tell_after = max(2 * waited, self._limit)
+                level, more = (logging.ERROR, f"; {hint}") if waited > self._limit else (logging.WARNING, "")
+                log.log(level, "waiting for %.0f s: %s%s", waited, said, more)
             waiting()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(min(SLOWEST_LOOK_SECONDS, max(LOOK_SECONDS, waited / 100)))
 
 
 class Positions:

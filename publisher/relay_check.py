@@ -56,7 +56,7 @@ def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> 
     """Every right that is missing, of those that copying needs."""
     names = selected(settings, source.names() if has_patterns(settings) else [])
     written = dict.fromkeys(map(settings.destination_topic, names), frozenset({WRITE}))
-    name = f"{settings.name}.check"
+    name = f"{settings.transactional_prefix}check"
     for attempt in (
         lambda: source.allowed(readable(names)),
         lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})}),

@@ -19,7 +19,7 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 class Counters:
     """What a session did so far; plain numbers that the metrics read. `commit_seconds` is what the owner thread waited,
     `last_commit_seconds` what the last commit took, whoever waited for it. `open_since` (monotonic seconds) is when the
-    transaction began that is not decided yet, if there is one."""
+    transaction began that is not decided yet, or the wait for others that are not, if there is one."""
 
     commits: int = 0
     aborts: int = 0

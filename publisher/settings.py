@@ -147,9 +147,14 @@ class RelaySettings(Configuration):
         """The client id of a lane."""
         return f"{self.name}.{lane}"
 
+    @property
+    def transactional_prefix(self) -> str:
+        """What all transactional ids of the relay begin with; no name holds a `/`."""
+        return f"{self.name}/relay/"
+
     def transactional_ids(self, lane: int) -> list[str]:
         """The ids under which a lane writes, in turn."""
-        return [f"{self.lane_id(lane)}.{number}" for number in range(PRODUCERS)]
+        return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
         """The lane that copies a partition: fixed, and even where there are few topics."""

@@ -62,7 +62,7 @@ def fence(
     registration names as many as any process may still have.
     """
     seconds = settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
-    name = f"{settings.name}.checkpoints"
+    name = f"{settings.transactional_prefix}checkpoints"
     control = _taken(settings, name, stopping, seconds)
     checkpoints.look(settings.name)
     on_look()

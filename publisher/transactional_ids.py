@@ -1,4 +1,8 @@
-"""The transactional ids of a process: how many it has, their names, and taking them over."""
+"""The transactional ids of a process: how many it has, their names, and taking them over.
+
+An id is `<name>/<role>/...`. No name and no replica holds a `/`, so ids of different names or roles never coincide, and rights
+are given by prefix: `<name>/<role>/`.
+"""
 
 import threading
 from collections.abc import Callable
@@ -16,8 +20,8 @@ GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --res
 
 
 def transactional_ids(prefix: str) -> list[str]:
-    """The ids of the pool of the process whose owner id is `prefix`."""
-    return [f"{prefix}.{k}" for k in range(POOL_SIZE)]
+    """The ids of the pool of the process whose ids begin so: `<name>/<role>`, and what else tells it from others."""
+    return [f"{prefix}/{k}" for k in range(POOL_SIZE)]
 
 
 def initialised(
@@ -56,6 +60,6 @@ def _refusal(name: str, error: KafkaError) -> Fatal:
     said = f"the broker does not let transactional.id {name!r} begin: {error}"
     if error.code() not in REFUSED_CODES:
         return Fatal(said, "check the broker")
-    prefix = name.rpartition(".")[0] + "."
+    prefix = "/".join(name.split("/")[:2]) + "/"
     hint = f"allow Write on transactional-id {prefix!r} and all that begin so: {GRANT} --transactional-id {prefix}"
     return NotAllowed(f"no right to Write on transactional-id {name!r}: {said}", hint)

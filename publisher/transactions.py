@@ -80,11 +80,11 @@ class TransactionSession:
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
-        open under them is decided from here on. Raises Fatal where the broker refuses, does not answer, or leaves one open.
+        open under them is decided from here on. Raises Fatal where the broker refuses or does not answer.
         """
         for _, producer in self._pool:
             producer.result()
-        self._decided(self._waiting)
+        self._wait_until_decided()
 
     def publish(
         self,
@@ -155,8 +155,8 @@ class TransactionSession:
 
     def recover(self) -> None:
         """Make sure that the open transaction is decided: aborted where only the group has refused it, else by a successor
-        with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made or
-        it stays open, Aborted where `waiting` did."""
+        with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made,
+        Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
         if self._active is not None:
@@ -170,8 +170,7 @@ class TransactionSession:
             self._await(producer)
             self._pool.append((name, producer))
             self._active, self._hung = None, False
-            self.counters.open_since = None
-        self._decided(self._waiting)
+        self._wait_until_decided()
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:
@@ -185,6 +184,12 @@ class TransactionSession:
         self._makers.shutdown(wait=False, cancel_futures=True)
         self._sealer.close()
         self._pool.clear()
+
+    def _wait_until_decided(self) -> None:
+        """What is waited for counts as open, for those who watch its age. Raises Aborted where `waiting` does."""
+        self.counters.open_since = self.counters.open_since or self._clock()
+        self._decided(self._waiting)
+        self.counters.open_since = None
 
     def _renew(self) -> None:
         """Successors for the producers that wait: one that has lived through a broker's death may hang in its next call."""

@@ -89,8 +89,8 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
     fencing.may_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
-            lambda name: kafka.transactional_producer(settings.kafka, name, name),
-            f"{settings.owner}.check",
+            lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner),
+            f"{settings.transactional_prefix(settings.owner)}/check",
             time.monotonic,
             threading.Event(),
             BEGIN_SECONDS,

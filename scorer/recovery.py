@@ -3,7 +3,7 @@
 from publisher.errors import Aborted, Evicted, Fatal, Fenced
 from publisher.session import RecoveryBudget
 
-EVICTED_SECONDS = 60.0  # a group that refuses a member for so long should have told it that it is none any more
+REFUSED_SECONDS = 60.0  # a member that is refused for so long should have been told what it is now
 
 
 class RecoveryLimits:
@@ -13,23 +13,24 @@ class RecoveryLimits:
         self._replica = replica
         self._name = name
         self._budget = RecoveryBudget()
-        self._evicted: tuple[int, float] | None = None
+        self._refused: tuple[int, float] | None = None
 
     def allow(self, error: Aborted, now: float, commits: int) -> None:
         """One more recovery, from `error`, after so many commits in all. Raises Fatal where it is one too many.
 
-        A member that the group refuses is no failure: it will be told what it is now. That only has to come to an end.
+        A member that the group refuses, or that another process fences, is no failure: it will be told what it is now. That
+        only has to come to an end.
         """
-        if isinstance(error, Evicted):
-            if self._evicted is None or self._evicted[0] != commits:
-                self._evicted = commits, now
-            elif now - self._evicted[1] > EVICTED_SECONDS:
-                raise Fatal(f"the group has refused this member for {EVICTED_SECONDS:g} s: {error}", "see the broker's log")
-        elif self._budget.spent(now, commits):
+        if not isinstance(error, Evicted | Fenced):
+            if self._budget.spent(now, commits):
+                raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log")
+        elif self._refused is None or self._refused[0] != commits:
+            self._refused = commits, now
+        elif now - self._refused[1] > REFUSED_SECONDS:
             if isinstance(error, Fenced):
                 raise Fatal(
                     f"another live process uses replica {self._replica!r} of {self._name!r}",
                     "give each process a replica of its own: --set replica=...",
                     3,
                 )
-            raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log")
+            raise Fatal(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}", "see the broker's log")

@@ -103,7 +103,7 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
         return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
 
     opened = OpenTransactions(settings.kafka, name, (*settings.input.topics, settings.replayed_topic))
-    return TransactionSession(producer, name, transaction_seconds=seconds, decided=opened.wait)
+    return TransactionSession(producer, f"{settings.name}/replay", transaction_seconds=seconds, decided=opened.wait)
 
 
 def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:

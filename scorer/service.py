@@ -41,6 +41,7 @@ from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
+from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, Twins
 from scorer.observe.traces import traces as tracing
 from scorer.patience import patience
 from scorer.scoring import Scoring, Target
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
 SECOND_LOOK_SECONDS = 1.0
+LISTEN_SECONDS = 0.5  # between looks whether the group still counts a process of our name
+TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def run(
     stopping = _stop_signals()
     watch = kafka.ErrorWatch()
     finding = call_apart("backend", lambda: _backend(settings))  # imports a library while the broker answers
-    output, dead = _broker_allows(settings, stopping)
+    twins = Twins()
+    output, dead = _broker_allows(settings, twins, stopping)
     backend = finding.result()
     traces = tracing(settings)
     commits = _member(settings, watch)
@@ -102,9 +106,10 @@ def run(
             intake = _intake(settings, parts, commits.consumer, session, waiting)
             scoring = Scoring(settings, output, dead)
             loop = Loop(settings, intake, session, versions, scoring, metrics, progress, traces, aftermath)
-            with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
-                reporter = Reporter(settings, loop.progress, session.counters, versions)
-                _serve(settings, loop, reporter, metrics, stopping, watch, on_serving)
+            notices = Notices(settings, twins, versions.hurry)
+            with contextlib.closing(traces), contextlib.closing(notices), contextlib.closing(intake):
+                reporter = Reporter(settings, loop.progress, session.counters, versions, twins)
+                _serve(settings, loop, reporter, metrics, lambda: _stop(settings, stopping, watch, twins), on_serving)
     log.info("stopped; everything scored is committed")
 
 
@@ -113,8 +118,7 @@ def _serve(
     loop: Loop,
     reporter: Reporter,
     metrics: Metrics,
-    stopping: threading.Event,
-    watch: kafka.ErrorWatch,
+    stop: Callable[[], bool],
     on_serving: Callable[[str], None],
 ) -> None:
     """The main loop, with what watches it and tells of it."""
@@ -125,7 +129,7 @@ def _serve(
     rare_collections()
     on_serving(health.address)
     try:
-        loop.run(lambda: _stop(settings, stopping, watch), reporter.tick)
+        loop.run(stop, reporter.tick)
     except Fatal:
         _name_what_is_missing(settings)
         raise
@@ -141,19 +145,22 @@ def _stop_signals() -> threading.Event:
     return stopping
 
 
-def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch) -> bool:
-    """Whether the loop ends: it was told to, or the broker refuses this client for good (raises Fatal)."""
+def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch, twins: Twins) -> bool:
+    """Whether the loop ends: it was told to. Raises Fatal where the broker refuses this client for good, or our replica is
+    another's."""
     if watch.fatal is not None:
         raise refused(settings.kafka, watch.fatal)
+    if twins.older:
+        raise _taken(settings, "an older process")
     return stopping.is_set()
 
 
-def _broker_allows(settings: Settings, stopping: threading.Event) -> tuple[Target, Target]:
+def _broker_allows(settings: Settings, twins: Twins, stopping: threading.Event) -> tuple[Target, Target]:
     """Output and dead-letter topics, once it is known that nothing is missing and no twin is alive. Raises Fatal."""
     admin = connect(settings.kafka, settings.owner)
     targets = _targets(settings, admin)
     fencing.may_join(admin, settings.kafka, settings.name)
-    _refuse_a_twin(settings, admin, stopping)
+    _refuse_a_twin(settings, admin, twins, stopping)
     return targets
 
 
@@ -181,28 +188,41 @@ def _name_what_is_missing(settings: Settings) -> None:
         log.info("whether a right is missing is not known: %s", error)
 
 
-def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> None:
-    """Two live processes with one replica would fence each other. A dead one leaves the group when its session ends."""
-    deadline = time.monotonic() + settings.kafka.session_timeout_ms / 1_000 + 2
-    told = False
-    while not stopping.is_set():
-        try:
-            twin = settings.owner in fencing.live_clients(admin, settings.name)
-        except KafkaException as error:
-            log.info("the group's members are not known yet: %s", error.args[0])
-            return
-        if not twin:
-            return
-        if time.monotonic() > deadline:
-            raise Fatal(
-                f"a live process already runs as replica {settings.replica!r} of {settings.name!r}",
-                "give each process a replica of its own: --set replica=...",
-                3,
-            )
-        if not told:
-            log.info("replica %s is still in the group; waiting for its session to end", settings.replica)
-            told = True
-        stopping.wait(0.5)
+def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stopping: threading.Event) -> None:
+    """Return when no live process has our replica. Raises Fatal (3) where one goes on telling its status.
+
+    A busy group may count a dead process long after its session: one that tells nothing is fenced, not waited for.
+    """
+    if not _in_group(settings, admin):
+        return
+    log.info("replica %s is still in the group; listening whether it lives", settings.replica)
+    began = time.monotonic()
+    with contextlib.closing(Notices(settings, twins)) as notices:
+        while not stopping.wait(LISTEN_SECONDS) and _in_group(settings, admin):
+            now = time.monotonic()
+            silent = now - (twins.heard_at or began)
+            if notices.deaf and now - began > settings.kafka.session_timeout_ms / 1_000 + 2:
+                raise _taken(settings, "a live process")
+            if notices.deaf or now - began < SILENT_SECONDS:
+                continue
+            if silent < TELLING_SECONDS:
+                raise _taken(settings, "a live process")
+            if silent > SILENT_SECONDS:
+                log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
+                return
+
+
+def _in_group(settings: Settings, admin: AdminClient) -> bool:
+    try:
+        return settings.owner in fencing.live_clients(admin, settings.name)
+    except KafkaException as error:
+        log.info("the group's members are not known yet: %s", error.args[0])
+        return False
+
+
+def _taken(settings: Settings, who: str) -> Fatal:
+    said = f"{who} runs as replica {settings.replica!r} of {settings.name!r}"
+    return Fatal(said, "give each process a replica of its own: --set replica=...", 3)
 
 
 def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
@@ -224,7 +244,8 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
 
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
-    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
+    prefix = settings.transactional_prefix(settings.owner)
+    return parts.make_session(producer, prefix, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -252,7 +273,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
             lambda name: kafka.introduced(
                 kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
             ),
-            sorted(dead),
+            map(settings.transactional_prefix, sorted(dead)),
         )
 
     return parts.make_intake(

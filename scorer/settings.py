@@ -195,8 +195,12 @@ class Settings(Configuration):
 
     @property
     def owner(self) -> str:
-        """`<name>.<replica>`: client.id, prefix of the transactional ids, and the owner that committed offsets name."""
+        """`<name>.<replica>`: client.id, and within the group the owner that committed offsets and status records name."""
         return f"{self.name}.{self.replica}"
+
+    def transactional_prefix(self, owner: str) -> str:
+        """What the transactional ids of an owner in this group begin with."""
+        return f"{self.name}/scorer/{owner.removeprefix(self.name + '.')}"
 
     @property
     def status_topic(self) -> str:

@@ -59,7 +59,9 @@ class SessionCounters(Collector):
         ):
             yield CounterMetricFamily(name, documentation, value=value)
         age = 0.0 if (since := now.open_since) is None else max(0.0, self._clock() - since)
-        yield GaugeMetricFamily("scorer_open_transaction_seconds", "Age of the open transaction; 0 where none is open.", age)
+        yield GaugeMetricFamily(
+            "scorer_open_transaction_seconds", "Age of the open transaction, or of the wait for others' to end.", age
+        )
 
 
 class Metrics:

@@ -1,4 +1,5 @@
-"""Hears from the status topic that the model's channel has moved, so that the registry is asked at once, not at the next poll.
+"""Hears from the status topic that the model's channel has moved, so that the registry is asked at once, not at the next poll;
+and what other processes under our name tell of themselves.
 
 A notice that is lost, or a topic that may not be read, costs nothing but that time: polling goes on beside it.
 """
@@ -12,6 +13,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from model_registry import rollout
 from publisher import kafka
 from publisher.transaction_states import REFUSED_CODES
+from scorer.observe.status import Twins
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -22,10 +24,13 @@ ANSWER_SECONDS = 10.0
 
 
 class Notices:
-    """Calls `moved` for each notice of the channel `model.tag`, from a thread of its own, until `close`."""
+    """Calls `moved` for each notice of the channel `model.tag`, and has `twins` hear what is told under our name, from a thread
+    of its own, until `close`. `deaf`: the topic cannot be read."""
 
-    def __init__(self, settings: Settings, moved: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, twins: Twins, moved: Callable[[], None] = lambda: None) -> None:
+        self.deaf = False
         self._settings = settings
+        self._twins = twins
         self._moved = moved
         self._key = rollout.notice_key(settings.model.tag).encode()
         self._closing = threading.Event()
@@ -48,6 +53,7 @@ class Notices:
             while not self._closing.is_set():
                 self._take(consumer)
         except KafkaException as error:
+            self.deaf = True
             log.warning("no notices from %s, the tag is polled all the same: %s", topic, error.args[0])
         finally:
             consumer.close()
@@ -66,3 +72,5 @@ class Notices:
         elif message.key() == self._key:
             log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
             self._moved()
+        elif message.key() == self._settings.owner.encode():
+            self._twins.hear(message)

@@ -6,32 +6,38 @@ import time
 from publisher import kafka
 from publisher.session import Counters
 from scorer.observe.progress import Progress
-from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, VersionStatus
+from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
+
+LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
 
 
 class Reporter:
     """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
 
-    def __init__(self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager) -> None:
+    def __init__(
+        self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
+    ) -> None:
         self._stopping = False
         self._settings = settings
         self._progress = progress
         self._counters = counters
         self._versions = versions
+        self._twins = twins
         self._started_ms = time.time_ns() // 1_000_000
         producer = kafka.plain_producer(settings.kafka, settings.owner)
-        self._records = StatusReporter(producer, settings.status_topic, self.status)
+        self._records = StatusReporter(producer, settings.status_topic, self.status, twins)
 
     def tick(self) -> None:
         """Called about once a second."""
         self._records.tick(time.monotonic())
 
     def close(self) -> None:
-        """Tell that this scorer has stopped."""
+        """Tell that this scorer has stopped, unless another goes on under its name."""
         self._stopping = True
-        self._records.close()
+        if not self._twins.older:
+            self._records.close()
 
     def not_ready(self) -> str | None:
         """None where this scorer is in its group and serves; else what is missing."""
@@ -39,6 +45,9 @@ class Reporter:
             return "stopping"
         if not self._progress.joined:
             return "not yet in the consumer group"
+        since = self._counters.open_since
+        if since is not None and time.monotonic() - since > LONG_SECONDS:
+            return f"a transaction has been open for {time.monotonic() - since:.0f} s"
         return self._progress.away
 
     def status(self, state: str) -> ScorerStatus:
@@ -67,4 +76,6 @@ class Reporter:
             },
             tag=self._settings.model.tag,
             aspired_revision=aspired,
+            instance=self._twins.instance,
+            first=self._twins.first,
         )

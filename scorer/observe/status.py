@@ -5,6 +5,8 @@ heartbeat is old belongs to a scorer that is gone; a scorer that stops in an ord
 """
 
 import logging
+import time
+import uuid
 from collections.abc import Callable
 
 import msgspec
@@ -14,6 +16,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS
+SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # one that has told nothing for so long is taken for dead by its successor
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
@@ -35,7 +38,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 class ScorerStatus(msgspec.Struct, frozen=True):
     """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the channel that it follows,
-    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way."""
+    `aspired_revision` the revision of it that it saw last, be it served, refused or on its way. `instance` is the process,
+    `first` the offset of its first record here, or -1 in that one (see `Twins`)."""
 
     scorer: str
     region: str
@@ -50,23 +54,58 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     counters: dict[str, int]
     tag: str = ""
     aspired_revision: int = 0
+    instance: str = ""
+    first: int = -1
+
+
+class Twins:
+    """What the status topic tells of other processes that run under our name. No clocks are compared: the order of the first
+    records in the topic says who is older. Two that live hear each other, and the younger one ends.
+
+    `first` is the offset of our own first record, or -1 while that is not known; `heard_at` is when another process was heard
+    last (monotonic seconds); `older` whether an older one lives.
+    """
+
+    def __init__(self) -> None:
+        self.instance = uuid.uuid4().hex
+        self.first = -1
+        self.heard_at: float | None = None
+        self.older = False
+
+    def hear(self, message: Message) -> None:
+        """Take in a status record under our name, our own or another's. From any thread."""
+        try:
+            status = msgspec.json.decode(message.value() or b"", type=ScorerStatus)
+        except msgspec.DecodeError:
+            return
+        if status.instance == self.instance or status.state != "running":
+            return
+        self.heard_at = time.monotonic()
+        offset = message.offset() or 0
+        if 0 <= self.first < offset:  # told after we began: it lives
+            self.older = self.older or (status.first if status.first >= 0 else offset) < self.first
 
 
 class StatusReporter:
-    """Writes a record at each change of version or partitions, and every HEARTBEAT_SECONDS. Delivery is at least once."""
+    """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS. Delivery is at
+    least once. `twins` learns the offset of the first."""
 
-    def __init__(self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus]) -> None:
+    def __init__(self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], twins: Twins) -> None:
+        self._twins = twins
         self._producer = producer
         self._topic = topic
         self._current = current
         self._told: object = None
-        self._next = 0.0
+        self._next = float("inf")
 
     def tick(self, now: float) -> None:
         """Tell, if it is time or something changed. `now` is in monotonic seconds."""
+        self._producer.poll(0)
+        if now > self._next + SILENT_SECONDS - HEARTBEAT_SECONDS:  # frozen until now: another may have taken the name over
+            self._twins.first = -1
         status = self._current("running")
         partitions = [(p.topic, p.partition) for p in status.partitions]
-        about = status.versions, partitions, status.refused, status.aspired_revision
+        about = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
         if now < self._next and about == self._told:
             return
         self._told, self._next = about, now + HEARTBEAT_SECONDS
@@ -79,12 +118,13 @@ class StatusReporter:
 
     def _send(self, status: ScorerStatus) -> None:
         try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_note)
+            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=self._note)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
             log.warning("the status record could not be written: %s", error)
 
-
-def _note(error: KafkaError | None, message: Message) -> None:
-    if error is not None:
-        log.warning("the status record was not written to %s: %s", message.topic(), error)
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            log.warning("the status record was not written to %s: %s", message.topic(), error)
+        elif self._twins.first < 0:
+            self._twins.first = message.offset() or 0

@@ -150,7 +150,7 @@ def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics
                 assert any(topic.startswith(resource["name"]) if start else topic == resource["name"] for topic in known)
     rights = {(r["resource"]["type"], r["resource"]["name"]) for r in users["scorer"]["spec"]["authorization"]["acls"]}
     own = set(topics.required(found))
-    assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}.")}
+    assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}/scorer/")}
 
 
 def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:

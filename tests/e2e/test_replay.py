@@ -23,7 +23,7 @@ def broken(make_rig: MakeRig, incomplete: int, **overrides: object) -> Rig:
     rig.push(models.package(rig.folder / "lenient", lambda path: models.linear(path, 2.0), LENIENT), "2.0.0")
     rig.promote("1.0.0")
     rig.create(3)
-    rig.start().ready()
+    rig.start("replay").ready()
     rig.emit([{"id": f"e{n}", "key": f"k{n % 20}", "a": n} for n in range(incomplete)])
     until(lambda: rig.answered() == incomplete, "the dead letters")
     return rig
@@ -83,6 +83,7 @@ def test_dead_letters_are_replayed_once_and_scored_with_the_id_they_had(make_rig
     until(lambda: len(rig.dead()) == 46, "what is still wrong, dead again")
     assert replay(rig, "--dry-run")["replayed"] == 2
     assert_clean(rig)
+    assert rig.scorers[0].metric("scorer_fenced_total") == 0  # the replica `replay` and the command have ids of their own
 
 
 def background(rig: Rig, said: Path, *flags: str) -> "subprocess.Popen[bytes]":

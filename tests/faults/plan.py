@@ -7,7 +7,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.faults.supervised import RESTART_SECONDS
+
 SESSION_SECONDS = 6.0  # the scorers' session timeout
+FOREIGN_SECONDS = 40.0  # past the scorers' transaction timeout and the broker's sweep
 STEPS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
 POINTS = tuple(f"{when}:{step}" for step in STEPS for when in ("before", "after"))
 """Every step of the transaction session, with the crash before it and after it."""
@@ -125,6 +128,21 @@ def _registry_down(rng: random.Random, at: float, scorers: int, _: int) -> list[
     return [Step(at, "registry-away"), Step(at + 1, "restart-scorer", victim), Step(at + rng.uniform(5, 7), "registry-back")]
 
 
+def _twins(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+    """A second process of a replica for some seconds: beside the first, or at once with a killed one's successor."""
+    victim = str(rng.randrange(scorers))
+    if rng.random() < 0.5:
+        return [Step(at, "start-twin", victim), Step(at + rng.uniform(3, 14), "stop-twins")]
+    together = [Step(at, "kill-scorer", victim), Step(at + RESTART_SECONDS, "start-twin", victim)]
+    return [*together, Step(at + SESSION_SECONDS + rng.uniform(5, 10), "stop-twins")]
+
+
+def _foreign_transaction(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+    """Somebody else's transaction on the output topic, open for longer than any of ours may be; a scorer begins meanwhile."""
+    victim, seconds = str(rng.randrange(scorers)), rng.uniform(12, FOREIGN_SECONDS)
+    return [Step(at, "begin-foreign"), Step(at + 1, "kill-scorer", victim), Step(at + seconds, "end-foreign")]
+
+
 PLANNERS: dict[str, Planner] = {
     "kill-scorer": _kill_scorer,
     "freeze-scorer": _freeze_scorer,
@@ -142,6 +160,8 @@ PLANNERS: dict[str, Planner] = {
     "poison": _poison,
     "swap": _swap,
     "registry-down": _registry_down,
+    "twins": _twins,
+    "foreign-transaction": _foreign_transaction,
 }
 FAULTS = tuple(PLANNERS)
 

@@ -90,7 +90,7 @@ def play(
     result.lost_inputs = max(0, result.events - result.inputs)
     result.strays = ground.proxies.stray.loosed - strays
     result.stall_seconds = round(stage.watch.stalls.longest, 2)
-    result.exits = _exits([code for slot in stage.fleet.slots for code in slot.exits])
+    result.exits = _exits([code for slot in (*stage.fleet.slots, *stage.fleet.twins) for code in slot.exits])
     result.seconds = round(time.monotonic() - began, 1)
     if not result.clean:
         result.trouble = f"{result.trouble or 'damage'}; logs in {stage.folder}"

@@ -18,6 +18,7 @@ from tests import models
 from tests.e2e.rig import Rig
 from tests.faults.cluster import Cluster, Node
 from tests.faults.fleet import Fleet
+from tests.faults.foreign import Foreign
 from tests.faults.load import Load
 from tests.faults.plan import SESSION_SECONDS, Round, Step
 from tests.faults.proxy import Proxies
@@ -84,6 +85,7 @@ class Stage:
         self.rig.configure(kafka={"bootstrap_servers": address})
         self.fleet = Fleet(self.folder, played.scorers, broken=broken)
         self.load = Load(direct, self.rig.events_topic, rate)
+        self.foreign = Foreign(direct, self.rig.scores_topic)
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
         self._killed: Node | None = None
         self._verbs = self._all_verbs()
@@ -113,6 +115,10 @@ class Stage:
             "free-disk": lambda _: self._free_disk(),
             "poison": self._poison,
             "swap": lambda _: self._swap(),
+            "start-twin": lambda k: self.fleet.start_twin(int(k)),
+            "stop-twins": lambda _: self.fleet.stop_twins(),
+            "begin-foreign": lambda _: self.foreign.begin(),
+            "end-foreign": lambda _: self.foreign.end(),
             "registry-away": lambda _: self.registry.rename(self._away),
             "registry-back": lambda _: self._away.rename(self.registry),
         }
@@ -127,6 +133,7 @@ class Stage:
             self._free_disk()
         self.ground.proxies.heal()
         self.ground.cluster.whole()
+        self.foreign.end()
         if not self.registry.exists():
             self._away.rename(self.registry)
         self.fleet.heal()

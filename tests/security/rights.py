@@ -18,7 +18,7 @@ def scorer(name: str) -> dict[str, Right]:
         "notices": (TOPIC, f"{name}.status", READ),
         "swaps": (TOPIC, f"{name}.swaps", WRITE),
         "group": (GROUP, name, READ),
-        "transactions": (TRANSACTIONAL_ID, f"{name}.*", WRITE),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/scorer/*", WRITE),
     }
 
 
@@ -50,7 +50,7 @@ def replay(name: str) -> dict[str, Right]:
         "replayed": (TOPIC, f"{name}.dead.replayed", WRITE),
         "replayed before": (TOPIC, f"{name}.dead.replayed", READ),
         "events": (TOPIC, f"{name}.events", WRITE),
-        "transactions": (TRANSACTIONAL_ID, f"{name}.replay.*", WRITE),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/replay/*", WRITE),
     }
 
 
@@ -70,7 +70,7 @@ def relay(name: str) -> dict[str, Right]:
         "copies": (TOPIC, f"eu.{name}.scores", WRITE),
         "positions": (TOPIC, f"{name}.checkpoints", WRITE),
         "positions before": (TOPIC, f"{name}.checkpoints", READ),
-        "transactions": (TRANSACTIONAL_ID, f"{name}.*", WRITE),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/relay/*", WRITE),
     }
 
 

@@ -182,7 +182,7 @@ def _steal(fleet: Fleet, ended: threading.Event) -> None:
     """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
     since: three recoveries without that would end it."""
     victim, seen = fleet.scorers["scorer-0"], -1.0
-    name = transactional_ids(f"{fleet.rig.name}.scorer-0")[0]
+    name = transactional_ids(f"{fleet.rig.name}/scorer/scorer-0")[0]
     while not ended.wait(LOOK_SECONDS):
         commits = victim.metric("scorer_commits_total")
         if commits > seen:

@@ -26,7 +26,7 @@ def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = l
         log.made.append(name)
         return ScriptedProducer(name, log, fails)
 
-    return TransactionSession(make, "app.r", transaction_seconds=0.0, clock=lambda: log.now)
+    return TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, clock=lambda: log.now)
 
 
 def test_the_producers_of_the_pool_take_turns() -> None:
@@ -38,7 +38,7 @@ def test_the_producers_of_the_pool_take_turns() -> None:
         under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
         used.append(next(name for name, producer in log.live.items() if producer.offsets == OFFSETS and producer.open is None))
     assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
-    assert sorted(log.made) == transactional_ids("app.r")
+    assert sorted(log.made) == transactional_ids("app/scorer/r")
     assert under_test.counters.commits == 2 * POOL_SIZE
     under_test.close()
 
@@ -81,7 +81,7 @@ def test_all_ids_are_initialised_before_the_first_batch() -> None:
     log = Log()
     under_test = session(log)
     under_test.open()
-    assert sorted(log.live) == transactional_ids("app.r")
+    assert sorted(log.live) == transactional_ids("app/scorer/r")
     under_test.close()
 
 
@@ -178,7 +178,7 @@ def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
     def make(name: str) -> Any:
         return ScriptedProducer(name, log, fails)
 
-    under_test = TransactionSession(make, "app.r", transaction_seconds=0.0, hang_seconds=0.0)
+    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, hang_seconds=0.0)
     under_test.open()
     with pytest.raises(Aborted, match="not returned"):
         under_test.publish([RECORD], OFFSETS, "metadata")
@@ -203,7 +203,7 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None
     def make(name: str) -> Any:
         return ScriptedProducer(name, log, fails)
 
-    under_test = TransactionSession(make, "app.r", transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
+    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
     under_test.open()
     away[0] = True
     with pytest.raises(Aborted):
@@ -247,7 +247,7 @@ def test_a_slow_commit_costs_the_producer_its_place() -> None:
 def test_what_the_broker_refuses_for_good_ends_the_start() -> None:
     refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     under_test = session(Log(), lambda at: (refused, False) if at == "init" else None)
-    with pytest.raises(Fatal, match=r"app\.r\."):
+    with pytest.raises(Fatal, match="app/scorer/r/"):
         under_test.open()
     under_test.close()
 

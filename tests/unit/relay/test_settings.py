@@ -88,4 +88,4 @@ def test_destination_names_and_lanes(tmp_path: Path) -> None:
     found = loaded(tmp_path, "destination.topic={region}.{topic}", "lanes=3")
     assert found.destination_topic("scores") == "eu.scores"
     assert {found.lane("scores", partition) for partition in range(6)} == {0, 1, 2}
-    assert found.transactional_ids(2) == ["r.2.0", "r.2.1"]
+    assert found.transactional_ids(2) == ["r/relay/2/0", "r/relay/2/1"]
