@@ -1,6 +1,5 @@
 """Events that kill the process that scores them: each is found and dead-lettered, everything else is scored once."""
 
-import contextlib
 import json
 import os
 import signal
@@ -8,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from scorer.in_hand import InHand, path_of
 from tests import models
 from tests.e2e.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMORY, SEGFAULT, SLOW
-from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.e2e.rig import MakeRig, Rig, events, until
+from tests.faults.deadly import examiners
 
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
 KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
@@ -96,13 +95,6 @@ def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     rig.start()
     until(lambda: rig.answered() >= count, "all answers")
     assert_only_these_died(rig, count, set())
-
-
-def examiners(scorer: ScorerProcess) -> list[psutil.Process]:
-    """The children of its worker's fork server, where there are some."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return [examiner for server in psutil.Process(scorer.worker).children() for examiner in server.children()]
-    return []
 
 
 def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_found_by_a_scorer_that_lives_on(
