@@ -115,9 +115,11 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """MiB: resident, and proportional (what is shared is divided by those who share it), of a process and its descendants."""
+    """MiB: resident, and proportional (what is shared is divided by those who share it), of a process and its descendants. A
+    scorer's parent shares nearly all that it has with its workers, and is left out of the first."""
     found = [process.memory_full_info() for process in family(pid)]
-    return {"rss_mib": round(sum(m.rss for m in found) / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
+    resident = sum(m.rss for m in found[1:] or found)
+    return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
 
 
 def _lines(path: Path) -> list[str]:
