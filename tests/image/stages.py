@@ -107,8 +107,8 @@ def stops(image: str, rig: Rig) -> list[Finding]:
 
 
 def runs_out_of_memory(image: str, rig: Rig) -> list[Finding]:
-    """An event that takes more memory than the limit: the kernel kills the worker, then its examiners; the container goes on and
-    dead-letters that event alone."""
+    """An event that takes more memory than the limit: the kernel kills the worker, then its examiners. The container goes on,
+    and dead-letters that event alone."""
     flow = [{**event, "b": float(HUNGRY_NUMBERS if number == 2_000 else 0)} for number, event in enumerate(events(4_000))]
     with scorer(image, rig, f"--memory={LIMIT}", f"--memory-swap={LIMIT}") as container:
         ready(container)
