@@ -50,7 +50,7 @@ def promote(
     from model_registry.errors import BadReference
 
     if canary or shadow:
-        hint = "leave it out, or promote that version to a channel of its own (--channel canary) that other scorers follow"
+        hint = "leave it out, or promote that version to a channel of its own (--channel canary) for a scorer of its own"
         raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
     store, target = access.open(repo)
     expected = channels.Expected(expect_digest, expect_revision)
