@@ -7,7 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from model_registry.commands import channels, fleet, pruning, trust, versions
+from model_registry.commands import channels, fleet, trust, versions
+from model_registry.commands.options import reaching
+from model_registry.commands.pruning import prune
 from model_registry.commands.push import push
 
 INTERRUPTED = 130
@@ -37,18 +39,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(push)
-app.command()(versions.pull)
-app.command("list")(versions.list_versions)
-app.command()(versions.inspect)
-app.command()(channels.promote)
-app.command()(channels.rollback)
-app.command()(channels.history)
-app.command()(channels.watch)
-app.command()(fleet.status)
-app.command()(pruning.prune)
-for verb in (trust.keygen, trust.sign, trust.verify, trust.attest):
-    app.command()(verb)
+app.command()(reaching(push))
+app.command()(reaching(versions.pull))
+app.command("list")(reaching(versions.list_versions))
+for verb in (versions.inspect, channels.promote, channels.rollback, channels.history, channels.watch, fleet.status, prune):
+    app.command()(reaching(verb))
+app.command()(trust.keygen)
+for vouching in (trust.sign, trust.verify, trust.attest):
+    app.command()(reaching(vouching))
 
 
 def main() -> None:

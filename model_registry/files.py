@@ -17,9 +17,8 @@ from model_registry.errors import Unreachable
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _lock(path, fcntl.LOCK_EX)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -27,29 +26,31 @@ def locked(path: Path) -> Iterator[None]:
 
 def lock_shared(path: Path) -> int:
     """A descriptor that holds a shared flock on `path`, made if need be, until it is closed. Waits for an exclusive one."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _lock(path, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
         yield False
         return
     try:
         yield True
     finally:
         os.close(descriptor)
+
+
+def _lock(path: Path, how: int) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:

@@ -67,7 +67,7 @@ def _check_tensor(raw: object, where: str) -> None:
     _text(tensor["tensor"], f"{where}.tensor")
     dtype = tensor["dtype"]
     if dtype not in DTYPES:
-        _fail(f"{where}.dtype", f"{dtype!r} is no dtype; {_nearest(str(dtype), DTYPES)}")
+        _fail(f"{where}.dtype", f"{dtype!r} is no dtype; {nearest(str(dtype), DTYPES)}")
     _check_default(tensor, where, dtype)
     fields = _list(tensor["fields"], f"{where}.fields")
     for at, one in enumerate(fields):
@@ -153,7 +153,7 @@ def _object(raw: object, where: str, *, required: tuple[str, ...], optional: tup
     valid = required + optional
     for key in raw:
         if key not in valid:
-            _fail(where, f"unknown key {key!r}; {_nearest(key, valid)}")
+            _fail(where, f"unknown key {key!r}; {nearest(key, valid)}")
     for key in required:
         if key not in raw:
             _fail(where, f"the key {key!r} is missing")
@@ -185,7 +185,7 @@ def _distinct(names: Iterable[str], what: str) -> None:
         seen.add(name)
 
 
-def _nearest(word: str, valid: Iterable[str]) -> str:
+def nearest(word: str, valid: Iterable[str]) -> str:
     """The nearest valid word, and all where none is near."""
     near = difflib.get_close_matches(word, list(valid), n=1)
     return f"did you mean {near[0]!r}?" if near else f"it must be one of {', '.join(valid)}"

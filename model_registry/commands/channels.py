@@ -4,20 +4,7 @@ from typing import Annotated
 
 import typer
 
-from model_registry.commands.options import (
-    TIMEOUT_SECONDS,
-    CaFile,
-    Channel,
-    Json,
-    Kafka,
-    KafkaConfig,
-    PlainHosts,
-    PlainHttp,
-    Reason,
-    Repo,
-    StatusTopic,
-    Timeout,
-)
+from model_registry.commands.options import Access, Channel, Json, Kafka, KafkaConfig, Reason, Repo, StatusTopic
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
@@ -39,6 +26,7 @@ WAIT_SECONDS = 120.0
 
 
 def promote(
+    access: Access,
     repo: Repo,
     to: To,
     channel: Channel = "prod",
@@ -53,10 +41,6 @@ def promote(
     kafka_config: KafkaConfig = None,
     status_topic: StatusTopic = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Point a channel at a version. Every move has a revision, one higher than the last. --kafka tells the scorers at once."""
     from datetime import UTC, datetime
@@ -66,12 +50,12 @@ def promote(
     from model_registry.errors import BadReference
 
     if canary or shadow:
-        hint = "leave it out, or promote that version to a channel of its own (--channel canary) that other scorers follow"
+        hint = "leave it out, or promote that version to a channel of its own (--channel canary) for a scorer of its own"
         raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
-    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(repo)
     expected = channels.Expected(expect_digest, expect_revision)
     audience = announce.Audience(
-        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
+        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, access.timeout
     )
     announce.carry_out(
         json,
@@ -84,6 +68,7 @@ def promote(
 
 
 def rollback(
+    access: Access,
     repo: Repo,
     channel: Channel = "prod",
     to_revision: ToRevision = None,
@@ -95,10 +80,6 @@ def rollback(
     kafka_config: KafkaConfig = None,
     status_topic: StatusTopic = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Point a channel at what it served before, as a new revision. A second rollback goes one step further back."""
     from datetime import UTC, datetime
@@ -106,9 +87,9 @@ def rollback(
     from model_registry import channel as channels
     from model_registry.commands import announce, options
 
-    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(repo)
     audience = announce.Audience(
-        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, timeout
+        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, access.timeout
     )
     announce.carry_out(
         json,
@@ -122,21 +103,18 @@ def rollback(
 
 
 def history(
+    access: Access,
     repo: Repo,
     channel: Channel = "prod",
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show every move of a channel, the newest last."""
     from model_registry import channel as channels
     from model_registry import roles
-    from model_registry.commands import options, output
+    from model_registry.commands import output
     from model_registry.errors import NotFound
 
-    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, _ = access.open(repo)
     moves = channels.history(store, channel)
     if not moves:
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
@@ -150,26 +128,23 @@ def history(
 
 
 def watch(
+    access: Access,
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
     count: Count = None,
     interval: Interval = 2.0,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Print a channel's moves as they come, with --json one document a line, until Ctrl-C."""
     import time
     from itertools import islice
 
     from model_registry import tags, watch
-    from model_registry.commands import options, output
+    from model_registry.commands import output
     from model_registry.errors import RegistryError
 
-    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, _ = access.open(repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
     output.talk(f"watching {channel!r} of {store.repository} behind revision {after}")
 

@@ -3,18 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from model_registry.commands.options import (
-    TIMEOUT_SECONDS,
-    CaFile,
-    Json,
-    Kafka,
-    KafkaConfig,
-    PlainHosts,
-    PlainHttp,
-    Repo,
-    StatusTopic,
-    Timeout,
-)
+from model_registry.commands.options import Access, Json, Kafka, KafkaConfig, Repo, StatusTopic
 
 if TYPE_CHECKING:
     from model_registry.rollout import ScorerRecord
@@ -22,27 +11,24 @@ if TYPE_CHECKING:
 
 
 def status(
+    access: Access,
     repo: Repo,
     kafka: Kafka = None,
     kafka_config: KafkaConfig = None,
     status_topic: StatusTopic = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show the channels, what they name and who moved them last; with --kafka also which scorers run what."""
-    from model_registry.commands import options, output
+    from model_registry.commands import output
     from model_registry.commands.announce import Audience
 
-    store, target = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(repo)
     channels = _channels(store)
     value: dict[str, Any] = {"repository": store.repository, "channels": channels}
     columns = ["channel", "revision", "serves", "moved", "by", "reason"]
     keys = ["channel", "revision", "serves", "at", "by", "reason"]
     text = output.table(columns, [[c[key] for key in keys] for c in channels])
-    topic = Audience(kafka, kafka_config, status_topic or f"{target.name}.status", None, timeout).connect()
+    topic = Audience(kafka, kafka_config, status_topic or f"{target.name}.status", None, access.timeout).connect()
     if topic is not None:
         topic.close()
         live = {record.scorer for record in topic.fleet.live(time.time())}

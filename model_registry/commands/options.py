@@ -1,9 +1,11 @@
 """What several verbs have in common: their options, and how they open a repository."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,27 +41,45 @@ StatusTopic = Annotated[
 ]
 
 
-def open_repository(
-    text: str,
-    plain_http: bool | Sequence[str],
-    ca_file: Path | None,
-    timeout: float,
-    *,
-    tag: bool = False,
-    progress: "Progress | None" = None,
-    mount_from: Sequence[str] = (),
-) -> "tuple[Store, Reference]":
-    """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
-    from model_registry import reference
-    from model_registry.errors import BadReference
-    from model_registry.stores import StoreOptions, open_store
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How registries are reached: the options that every verb has which asks one. `timeout` is in seconds."""
 
-    parsed = reference.parse(text)
-    if tag and not parsed.tag:
-        raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
-    options = StoreOptions(plain_http=plain_http, ca_file=ca_file, timeout_seconds=timeout, progress=progress)
-    options = replace(options, mount_from=tuple(_neighbour(other, parsed) for other in mount_from))
-    return open_store(parsed, options=options), parsed
+    plain_http: PlainHttp = False
+    plain_http_host: PlainHosts = None
+    ca_file: CaFile = None
+    timeout: Timeout = TIMEOUT_SECONDS
+
+    def open(
+        self, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
+    ) -> "tuple[Store, Reference]":
+        """The store of a reference; `tag` says that only a tag will do. Touches nothing yet.
+
+        Raises BadReference, Misconfigured.
+        """
+        from model_registry import reference
+        from model_registry.errors import BadReference
+        from model_registry.stores import StoreOptions, open_store
+
+        parsed = reference.parse(text)
+        if tag and not parsed.tag:
+            raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
+        mounts = tuple(_neighbour(other, parsed) for other in mount_from)
+        plain = self.plain_http_host or self.plain_http
+        return open_store(parsed, options=StoreOptions(plain, self.ca_file, self.timeout, progress, mounts)), parsed
+
+
+def reaching(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with the options of `Access` in place of its parameter `access`."""
+    own = [one for one in inspect.signature(verb).parameters.values() if one.name != "access"]
+    added = inspect.signature(Access).parameters
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> None:
+        verb(Access(**{name: given.pop(name) for name in added}), **given)
+
+    command.__signature__ = inspect.Signature([*own, *added.values()])  # type: ignore[attr-defined]  # Typer looks there
+    return command
 
 
 def _neighbour(text: str, target: "Reference") -> str:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Repo, Timeout
+from model_registry.commands.options import Access, Json, Repo
 
 if TYPE_CHECKING:
     from model_registry.prune import Plan
@@ -18,6 +18,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts
 
 
 def prune(
+    access: Access,
     repo: Repo,
     keep_revisions: KeepRevisions = 10,
     keep: Keep = None,
@@ -26,16 +27,12 @@ def prune(
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Delete the versions that no channel names, nor any of its last moves, with their signatures. Asks before it does."""
     from model_registry import prune as pruning
-    from model_registry.commands import options, output
+    from model_registry.commands import output
 
-    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, _ = access.open(repo)
     found = pruning.survey(store)
     plan = pruning.plan(found, pruning.Rules(keep_revisions, keep or [], unpromoted))
     sizes = pruning.sizes(store, plan)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Timeout
+from model_registry.commands.options import Access, Json, Ref
 
 MountFrom = Annotated[
     list[str] | None,
@@ -36,6 +36,7 @@ OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allo
 
 
 def push(
+    access: Access,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
@@ -47,26 +48,20 @@ def push(
     device: Devices = None,
     op_domain: OpDomain = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Store a folder as a version, once its model is safe, its signature known and its golden examples answered.
 
     Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
     """
     from model_registry import package
-    from model_registry.commands import options, output
+    from model_registry.commands import output
 
     with output.bars() as progress:
-        store, target = options.open_repository(
-            ref, plain_http_host or plain_http, ca_file, timeout, tag=True, progress=progress, mount_from=mount_from or ()
-        )
+        store, target = access.open(ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
         told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
-        base = _base(image, plain_http_host or plain_http, ca_file, timeout) if image else None
+        base = _base(access, image) if image else None
         pushed = package.push(
             store, folder, target.name, str(target.tag),
             created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
@@ -108,15 +103,14 @@ def _explained(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
 
 
-def _base(text: str, plain_http: bool | Sequence[str], ca_file: Path | None, timeout: float) -> "Base":
+def _base(access: Access, text: str) -> "Base":
     """The image to build on."""
-    from model_registry.commands import options
     from model_registry.errors import BadReference
     from model_registry.image_build import Base, open_base
 
     if text == "scratch":
         return Base()
-    store, target = options.open_repository(text, plain_http, ca_file, timeout)
+    store, target = access.open(text)
     if not target.tag and not target.digest:
         raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
     return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))

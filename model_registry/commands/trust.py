@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Timeout
+from model_registry.commands.options import Access, Json, Ref
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -47,14 +47,11 @@ def keygen(
 
 
 def sign(
+    access: Access,
     ref: Ref,
     key: Key,
     password_file: PasswordFile = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
     from datetime import UTC, datetime
@@ -63,7 +60,7 @@ def sign(
     from model_registry.trust import signing
 
     private = _private(key, password_file)
-    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(ref)
     digest = options.champion_of(store, target)
     names = options.names_of(store, target, digest)
     signature = signing.sign(store, digest, private, datetime.now(UTC), names)
@@ -73,14 +70,11 @@ def sign(
 
 
 def verify(
+    access: Access,
     ref: Ref,
     key: Keys = None,
     policy: PolicyFile = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
     from datetime import UTC, datetime
@@ -94,7 +88,7 @@ def verify(
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
     trusted, held = _trusted(key), read(policy) if policy else None
-    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(ref)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
     if held:
@@ -107,16 +101,13 @@ def verify(
 
 
 def attest(
+    access: Access,
     ref: Ref,
     predicate: Predicate,
     type_: Type,
     key: Key,
     password_file: PasswordFile = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
     from datetime import UTC, datetime
@@ -125,7 +116,7 @@ def attest(
     from model_registry.trust import attestation
 
     private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
-    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(ref)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
     output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import TIMEOUT_SECONDS, CaFile, Json, PlainHosts, PlainHttp, Ref, Repo, Timeout
+from model_registry.commands.options import Access, Json, Ref, Repo
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
@@ -19,20 +19,17 @@ Diff = Annotated[
 
 
 def pull(
+    access: Access,
     ref: Ref,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
     from model_registry import package
     from model_registry.commands import options, output
 
     with output.bars() as progress:
-        store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout, progress=progress)
+        store, target = access.open(ref, progress=progress)
         digest = options.champion_of(store, target)
         pulled = package.pull(store, digest, folder)
     value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
@@ -40,18 +37,15 @@ def pull(
 
 
 def list_versions(
+    access: Access,
     repo: Repo,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show the versions, and which of them the channels name."""
     from model_registry import roles, tags, versions
-    from model_registry.commands import options, output
+    from model_registry.commands import output
 
-    store, _ = options.open_repository(repo, plain_http_host or plain_http, ca_file, timeout)
+    store, _ = access.open(repo)
     there = store.tags()
     named: dict[str, list[str]] = {}
     for channel in (name for name in tags.channels(there) if name in there):
@@ -70,23 +64,20 @@ def list_versions(
 
 
 def inspect(
+    access: Access,
     ref: Ref,
     diff: Diff = None,
     key: Keys = None,
     json: Json = False,
-    plain_http: PlainHttp = False,
-    plain_http_host: PlainHosts = None,
-    ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
 ) -> None:
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
     from model_registry import channel, versions
     from model_registry.commands import options, output, trust
 
-    store, target = options.open_repository(ref, plain_http_host or plain_http, ca_file, timeout)
+    store, target = access.open(ref)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
-        other, old = options.open_repository(beside, plain_http_host or plain_http, ca_file, timeout)
+        other, old = access.open(beside)
         _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
         return
     found = channel.resolve(store, target.tag) if target.tag else None

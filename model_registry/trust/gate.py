@@ -12,7 +12,7 @@ from pathlib import Path
 
 from model_registry import digest as digests
 from model_registry import files
-from model_registry.errors import Corrupt, Refused, RegistryError
+from model_registry.errors import Refused, RegistryError
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
 from model_registry.trust.admission import Verdict
@@ -42,7 +42,7 @@ class Gate:
             raise Refused(f"{digest} is denied by the policy {self._policy.path}", hint)
         name = f"{store.repository.rpartition('/')[2]}:{version}"
         kept = self._kept(digest)
-        if kept and (known := self._signer(Evidence("", kept), digest, name, now)[0]):
+        if kept and (known := self._judge(Evidence("", kept), digest, name, now)[0]):
             return Verdict(digest, known)
         try:
             return self._ask(store, digest, name, now)
@@ -54,7 +54,7 @@ class Gate:
     def _ask(self, store: Store, digest: str, name: str, now: datetime) -> Verdict:
         faults: list[str] = []
         for found in signing.collect(store, digest):
-            key_id, fault = self._signer(found, digest, name, now)
+            key_id, fault = self._judge(found, digest, name, now)
             if key_id:
                 log.info("%s is signed by the trusted key %r", digest, key_id)
                 self._keep(digest, found.data)
@@ -65,14 +65,8 @@ class Gate:
         self._keep(digest, _NOTHING)
         return Verdict(digest, None)
 
-    def _signer(self, found: Evidence, digest: str, name: str, now: datetime) -> tuple[str | None, str]:
-        """(the key that signed, why it does not count); an attestation is neither a signature nor a bad one."""
-        try:
-            return signing.signer(found, digest, self._policy.keys, now, name, named=self._policy.named), ""
-        except signing.NotASignature:
-            return None, ""
-        except (Corrupt, Refused) as error:
-            return None, str(error)
+    def _judge(self, found: Evidence, digest: str, name: str, now: datetime) -> tuple[str, str]:
+        return signing.judge(found, digest, self._policy.keys, now, name, named=self._policy.named)
 
     def _kept(self, digest: str) -> bytes | None:
         if self._folder is None:

@@ -12,8 +12,7 @@ Files of keys resolve from the policy's folder. A key vouches for nothing once i
 end, UTC): what only it signed has to be signed again by its successor before then.
 """
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ import yaml
 
 from model_registry.digest import is_digest
 from model_registry.errors import BadFile
+from model_registry.signature_file import nearest
 from model_registry.trust import keys
 from model_registry.trust.signing import TrustedKey
 
@@ -113,7 +113,7 @@ def _object(raw: Any, path: Path, where: str, *, required: Sequence[str], option
         _fail(path, f"{where}: {raw!r:.100} is no mapping with the keys {', '.join(valid)}")
     for key in raw:
         if key not in valid:
-            _fail(path, f"{where}: unknown key {key!r:.100}; {_nearest(str(key), valid)}")
+            _fail(path, f"{where}: unknown key {key!r:.100}; {nearest(str(key), valid)}")
     for key in required:
         if raw.get(key) is None:
             _fail(path, f"{where}: the key {key!r} is missing")
@@ -125,11 +125,6 @@ def _list(top: dict[str, Any], key: str, path: Path) -> list[Any]:
     if found is not None and not isinstance(found, list):
         _fail(path, f"{key}: {found!r:.100} is no list")
     return found or []
-
-
-def _nearest(word: str, valid: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(valid), n=1)
-    return f"did you mean {near[0]!r}?" if near else f"it must be one of {', '.join(valid)}"
 
 
 def _fail(path: Path, what: str) -> NoReturn:

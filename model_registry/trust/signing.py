@@ -54,8 +54,9 @@ def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Seque
     Raises NotFound, Corrupt, Conflict and Unreachable as the store does.
     """
     ours = [TrustedKey("this", key.public())]
-    if any(_is_signature(found, digest, ours, now, names) for found in collect(store, digest)):
-        return None
+    for found in collect(store, digest):
+        if all(judge(found, digest, ours, now, name, named=True)[0] for name in names or [""]):
+            return None
     return attach(store, digest, statement.SIGNATURE, statement.build(digest, statement.SIGNATURE, {}, names), key, now)
 
 
@@ -108,18 +109,10 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
     Raises Refused where there is none, with the reasons.
     """
-    signers: list[str] = []
-    faults: list[str] = []
-    for found in collect(store, digest):
-        try:
-            signers.append(signer(found, digest, keys, now, name))
-        except NotASignature:
-            continue
-        except (Corrupt, Refused) as error:
-            faults.append(str(error))
-    if not signers:
-        raise unsigned(store.repository, digest, faults)
-    return list(dict.fromkeys(signers))
+    judged = [judge(found, digest, keys, now, name) for found in collect(store, digest)]
+    if signers := [key_id for key_id, _ in judged if key_id]:
+        return list(dict.fromkeys(signers))
+    raise unsigned(store.repository, digest, [fault for _, fault in judged if fault])
 
 
 def is_attestation(data: bytes) -> bool:
@@ -130,27 +123,26 @@ def is_attestation(data: bytes) -> bool:
         return False
 
 
-def signer(
+def judge(
     found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
-) -> str:
-    """The id of the key whose signature this is, under `name` where it states names, or must (`named`).
+) -> tuple[str, str]:
+    """The id of the trusted key whose signature this is, and why it is none; one of them is empty, of an attestation both.
 
-    Raises as `check`, Refused for other names, and NotASignature for what says something else.
+    A signature that states names counts under `name` only where that is among them; with `named` one must be stated.
     """
-    if found.fault:
-        raise Corrupt(found.fault)
-    if is_attestation(found.data):
-        raise NotASignature("it is an attestation, no signature")
-    vouched = check(found.data, digest, keys, now)
+    if not found.fault and is_attestation(found.data):
+        return "", ""
+    try:
+        if found.fault:
+            raise Corrupt(found.fault)
+        vouched = check(found.data, digest, keys, now)
+    except (Corrupt, Refused) as error:
+        return "", str(error)
     names = vouched.statement.subjects[digest]
     if name and name not in names and (names or named):
         said = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
-        raise Refused(f"it is signed by {vouched.key_id!r} {said}, not as {name!r}")
-    return vouched.key_id
-
-
-class NotASignature(Refused):
-    """A signed statement that says something else than "this version is ours"."""
+        return "", f"it is signed by {vouched.key_id!r} {said}, not as {name!r}"
+    return vouched.key_id, ""
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
@@ -159,10 +151,3 @@ def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"
     )
-
-
-def _is_signature(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime, names: Sequence[str]) -> bool:
-    try:
-        return all(signer(found, digest, keys, now, name, named=True) for name in names or [""])
-    except (Corrupt, Refused):
-        return False

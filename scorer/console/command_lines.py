@@ -36,7 +36,7 @@ class CommandLines:
         model = self.settings.model
         access = [
             *(["--plain-http"] if model.plain_http is True else []),
-            *(word for host in model.plain_http or () if isinstance(host, str) for word in ("--plain-http-host", host)),
+            *(f"--plain-http-host={host}" for host in (model.plain_http if isinstance(model.plain_http, list) else [])),
             *(["--ca-file", str(model.ca_file)] if model.ca_file else []),
         ]
         kafka = self.settings.kafka

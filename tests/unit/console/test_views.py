@@ -155,7 +155,7 @@ def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
     )
     assert "--kafka-config client.properties" in CommandLines(secured, "c").promote("prod", "2.0.0", "r", 7)
     named = minimal.model_copy(update={"model": minimal.model.model_copy(update={"plain_http": ["registry:5000"]})})
-    assert "--plain-http-host registry:5000 --kafka" in CommandLines(named, "c").promote("prod", "2.0.0", "r", 7)
+    assert "--plain-http-host=registry:5000 --kafka" in CommandLines(named, "c").promote("prod", "2.0.0", "r", 7)
     assert "--to-revision 3" in lines.rollback("prod", 3, "back", 7)
     assert "--to-revision" not in lines.rollback("prod", None, "back", 7)
     assert lines.replay(["malformed"], dry_run=True) == "scorer replay 'my scorer.yaml' --reason malformed --dry-run"

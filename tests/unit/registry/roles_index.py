@@ -32,9 +32,9 @@ def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
     ]
     target = store.push_manifest(build(parts))
     past = channel.history(store, "prod")
-    before = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
+    digest, version = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
     roles = tuple(role for role, _ in parts)
-    move = Move("prod", len(past) + 1, "op@host", "", NOW, *before, target.digest, wanted[0][1], roles)
+    move = Move("prod", len(past) + 1, "op@host", "", NOW, digest, version, target.digest, wanted[0][1], roles)
     store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
     entry = store.push_manifest(moves.encode(move, described(b"{}"), target))
     store.move_tags({tags.history_tag("prod", move.revision): entry, "prod": target}, expect={})
