@@ -6,11 +6,10 @@ forgets them. The next transaction of the same producer would end the forgotten 
 visible that are written a second time, and committed positions would jump over events that nobody has answered.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -66,7 +65,7 @@ class OpenTransactions:
 
         `waiting` is called meanwhile and may raise. Raises NotAllowed where the broker does not let us look.
         """
-        with Positions(self._settings, self._client_id, self._group) as positions:
+        with contextlib.closing(Positions(self._settings, self._client_id, self._group)) as positions:
             self._wait(positions, waiting)
 
     def _wait(self, positions: "Positions", waiting: Callable[[], None]) -> None:
@@ -110,10 +109,8 @@ class Positions:
         self._decided: Consumer | None = reader("read_committed") if group else None
         self._any: Consumer | None = reader("read_uncommitted") if group else None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """End the consumers."""
         for consumer in (self._decided, self._any):
             if consumer is not None:
                 consumer.close()

@@ -28,9 +28,11 @@ class RecoveryLimits:
             self._refused = commits, now
         elif now - self._refused[1] > REFUSED_SECONDS:
             if isinstance(error, Fenced):
-                raise Fatal(
-                    f"another live process uses replica {self._replica!r} of {self._name!r}",
-                    "give each process a replica of its own: --set replica=...",
-                    3,
-                )
+                raise taken("another live process", self._replica, self._name)
             raise Fatal(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}", "see the broker's log")
+
+
+def taken(who: str, replica: str, name: str) -> Fatal:
+    """The end of a process whose replica is another's."""
+    said = f"{who} runs as replica {replica!r} of {name!r}"
+    return Fatal(said, "give each process a replica of its own: --set replica=...", 3)

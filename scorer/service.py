@@ -44,6 +44,7 @@ from scorer.observe.reporter import Reporter
 from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, Twins
 from scorer.observe.traces import traces as tracing
 from scorer.patience import patience
+from scorer.recovery import taken
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import make
@@ -151,7 +152,7 @@ def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch
     if watch.fatal is not None:
         raise refused(settings.kafka, watch.fatal)
     if twins.older:
-        raise _taken(settings, "an older process")
+        raise taken("an older process", settings.replica, settings.name)
     return stopping.is_set()
 
 
@@ -202,11 +203,11 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stoppin
             now = time.monotonic()
             silent = now - (twins.heard_at or began)
             if notices.deaf and now - began > settings.kafka.session_timeout_ms / 1_000 + 2:
-                raise _taken(settings, "a live process")
+                raise taken("a live process", settings.replica, settings.name)
             if notices.deaf or now - began < SILENT_SECONDS:
                 continue
             if silent < TELLING_SECONDS:
-                raise _taken(settings, "a live process")
+                raise taken("a live process", settings.replica, settings.name)
             if silent > SILENT_SECONDS:
                 log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
                 return
@@ -218,11 +219,6 @@ def _in_group(settings: Settings, admin: AdminClient) -> bool:
     except KafkaException as error:
         log.info("the group's members are not known yet: %s", error.args[0])
         return False
-
-
-def _taken(settings: Settings, who: str) -> Fatal:
-    said = f"{who} runs as replica {settings.replica!r} of {settings.name!r}"
-    return Fatal(said, "give each process a replica of its own: --set replica=...", 3)
 
 
 def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:

@@ -4,6 +4,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.faults.supervised import Supervised
@@ -30,9 +31,9 @@ class Fleet:
     def __init__(
         self, folder: Path, scorers: int, *, broken: str | None = None, installed: bool = False, flags: Sequence[str] = ()
     ) -> None:
-        self.slots = [Slot(f"r{k}", folder, broken, installed, flags) for k in range(scorers)]
+        self._slot = partial(Slot, folder=folder, broken=broken, installed=installed, flags=flags)
+        self.slots = [self._slot(f"r{k}") for k in range(scorers)]
         self.twins: list[Slot] = []
-        self._make_twin = lambda replica: Slot(replica, folder, broken, installed, flags, f"twin-{len(self.twins)}-{replica}")
 
     def start(self) -> None:
         """All of them."""
@@ -41,7 +42,8 @@ class Fleet:
 
     def start_twin(self, number: int) -> None:
         """A second process of this replica, which is not started again."""
-        self.twins.append(self._make_twin(self.slots[number].replica))
+        replica = self.slots[number].replica
+        self.twins.append(self._slot(replica, name=f"twin-{len(self.twins)}-{replica}"))
         self.twins[-1].start()
         self.twins[-1].wanted = False
 

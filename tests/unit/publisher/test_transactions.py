@@ -53,6 +53,23 @@ def test_records_may_go_without_offsets_and_offsets_without_records() -> None:
     under_test.close()
 
 
+def test_the_wait_for_transactions_of_others_has_an_age_too() -> None:
+    log = Log()
+    seen: list[float | None] = []
+    under_test = TransactionSession(
+        lambda name: ScriptedProducer(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
+        "app/scorer/r",
+        transaction_seconds=0.0,
+        decided=lambda _: seen.append(under_test.counters.open_since),
+        clock=lambda: 7.0,
+    )
+    under_test.open()
+    under_test.recover()
+    assert seen == [7.0, 7.0]
+    assert under_test.counters.open_since is None
+    under_test.close()
+
+
 def test_the_age_of_the_open_transaction_is_known_until_it_is_decided() -> None:
     log, failures = Log(), iter([None, (retriable(KafkaError._TIMED_OUT), False)])
     seen: list[float | None] = []
