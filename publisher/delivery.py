@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from publisher.errors import Aborted, Fatal, NotAllowed
+from publisher.errors import Aborted, Fatal, NotAllowed, RecordRefused
 from publisher.group_commits import Done
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords, unproduced
 from publisher.session import Counters, Record
 from publisher.transaction_states import REFUSED_CODES
 
@@ -112,7 +113,9 @@ class CheckpointSession:
         self._confirm_seconds = confirm_seconds
         self._clock = clock
         self._positions = Positions()
-        self._fault: str | None = None
+        self._fault: Aborted | None = None
+        self._refused = RefusedRecords()
+        self._careful_until = float("-inf")
         self._refusal: str | None = None
         self._producer = make_producer(self._failed)
 
@@ -127,16 +130,16 @@ class CheckpointSession:
         *,
         overlap: bool = False,  # noqa: ARG002
     ) -> None:
-        """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed.
+        """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed, be it
+        of an earlier call. For some time after the broker has refused a record, each call waits until all are confirmed.
 
         `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
         `overlap`: nothing is waited for in either case.
         """
         self._look()
-        try:
-            self._produce(records)
-        except (BufferError, KafkaException) as error:
-            self._fault = f"could not produce: {error}"
+        self._produce(records)
+        if self._clock() < self._careful_until:
+            self._flush(self._confirm_seconds)
         self._check()
         self._positions.publish(offsets, self._clock())
 
@@ -170,7 +173,7 @@ class CheckpointSession:
         try:
             self._commit(offsets, self._confirm_seconds)
         except KafkaException as exception:
-            self._fault = f"the positions could not be committed: {exception.args[0]}"
+            self._fault = Aborted(f"the positions could not be committed: {exception.args[0]}")
             self._check()
         self._positions = Positions()
 
@@ -188,10 +191,12 @@ class CheckpointSession:
     def recover(self) -> None:
         """Give up what is not confirmed; a new producer takes over."""
         self.counters.aborts += 1
+        if self._refused or isinstance(self._fault, RecordRefused):
+            self._careful_until = self._clock() + CAREFUL_SECONDS
         self._producer.purge()
         self._producer = self._make_producer(self._failed)
         self._positions = Positions()
-        self._fault = None
+        self._fault, self._refused = None, RefusedRecords()
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""
@@ -200,12 +205,17 @@ class CheckpointSession:
 
     def _produce(self, records: Iterable[Record]) -> None:
         produce = self._producer.produce
-        for topic, value, key, partition, timestamp, headers in records:
-            try:
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-            except BufferError:
-                self._make_room()
-                produce(topic, value, key, partition, None, None, timestamp, headers)
+        record: Record | None = None
+        try:
+            for record in records:
+                topic, value, key, partition, timestamp, headers = record
+                try:
+                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                except BufferError:
+                    self._make_room()
+                    produce(topic, value, key, partition, None, None, timestamp, headers)
+        except (BufferError, KafkaException) as error:
+            self._fault = unproduced(error, record)
 
     def _make_room(self) -> None:
         """The producer's queue is full: nothing more is taken in before the broker has confirmed a good part of it."""
@@ -213,7 +223,7 @@ class CheckpointSession:
         while len(self._producer) > full // 2:
             self._producer.poll(FULL_SECONDS)
             if self._clock() > deadline:
-                self._fault = f"the broker has not confirmed {full // 2} records within {self._confirm_seconds:g} s"
+                self._fault = Aborted(f"the broker has not confirmed {full // 2} records in {self._confirm_seconds:g} s")
             self._check()
 
     def _commit(self, offsets: Sequence[TopicPartition], seconds: float) -> None:
@@ -228,7 +238,7 @@ class CheckpointSession:
         """Return once every record is confirmed. Raises Aborted where one failed or took too long."""
         left = self._producer.flush(seconds)
         if left and self._fault is None:
-            self._fault = f"{left} records were not confirmed within {seconds:g} s"
+            self._fault = Aborted(f"{left} records were not confirmed within {seconds:g} s")
         self._check()
 
     def _answered(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:
@@ -244,7 +254,8 @@ class CheckpointSession:
         """The one callback: a record that the broker will never confirm."""
         if error.code() in REFUSED_CODES:
             self._refusal = f"no right to Write on topic {message.topic()!r}: {error}"
-        self._fault = self._fault or f"a record for {message.topic()}[{message.partition()}] failed: {error}"
+        self._refused.note(error, message)
+        self._fault = self._fault or Aborted(f"a record for {message.topic()}[{message.partition()}] failed: {error}")
 
     def _look(self) -> None:
         """Hear of what failed. Raises Aborted."""
@@ -255,4 +266,4 @@ class CheckpointSession:
         if self._refusal is not None:
             raise NotAllowed(self._refusal, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC")
         if self._fault is not None:
-            raise Aborted(self._fault)
+            raise self._refused.error() if self._refused else self._fault

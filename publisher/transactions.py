@@ -17,8 +17,9 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
-from publisher.errors import Aborted, Evicted, Fenced, NotAllowed
+from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordRefused
 from publisher.kafka import RETRY_BACKOFF_MS
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords, unproduced
 from publisher.session import Counters, Record
 from publisher.transaction_states import State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, transactional_ids
@@ -26,11 +27,12 @@ from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, tr
 log = logging.getLogger(__name__)
 
 HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
+CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
 AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
-REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted}
+REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted, Verdict.UNFIT: RecordRefused}
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 
 
@@ -77,6 +79,8 @@ class TransactionSession:
         self._call_began = 0.0
         self._hung = False
         self._doubtful = False
+        self._refused = RefusedRecords()
+        self._careful_until = float("-inf")
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
@@ -97,7 +101,7 @@ class TransactionSession:
         """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
 
         Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit, or, with
-        `overlap`, while another thread waits for that. Raises Aborted or Fenced where the transaction must not commit or
+        `overlap`, while another thread waits for that. Raises Aborted, of any kind, where the transaction must not commit or
         nobody knows whether it did; then only `recover` is allowed. Raises NotAllowed where the broker does not let it.
         """
         self.settle()
@@ -242,24 +246,42 @@ class TransactionSession:
                 raise REASONS.get(answer, Aborted)(str(error)) from exception
 
     def _failed(self, error: Aborted) -> Aborted:
-        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused."""
-        self._doubtful = not isinstance(error, Evicted)
+        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused, or
+        the broker one of its records: the next transactions have each record reported on."""
+        self._doubtful = not isinstance(error, Evicted | RecordRefused)
+        if isinstance(error, RecordRefused):
+            self._careful_until = self._clock() + CAREFUL_SECONDS
         self.state = advance(self.state, Step.FAIL)
         self.counters.fenced += isinstance(error, Fenced)
         return error
 
     def _produce(self, producer: Producer, records: Iterable[Record]) -> None:
         produce = producer.produce
+        self._refused = RefusedRecords()
+        careful = self._clock() < self._careful_until
+        report = self._refused.note if careful else None
+        record: Record | None = None
         try:
             for record in records:
                 topic, value, key, partition, timestamp, headers = record
                 try:
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
                     producer.poll(CALL_SECONDS)
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            raise self._failed(Aborted(f"could not produce: {error}")) from error
+            raise self._failed(unproduced(error, record)) from error
+        if careful:
+            self._confirm(producer)
+
+    def _confirm(self, producer: Producer) -> None:
+        """Return once the broker has taken every record, or does not say so in time: the commit tells then. A commit that meets
+        a refusal waits for the records behind it, which are not sent any more, until its call is over."""
+        deadline = self._clock() + CALL_SECONDS
+        while producer.flush(CONFIRM_SECONDS) and not self._refused and self._clock() < deadline:
+            self._call_began = self._clock()
+        if self._refused:
+            raise self._failed(self._refused.error())
 
     def _finish(self, waited: float, seconds: float) -> None:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""

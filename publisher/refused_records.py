@@ -1,0 +1,48 @@
+"""Delivery reports of records that the broker refuses, gathered until a session asks which ones they were."""
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from publisher.errors import Aborted, RecordRefused
+from publisher.session import Record
+from publisher.transaction_states import RECORD_CODES
+
+CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
+
+
+def unproduced(error: Exception, record: Record | None) -> Aborted:
+    """What `produce` raised for this record."""
+    if isinstance(error, KafkaException) and error.args[0].code() in RECORD_CODES and record is not None:
+        return RecordRefused(str(error.args[0]), [record], certain=True)
+    return Aborted(f"could not produce: {error}")
+
+
+class RefusedRecords:
+    """For one transaction, or for the records under way.
+
+    Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
+    Kafka's brokers do for invalid ones, librdkafka (2.16) reports those as invalid and their neighbours with a code of their
+    own, but only where the guilty are two or more; otherwise all are reported alike.
+    """
+
+    def __init__(self) -> None:
+        self._reports: list[tuple[KafkaError, Record]] = []
+        self._told_apart: set[tuple[str, int]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._reports)
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        """A delivery report."""
+        if error is None:
+            return
+        topic, partition = message.topic() or "", message.partition() or 0
+        if error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
+            self._told_apart.add((topic, partition))
+        elif error.code() in RECORD_CODES:
+            self._reports.append((error, (topic, message.value(), message.key(), partition, 0, None)))
+
+    def error(self) -> RecordRefused:
+        """The refusal, with those that it is for certain, or else with all that it may be."""
+        why = self._reports[0][0].str()
+        certain = [record for _, record in self._reports if (record[0], record[3]) in self._told_apart]
+        return RecordRefused(why, certain or [record for _, record in self._reports], certain=bool(certain))

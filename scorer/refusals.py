@@ -1,0 +1,96 @@
+"""A batch with records that the broker takes in no case: it is published in parts, and the guilty events are dead-lettered.
+
+Each part is a step of its own, with its offsets, in the order of the events. What is told of the refused records narrows the
+search; where nothing is told, parts are halved until the guilty record stands alone.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from publisher.errors import Fatal, RecordRefused
+from publisher.session import Record, Session
+from scorer.accounts import Published
+from scorer.events.contract import Poison, Reason
+from scorer.scores.dead_letter import NAMES, facts
+from scorer.scoring import Scoring
+
+log = logging.getLogger(__name__)
+
+LONGEST_KEY = 1_024  # bytes of a key that is kept where little is
+
+
+class Refusals:
+    """For one scorer. `now_ms` is the wall clock; `alive` is called before each part is published."""
+
+    def __init__(self, scoring: Scoring, session: Session, now_ms: Callable[[], int], alive: Callable[[], None]) -> None:
+        self._scoring = scoring
+        self._session = session
+        self._now_ms = now_ms
+        self._alive = alive
+
+    def publish(self, done: Published, group: Any, error: RecordRefused) -> None:
+        """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
+        where the broker refuses even the smallest dead letter.
+        """
+        spans = self._mended(done, list(range(len(done.batch))), error)
+        while spans:
+            rows = spans.pop()
+            self._alive()
+            try:
+                self._publish(done, rows, group)
+                done.swaps = []
+            except RecordRefused as again:
+                spans += self._mended(done, rows, again)
+
+    def _publish(self, done: Published, rows: list[int], group: Any) -> None:
+        batch, metadata = done.batch, done.mark.encode()
+        reached = {batch.places[row]: batch.offsets[row] + 1 for row in rows}
+        offsets = [TopicPartition(*place, offset, metadata) for place, offset in reached.items()]
+        records = [record for row in rows if (record := done.scored.slots[row])]
+        self._session.publish([*records, *done.swaps], offsets, group)
+
+    def _mended(self, done: Published, rows: list[int], error: RecordRefused) -> list[list[int]]:
+        """The parts to publish instead of these rows, the last one first. Raises the error where it is about none of them."""
+        slots = done.scored.slots
+        suspects = [row for row in rows if (record := slots[row]) and (not error.records or record[:4] in error.records)]
+        if not suspects:
+            raise error
+        self._session.recover()
+        if len(suspects) > 1 and not error.certain:
+            cut = rows.index(suspects[len(suspects) // 2])
+            return [rows[cut:], rows[:cut]]
+        for row in suspects:
+            self._bury(done, row, str(error))
+        log.warning("%d records that the broker refuses become dead letters: %s", len(suspects), error)
+        return [rows]
+
+    def _bury(self, done: Published, row: int, why: str) -> None:
+        """Put another record in the place of a refused one: a dead letter for a score; the same dead letter with the
+        time of now instead of the event's; at last one that has neither value nor headers of the event, but says where it is.
+        """
+        scored, slots = done.scored, done.scored.slots
+        topic, value, key, partition, stamp, headers = slots[row] or self._letter(done, row, why)
+        if topic != self._scoring.dead.topic:
+            slots[row] = self._letter(done, row, f"{topic} refuses the score: {why}")
+            scored.outcomes["expired" if row in scored.expired else "scored"] -= 1
+            scored.outcomes["dead"] += 1
+            scored.reasons[Reason.RECORD_REFUSED] += 1
+        elif stamp:
+            slots[row] = (topic, value, key, partition, 0, headers)
+        elif value is not None or len(headers or ()) > len(NAMES):
+            said = facts(headers or ())
+            *_, husk = self._letter(done, row, f"{topic} refuses the dead letter: {why}; {said['reason']}: {said['error']}")
+            kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()
+            slots[row] = (topic, None, kept, partition, 0, (husk or [])[-len(NAMES) :])
+            scored.reasons.update({said["reason"]: -1, Reason.RECORD_REFUSED: 1})
+        else:
+            hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"
+            raise Fatal(f"{topic} refuses even the smallest dead letter: {why}", hint, 3)
+
+    def _letter(self, done: Published, row: int, why: str) -> Record:
+        poison = Poison(Reason.RECORD_REFUSED, why)
+        topic, value, key, partition, _, headers = self._scoring.letter(done.batch, row, poison, done.servable, self._now_ms())
+        return topic, value, key, partition, 0, headers
