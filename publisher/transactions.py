@@ -78,7 +78,7 @@ class TransactionSession:
         self._sealed: Future[float] | None = None
         self._call_began = 0.0
         self._hung = False
-        self._doubtful = False
+        self._doubtful = self._unfit = False
         self._refused = RefusedRecords()
         self._careful_until = float("-inf")
 
@@ -158,24 +158,28 @@ class TransactionSession:
             self._renew()
 
     def recover(self) -> None:
-        """Make sure that the open transaction is decided: aborted where only the group has refused it, else by a successor
+        """Make sure that the open transaction is decided: aborted where the group or a record was refused, else by a successor
         with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made or
         it stays open, Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
+        decided = False
         if self._active is not None:
             name, producer = self._active
             self.counters.aborts += 1
             aborted = not self._hung and self._abort(producer.result())
-            if self._doubtful or not aborted:
+            decided = aborted and self._unfit
+            if self._doubtful or self._unfit or not aborted:  # librdkafka may skip sequence numbers after a refused record
                 producer = self._successor(name)
             if self._doubtful:
                 self._renew()
-            self._await(producer)
+            if not decided:
+                self._await(producer)
             self._pool.append((name, producer))
             self._active, self._hung = None, False
             self.counters.open_since = None
-        self._decided(self._waiting)
+        if not decided:
+            self._decided(self._waiting)
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:
@@ -248,8 +252,9 @@ class TransactionSession:
     def _failed(self, error: Aborted) -> Aborted:
         """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused, or
         the broker one of its records: the next transactions have each record reported on."""
-        self._doubtful = not isinstance(error, Evicted | RecordRefused)
-        if isinstance(error, RecordRefused):
+        self._unfit = isinstance(error, RecordRefused)
+        self._doubtful = not self._unfit and not isinstance(error, Evicted)
+        if self._unfit:
             self._careful_until = self._clock() + CAREFUL_SECONDS
         self.state = advance(self.state, Step.FAIL)
         self.counters.fenced += isinstance(error, Fenced)

@@ -98,6 +98,7 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
     faults = FAULTS if delivery == "exactly-once" else ("missing", "phantoms")
     assert {fault: audit[fault] for fault in faults} == dict.fromkeys(faults, 0)
     assert scorer.stop() == 0
+    print(scorer.said)
 
 
 def test_events_without_a_key_are_dead_letters_where_the_score_topic_is_compacted(make_rig: MakeRig) -> None:
