@@ -43,6 +43,7 @@ class RefusedRecords:
 
     def error(self) -> RecordRefused:
         """The refusal, with those that it is for certain, or else with all that it may be."""
-        why = self._reports[0][0].str()
+        error, (topic, _, _, partition, *_) = self._reports[0]
+        why = f"{topic}[{partition}] refuses a record: {error.str()}"
         certain = [record for _, record in self._reports if (record[0], record[3]) in self._told_apart]
         return RecordRefused(why, certain or [record for _, record in self._reports], certain=bool(certain))

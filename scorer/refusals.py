@@ -74,7 +74,7 @@ class Refusals:
         scored, slots = done.scored, done.scored.slots
         topic, value, key, partition, stamp, headers = slots[row] or self._letter(done, row, why)
         if topic != self._scoring.dead.topic:
-            slots[row] = self._letter(done, row, f"{topic} refuses the score: {why}")
+            slots[row] = self._letter(done, row, f"no score can be written: {why}")
             scored.outcomes["expired" if row in scored.expired else "scored"] -= 1
             scored.outcomes["dead"] += 1
             scored.reasons[Reason.RECORD_REFUSED] += 1
@@ -82,7 +82,7 @@ class Refusals:
             slots[row] = (topic, value, key, partition, 0, headers)
         elif value is not None or len(headers or ()) > len(NAMES):
             said = facts(headers or ())
-            *_, husk = self._letter(done, row, f"{topic} refuses the dead letter: {why}; {said['reason']}: {said['error']}")
+            *_, husk = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
             kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()
             slots[row] = (topic, None, kept, partition, 0, (husk or [])[-len(NAMES) :])
             scored.reasons.update({said["reason"]: -1, Reason.RECORD_REFUSED: 1})

@@ -175,7 +175,9 @@ class _Work:
         if self.facts is None:
             self.facts = [NO_FACTS] * len(self.batch)
         _place(self.facts, rows, all_facts)
-        now, fresh, expired = self.now_ms(), [], []
+        now = self.now_ms()
+        fresh: list[int] = []
+        expired: list[int] = []
         for row, facts in zip(rows, all_facts, strict=True):
             if facts.bad_deadline is not None:
                 error = f"header deadline is {facts.bad_deadline!r:.100}, not a time in Unix ms"

@@ -1,13 +1,16 @@
 """Records that a well-behaved client never writes: each is answered or dead-lettered, and nothing stops behind it."""
 
+import contextlib
 import json
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from publisher.headers import headers_of
 from tests import auditor, models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.fuzz.raw import RawProducer, RawRecord
@@ -26,15 +29,12 @@ def serve(make_rig: MakeRig, partitions: int = 1, **overrides: Any) -> Rig:
     return rig
 
 
-def write(rig: Rig, *batches: tuple[RawRecord, ...] | RawRecord, codec: str = "zstd") -> None:
+def write(rig: Rig, *batches: Sequence[RawRecord]) -> None:
     """Batches of records as they are, into partition 0."""
-    producer = RawProducer(rig.bootstrap_servers)
-    try:
+    with contextlib.closing(RawProducer(rig.bootstrap_servers)) as producer:
         for batch in batches:
-            code = producer.write(rig.events_topic, 0, batch if isinstance(batch, tuple) else (batch,), codec)
+            code = producer.write(rig.events_topic, 0, batch, "zstd")
             assert code == 0, f"the input refuses what the test needs there: {code}"
-    finally:
-        producer.close()
 
 
 def good(number: int, key: bytes | None = b"k", timestamp: int = 0, **fields: Any) -> RawRecord:
@@ -47,7 +47,7 @@ def letters(rig: Rig) -> dict[int, dict[str, str]]:
     """What the dead letters say, by the offset of their event."""
     found = {}
     for message in auditor.read(rig.bootstrap_servers, rig.dead_topic):
-        said = {str(name): held.decode() for name, held in message.headers() or [] if isinstance(held, bytes)}
+        said = {name: held.decode() for name, held in headers_of([message])[0][0] or [] if isinstance(held, bytes)}
         said["value"] = "" if message.value() is None else f"{len(message.value() or b'')} bytes"
         found[int(said["dead.source"].rpartition("/")[2])] = said
     return found
@@ -86,8 +86,7 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
             written[len(batches)] = reason
             batches.append(record)
     batches += [good(number) for number in range(len(batches), 40)]
-    few = [tuple(batches[:2]), *batches[2:9], batches[9:]]
-    write(rig, *(tuple(batch) if isinstance(batch, list) else batch for batch in few))
+    write(rig, batches[:2], *([one] for one in batches[2:12]), batches[12:])
     scorer = rig.start().ready()
     answered(rig, 40)
     found = letters(rig)
@@ -98,14 +97,16 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
     faults = FAULTS if delivery == "exactly-once" else ("missing", "phantoms")
     assert {fault: audit[fault] for fault in faults} == dict.fromkeys(faults, 0)
     assert scorer.stop() == 0
-    print(scorer.said)
+    replayable = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--dry-run", "--json").stdout)
+    assert replayable["unfit"] == len(husks)
+    assert {letter["reason"] for letter in rig.dead()} == set(hostile)
 
 
 def test_events_without_a_key_are_dead_letters_where_the_score_topic_is_compacted(make_rig: MakeRig) -> None:
     rig = serve(make_rig)
     rig.alter(rig.scores_topic, "cleanup.policy", "compact")
     records = [good(number, None if number in (3, 50, 51, 97) else b"k%d" % number) for number in range(100)]
-    write(rig, tuple(records))
+    write(rig, records)
     rig.start().ready()
     answered(rig, 100)
     assert Counter(said["dead.reason"] for said in letters(rig).values()) == {"record-refused": 4}
