@@ -243,7 +243,7 @@ class Rig:
 
     def marks(self) -> dict[int, dict[str, Any]]:
         """The metadata of each partition's committed offset, with the offset."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}

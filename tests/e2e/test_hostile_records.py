@@ -13,6 +13,7 @@ import pytest
 from publisher.headers import headers_of
 from tests import auditor, models
 from tests.e2e.rig import MakeRig, Rig, events, until
+from tests.fuzz import rounds
 from tests.fuzz.raw import RawProducer, RawRecord
 
 DAY_MS = 86_400_000
@@ -113,3 +114,10 @@ def test_events_without_a_key_are_dead_letters_where_the_score_topic_is_compacte
     assert [record["source"]["offset"] for record in rig.scores()] == [n for n in range(100) if n not in (3, 50, 51, 97)]
     audit = rig.audit()
     assert {fault: audit[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0)
+
+
+def test_whatever_the_protocol_lets_a_client_write_is_answered_once(make_rig: MakeRig) -> None:
+    """The short form of `python -m tests.fuzz`."""
+    played = rounds.play(make_rig, rounds.Round(5, "json", "exactly-once", compacted=True), 200)
+    assert (played.written, played.findings) == (200, [])
+    assert len(played.answers) > 5, "the records are not as hostile as they were"
