@@ -24,13 +24,16 @@ class RecordRefused(Aborted):
     """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
 
     `records` are (topic, value, key, partition, ...) of the records in question; empty where nobody has told. `certain`: the
-    broker refuses each of them.
+    broker refuses each of them. `one_or_all`: of those of a partition it refuses one, or each.
     """
 
-    def __init__(self, message: str, records: Sequence[tuple[Any, ...]] = (), *, certain: bool = False) -> None:
+    def __init__(
+        self, message: str, records: Sequence[tuple[Any, ...]] = (), *, certain: bool = False, one_or_all: bool = False
+    ) -> None:
         super().__init__(message)
         self.records = {record[:4] for record in records}
         self.certain = certain
+        self.one_or_all = one_or_all
 
 
 class Fenced(Aborted):

@@ -21,7 +21,7 @@ class RefusedRecords:
 
     Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
     Kafka's brokers do for invalid ones, librdkafka (2.16) reports those as invalid and their neighbours with a code of their
-    own, but only where the guilty are two or more; otherwise all are reported alike.
+    own. Where one of them is guilty, or all are, they are reported alike.
     """
 
     def __init__(self) -> None:
@@ -46,4 +46,6 @@ class RefusedRecords:
         error, (topic, _, _, partition, *_) = self._reports[0]
         why = f"{topic}[{partition}] refuses a record: {error.str()}"
         certain = [record for _, record in self._reports if (record[0], record[3]) in self._told_apart]
-        return RecordRefused(why, certain or [record for _, record in self._reports], certain=bool(certain))
+        invalid = all(error.code() == KafkaError.INVALID_RECORD for error, _ in self._reports)
+        records = certain or [record for _, record in self._reports]
+        return RecordRefused(why, records, certain=bool(certain), one_or_all=invalid)

@@ -5,7 +5,7 @@ search; where nothing is told, parts are halved until the guilty record stands a
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -22,6 +22,47 @@ log = logging.getLogger(__name__)
 LONGEST_KEY = 1_024  # bytes of a key that is kept where little is
 
 
+class _Search:
+    """Finds the guilty among the records in `slots`, from one refusal to the next."""
+
+    def __init__(self, slots: Sequence[Record | None]) -> None:
+        self._slots = slots
+        self._named = False
+        self._groups: list[set[int]] = []  # of each, one is guilty or all are
+        self._guilty: set[int] = set()
+
+    def look(self, rows: list[int], error: RecordRefused) -> tuple[list[int], int]:
+        """Those of the refused rows that are guilty, and how many to publish before the others. Raises the error where it is
+        about none of these rows.
+        """
+        if not error.records and not self._named:  # the same once more: the session asks for reports from now on
+            self._named = True
+            return [], len(rows)
+        slots = self._slots
+        suspects = [row for row in rows if (record := slots[row]) and (not error.records or record[:4] in error.records)]
+        if not suspects:
+            raise error
+        lanes: dict[tuple[str, int], list[int]] = {}
+        for row in suspects:
+            record = slots[row]
+            assert record is not None
+            lanes.setdefault((record[0], record[3]) if error.records else ("", 0), []).append(row)
+        guilty = [row for lane in lanes.values() if error.certain or self._all_guilty(lane, error) for row in lane]
+        if guilty:
+            self._guilty |= set(guilty)
+            return guilty, len(rows)
+        first = next(iter(lanes.values()))
+        new = error.one_or_all and not any(group.issuperset(first) for group in self._groups)
+        self._groups += [set(lane) for lane in lanes.values() if error.one_or_all]
+        return [], rows.index(first[1 if new else len(first) // 2])
+
+    def _all_guilty(self, lane: list[int], error: RecordRefused) -> bool:
+        """One alone is; and all are where another of their group has been found guilty."""
+        if len(lane) == 1 or not error.one_or_all:
+            return len(lane) == 1
+        return any(group.issuperset(lane) and group & self._guilty for group in self._groups)
+
+
 class Refusals:
     """For one scorer. `now_ms` is the wall clock; `alive` is called before each part is published."""
 
@@ -35,15 +76,33 @@ class Refusals:
         """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
         where the broker refuses even the smallest dead letter.
         """
-        spans = self._mended(done, list(range(len(done.batch))), error)
-        while spans:
+        search = _Search(done.scored.slots)
+        spans = [list(range(len(done.batch)))]
+        while True:
+            self._session.recover()
             rows = spans.pop()
+            guilty, cut = search.look(rows, error)
+            for row in guilty:
+                self._bury(done, row, str(error))
+            if guilty:
+                log.warning("%d records that the broker refuses become dead letters: %s", len(guilty), error)
+            spans += [part for part in (rows[cut:], rows[:cut]) if part]
+            refused = self._publish_all(done, spans, group)
+            if refused is None:
+                return
+            error = refused
+
+    def _publish_all(self, done: Published, spans: list[list[int]], group: Any) -> RecordRefused | None:
+        """Publish these parts, the last one first, until one is refused, which stays the last."""
+        while spans:
             self._alive()
             try:
-                self._publish(done, rows, group)
-                done.swaps = []
-            except RecordRefused as again:
-                spans += self._mended(done, rows, again)
+                self._publish(done, spans[-1], group)
+            except RecordRefused as error:
+                return error
+            spans.pop()
+            done.swaps = []
+        return None
 
     def _publish(self, done: Published, rows: list[int], group: Any) -> None:
         batch, metadata = done.batch, done.mark.encode()
@@ -51,21 +110,6 @@ class Refusals:
         offsets = [TopicPartition(*place, offset, metadata) for place, offset in reached.items()]
         records = [record for row in rows if (record := done.scored.slots[row])]
         self._session.publish([*records, *done.swaps], offsets, group)
-
-    def _mended(self, done: Published, rows: list[int], error: RecordRefused) -> list[list[int]]:
-        """The parts to publish instead of these rows, the last one first. Raises the error where it is about none of them."""
-        slots = done.scored.slots
-        suspects = [row for row in rows if (record := slots[row]) and (not error.records or record[:4] in error.records)]
-        if not suspects:
-            raise error
-        self._session.recover()
-        if len(suspects) > 1 and not error.certain:
-            cut = rows.index(suspects[len(suspects) // 2])
-            return [rows[cut:], rows[:cut]]
-        for row in suspects:
-            self._bury(done, row, str(error))
-        log.warning("%d records that the broker refuses become dead letters: %s", len(suspects), error)
-        return [rows]
 
     def _bury(self, done: Published, row: int, why: str) -> None:
         """Put another record in the place of a refused one: a dead letter for a score; the same dead letter with the

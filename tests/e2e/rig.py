@@ -219,8 +219,8 @@ class Rig:
 
     def dead(self) -> list[dict[str, Any]]:
         """Every committed dead letter."""
-        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.splitlines()
-        return [json.loads(line) for line in lines]
+        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.split("\n")
+        return [json.loads(line) for line in lines if line]
 
     def swaps(self) -> list[dict[str, Any]]:
         """Every swap record, in order."""
