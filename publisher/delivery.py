@@ -9,15 +9,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from publisher.errors import Aborted, Fatal, NotAllowed, RecordRefused
+from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import Done
-from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords, unproduced
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
-from publisher.transaction_states import REFUSED_CODES
+from publisher.transaction_states import RECORD_CODES, REFUSED_CODES
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ class CheckpointSession:
         self._fault: Aborted | None = None
         self._refused = RefusedRecords()
         self._careful_until = float("-inf")
+        self._confirming = self._unfit = False
         self._refusal: str | None = None
         self._producer = make_producer(self._failed)
 
@@ -131,16 +133,19 @@ class CheckpointSession:
         overlap: bool = False,  # noqa: ARG002
     ) -> None:
         """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed, be it
-        of an earlier call. For some time after the broker has refused a record, each call waits until all are confirmed.
+        of an earlier call. For some time after the broker has refused a record each call waits until all are confirmed, and
+        raises RecordRefused for records of its own: the earlier ones are safe.
 
         `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
         `overlap`: nothing is waited for in either case.
         """
         self._look()
+        self._confirming = self._clock() < self._careful_until
         self._produce(records)
-        if self._clock() < self._careful_until:
+        if self._confirming:
             self._flush(self._confirm_seconds)
         self._check()
+        self._confirming = False
         self._positions.publish(offsets, self._clock())
 
     def settle(self) -> None:
@@ -191,11 +196,13 @@ class CheckpointSession:
     def recover(self) -> None:
         """Give up what is not confirmed; a new producer takes over."""
         self.counters.aborts += 1
-        if self._refused or isinstance(self._fault, RecordRefused):
+        if self._unfit:
             self._careful_until = self._clock() + CAREFUL_SECONDS
+        if not self._confirming:
+            self._positions = Positions()
+        self._confirming = self._unfit = False
         self._producer.purge()
         self._producer = self._make_producer(self._failed)
-        self._positions = Positions()
         self._fault, self._refused = None, RefusedRecords()
 
     def close(self) -> None:
@@ -209,13 +216,17 @@ class CheckpointSession:
         try:
             for record in records:
                 topic, value, key, partition, timestamp, headers = record
+                report = partial(self._told, record) if self._confirming else None
                 try:
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
                     self._make_room()
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            self._fault = unproduced(error, record)
+            if record is not None and isinstance(error, KafkaException):
+                self._refused.note(record, error.args[0])
+                self._unfit |= bool(self._refused)
+            self._fault = self._fault or Aborted(f"could not produce: {error}")
 
     def _make_room(self) -> None:
         """The producer's queue is full: nothing more is taken in before the broker has confirmed a good part of it."""
@@ -250,11 +261,15 @@ class CheckpointSession:
         else:
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
 
+    def _told(self, record: Record, error: KafkaError, message: Message) -> None:
+        self._refused.note(record, error)
+        self._failed(error, message)
+
     def _failed(self, error: KafkaError, message: Message) -> None:
-        """The one callback: a record that the broker will never confirm."""
+        """Of a record that the broker will never confirm."""
         if error.code() in REFUSED_CODES:
             self._refusal = f"no right to Write on topic {message.topic()!r}: {error}"
-        self._refused.note(error, message)
+        self._unfit |= error.code() in RECORD_CODES
         self._fault = self._fault or Aborted(f"a record for {message.topic()}[{message.partition()}] failed: {error}")
 
     def _look(self) -> None:
@@ -266,4 +281,4 @@ class CheckpointSession:
         if self._refusal is not None:
             raise NotAllowed(self._refusal, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC")
         if self._fault is not None:
-            raise self._refused.error() if self._refused else self._fault
+            raise self._refused.error() if self._confirming and self._refused else self._fault

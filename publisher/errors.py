@@ -23,15 +23,15 @@ class Evicted(Aborted):
 class RecordRefused(Aborted):
     """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
 
-    `records` are (topic, value, key, partition, ...) of the records in question; empty where nobody has told. `certain`: the
-    broker refuses each of them. `one_or_all`: of those of a partition it refuses one, or each.
+    `records` are the very objects in question that were to be published; empty where nobody has told. `certain`: the broker
+    refuses each of them. `one_or_all`: of those of a partition it refuses one, or each.
     """
 
     def __init__(
         self, message: str, records: Sequence[tuple[Any, ...]] = (), *, certain: bool = False, one_or_all: bool = False
     ) -> None:
         super().__init__(message)
-        self.records = {record[:4] for record in records}
+        self.records = records
         self.certain = certain
         self.one_or_all = one_or_all
 

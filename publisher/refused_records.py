@@ -1,19 +1,12 @@
 """Delivery reports of records that the broker refuses, gathered until a session asks which ones they were."""
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError
 
-from publisher.errors import Aborted, RecordRefused
+from publisher.errors import RecordRefused
 from publisher.session import Record
 from publisher.transaction_states import RECORD_CODES
 
 CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
-
-
-def unproduced(error: Exception, record: Record | None) -> Aborted:
-    """What `produce` raised for this record."""
-    if isinstance(error, KafkaException) and error.args[0].code() in RECORD_CODES and record is not None:
-        return RecordRefused(str(error.args[0]), [record], certain=True)
-    return Aborted(f"could not produce: {error}")
 
 
 class RefusedRecords:
@@ -31,15 +24,12 @@ class RefusedRecords:
     def __bool__(self) -> bool:
         return bool(self._reports)
 
-    def note(self, error: KafkaError | None, message: Message) -> None:
-        """A delivery report."""
-        if error is None:
-            return
-        topic, partition = message.topic() or "", message.partition() or 0
+    def note(self, record: Record, error: KafkaError) -> None:
+        """This record has failed."""
         if error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
-            self._told_apart.add((topic, partition))
+            self._told_apart.add((record[0], record[3]))
         elif error.code() in RECORD_CODES:
-            self._reports.append((error, (topic, message.value(), message.key(), partition, 0, None)))
+            self._reports.append((error, record))
 
     def error(self) -> RecordRefused:
         """The refusal, with those that it is for certain, or else with all that it may be."""

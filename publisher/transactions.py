@@ -12,14 +12,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
 from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordRefused
 from publisher.kafka import RETRY_BACKOFF_MS
-from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords, unproduced
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
 from publisher.transaction_states import State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, transactional_ids
@@ -262,22 +263,29 @@ class TransactionSession:
 
     def _produce(self, producer: Producer, records: Iterable[Record]) -> None:
         produce = producer.produce
-        self._refused = RefusedRecords()
+        refused = self._refused = RefusedRecords()
         careful = self._clock() < self._careful_until
-        report = self._refused.note if careful else None
         record: Record | None = None
         try:
             for record in records:
                 topic, value, key, partition, timestamp, headers = record
+                report = partial(self._report, refused, record) if careful else None
                 try:
                     produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
                     producer.poll(CALL_SECONDS)
                     produce(topic, value, key, partition, report, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            raise self._failed(unproduced(error, record)) from error
+            if record is not None and isinstance(error, KafkaException):
+                refused.note(record, error.args[0])
+            raise self._failed(refused.error() if refused else Aborted(f"could not produce: {error}")) from error
         if careful:
             self._confirm(producer)
+
+    @staticmethod
+    def _report(refused: RefusedRecords, record: Record, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.note(record, error)
 
     def _confirm(self, producer: Producer) -> None:
         """Return once the broker has taken every record, or does not say so in time: the commit tells then. A commit that meets

@@ -39,7 +39,8 @@ class _Search:
             self._named = True
             return [], len(rows)
         slots = self._slots
-        suspects = [row for row in rows if (record := slots[row]) and (not error.records or record[:4] in error.records)]
+        named = set(map(id, error.records))
+        suspects = [row for row in rows if slots[row] and (not named or id(slots[row]) in named)]
         if not suspects:
             raise error
         lanes: dict[tuple[str, int], list[int]] = {}

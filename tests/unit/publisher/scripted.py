@@ -97,7 +97,6 @@ class ScriptedQueue:
         self.log, self.fails, self.on_delivery, self.room = log, fails, on_delivery, room
         self.queue: list[bytes] = []
         self.purged = False
-        self.failed = b""
         self.largest = 0
 
     def __len__(self) -> int:
@@ -108,12 +107,6 @@ class ScriptedQueue:
 
     def partition(self) -> int:
         return 0
-
-    def value(self) -> bytes:
-        return self.failed
-
-    def key(self) -> None:
-        return None
 
     def produce(self, _topic: str, value: bytes, *_: Any) -> None:
         assert not self.purged, "a producer was used that had been given up"
@@ -130,7 +123,6 @@ class ScriptedQueue:
             if failure is None or failure[1]:
                 self.log.visible.append(value)
             if failure is not None:
-                self.failed = value
                 self.on_delivery(failure[0], self)
         del self.queue[:count]
 
