@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-from confluent_kafka import Message
 
 from publisher import positions
 from publisher.audit import Answers, Audit, Kind, Partition
+from publisher.headers import headers_of
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
 from publisher.revisions import Swap
+from publisher.session import Headers
 from publisher.topic_reader import Batch
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
@@ -78,9 +79,9 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 def feed_dead_letters(audit: Audit, batch: Batch) -> None:
     """Dead letters of one partition: which event each of them is stands in its header `dead.source`."""
     columns: dict[Partition, list[int]] = {}
-    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+    for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
-            source = positions.parse(dead_source(message))
+            source = positions.parse(dead_source(headers))
         except ValueError:
             audit.unreadable(batch.partition, offset)
             continue
@@ -90,9 +91,9 @@ def feed_dead_letters(audit: Audit, batch: Batch) -> None:
         audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
 
 
-def dead_source(message: Message) -> str | bytes:
+def dead_source(headers: Headers) -> str | bytes:
     """The last header `dead.source`: a replayed event may carry the one of its first death."""
-    for name, value in reversed(message.headers() or []):
+    for name, value in reversed(headers or []):
         if name == "dead.source":
             return value or b""
     return b""

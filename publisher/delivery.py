@@ -9,14 +9,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.group_commits import Done
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
-from publisher.transaction_states import REFUSED_CODES
+from publisher.transaction_states import RECORD_CODES, REFUSED_CODES
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +114,10 @@ class CheckpointSession:
         self._confirm_seconds = confirm_seconds
         self._clock = clock
         self._positions = Positions()
-        self._fault: str | None = None
+        self._fault: Aborted | None = None
+        self._refused = RefusedRecords()
+        self._careful_until = float("-inf")
+        self._confirming = self._unfit = False
         self._refusal: str | None = None
         self._producer = make_producer(self._failed)
 
@@ -127,17 +132,20 @@ class CheckpointSession:
         *,
         overlap: bool = False,  # noqa: ARG002
     ) -> None:
-        """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed.
+        """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed, be it
+        of an earlier call. For some time after the broker has refused a record each call waits until all are confirmed, and
+        raises RecordRefused for records of its own: the earlier ones are safe.
 
         `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
         `overlap`: nothing is waited for in either case.
         """
         self._look()
-        try:
-            self._produce(records)
-        except (BufferError, KafkaException) as error:
-            self._fault = f"could not produce: {error}"
+        self._confirming = self._clock() < self._careful_until
+        self._produce(records)
+        if self._confirming:
+            self._flush(self._confirm_seconds)
         self._check()
+        self._confirming = False
         self._positions.publish(offsets, self._clock())
 
     def settle(self) -> None:
@@ -170,7 +178,7 @@ class CheckpointSession:
         try:
             self._commit(offsets, self._confirm_seconds)
         except KafkaException as exception:
-            self._fault = f"the positions could not be committed: {exception.args[0]}"
+            self._fault = Aborted(f"the positions could not be committed: {exception.args[0]}")
             self._check()
         self._positions = Positions()
 
@@ -188,10 +196,14 @@ class CheckpointSession:
     def recover(self) -> None:
         """Give up what is not confirmed; a new producer takes over."""
         self.counters.aborts += 1
+        if self._unfit:
+            self._careful_until = self._clock() + CAREFUL_SECONDS
+        if not self._confirming:
+            self._positions = Positions()
+        self._confirming = self._unfit = False
         self._producer.purge()
         self._producer = self._make_producer(self._failed)
-        self._positions = Positions()
-        self._fault = None
+        self._fault, self._refused = None, RefusedRecords()
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""
@@ -200,12 +212,21 @@ class CheckpointSession:
 
     def _produce(self, records: Iterable[Record]) -> None:
         produce = self._producer.produce
-        for topic, value, key, partition, timestamp, headers in records:
-            try:
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-            except BufferError:
-                self._make_room()
-                produce(topic, value, key, partition, None, None, timestamp, headers)
+        record: Record | None = None
+        try:
+            for record in records:
+                topic, value, key, partition, timestamp, headers = record
+                report = partial(self._told, record) if self._confirming else None
+                try:
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
+                except BufferError:
+                    self._make_room()
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
+        except (BufferError, KafkaException) as error:
+            if record is not None and isinstance(error, KafkaException):
+                self._refused.note(record, error.args[0])
+                self._unfit |= bool(self._refused)
+            self._fault = self._fault or Aborted(f"could not produce: {error}")
 
     def _make_room(self) -> None:
         """The producer's queue is full: nothing more is taken in before the broker has confirmed a good part of it."""
@@ -213,7 +234,7 @@ class CheckpointSession:
         while len(self._producer) > full // 2:
             self._producer.poll(FULL_SECONDS)
             if self._clock() > deadline:
-                self._fault = f"the broker has not confirmed {full // 2} records within {self._confirm_seconds:g} s"
+                self._fault = Aborted(f"the broker has not confirmed {full // 2} records in {self._confirm_seconds:g} s")
             self._check()
 
     def _commit(self, offsets: Sequence[TopicPartition], seconds: float) -> None:
@@ -228,7 +249,7 @@ class CheckpointSession:
         """Return once every record is confirmed. Raises Aborted where one failed or took too long."""
         left = self._producer.flush(seconds)
         if left and self._fault is None:
-            self._fault = f"{left} records were not confirmed within {seconds:g} s"
+            self._fault = Aborted(f"{left} records were not confirmed within {seconds:g} s")
         self._check()
 
     def _answered(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:
@@ -240,11 +261,16 @@ class CheckpointSession:
         else:
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
 
+    def _told(self, record: Record, error: KafkaError, message: Message) -> None:
+        self._refused.note(record, error)
+        self._failed(error, message)
+
     def _failed(self, error: KafkaError, message: Message) -> None:
-        """The one callback: a record that the broker will never confirm."""
+        """Of a record that the broker will never confirm."""
         if error.code() in REFUSED_CODES:
             self._refusal = f"no right to Write on topic {message.topic()!r}: {error}"
-        self._fault = self._fault or f"a record for {message.topic()}[{message.partition()}] failed: {error}"
+        self._unfit |= error.code() in RECORD_CODES
+        self._fault = self._fault or Aborted(f"a record for {message.topic()}[{message.partition()}] failed: {error}")
 
     def _look(self) -> None:
         """Hear of what failed. Raises Aborted."""
@@ -255,4 +281,4 @@ class CheckpointSession:
         if self._refusal is not None:
             raise NotAllowed(self._refusal, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC")
         if self._fault is not None:
-            raise Aborted(self._fault)
+            raise self._refused.error() if self._confirming and self._refused else self._fault

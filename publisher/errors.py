@@ -4,6 +4,9 @@ Code switches on these classes, never on message text. `Poison` is the scorer's 
 the session with Kafka.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class Retriable(Exception):
     """The same call may succeed when it is made again."""
@@ -15,6 +18,22 @@ class Aborted(Exception):
 
 class Evicted(Aborted):
     """The group refuses this member: it has other assignments by now, or has given it up. What it says next decides."""
+
+
+class RecordRefused(Aborted):
+    """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
+
+    `records` are the very objects in question that were to be published; empty where nobody has told. `certain`: the broker
+    refuses each of them. `one_or_all`: of those of a partition it refuses one, or each.
+    """
+
+    def __init__(
+        self, message: str, records: Sequence[tuple[Any, ...]] = (), *, certain: bool = False, one_or_all: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.records = records
+        self.certain = certain
+        self.one_or_all = one_or_all
 
 
 class Fenced(Aborted):

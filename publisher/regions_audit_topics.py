@@ -18,6 +18,7 @@ from publisher.audit_topics import CLIENT_ID, Plan
 from publisher.consumer_groups import ConsumerGroups
 from publisher.copying import ORIGIN, Headers
 from publisher.errors import Fatal, Retriable
+from publisher.headers import headers_of
 from publisher.kafka import KafkaSettings
 from publisher.regions_audit import Home, RegionsAudit, RegionsReport
 from publisher.topic_reader import Batch, Offsets, Partition, TopicReader
@@ -132,9 +133,9 @@ def _feed_scores(count: RegionsAudit, side: Side, batch: Batch) -> None:
 
 def _feed_dead_letters(count: RegionsAudit, side: Side, batch: Batch) -> None:
     columns: defaultdict[Partition, list[int]] = defaultdict(list)
-    for message in batch.messages:
+    for headers in headers_of(batch.messages)[0]:
         try:
-            source = positions.parse(dead_source(message))
+            source = positions.parse(dead_source(headers))
         except ValueError:
             count.unreadable()
             continue

@@ -52,6 +52,7 @@ class Verdict(Enum):
     RECOVER = "abort, and go on from the committed offsets"
     FENCED = "as RECOVER; another producer has this transactional.id"
     EVICTED = "as RECOVER; the group has gone on without this member"
+    UNFIT = "as RECOVER; the broker takes one of the records in no case"
     REFUSED = "the broker's access control does not allow it"
     GIVE_UP = "no repetition will help"
 
@@ -75,6 +76,15 @@ REFUSED_CODES = frozenset(
     }
 )
 """The broker's answers that say that a right is missing."""
+RECORD_CODES = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
+"""The broker's answers that are about a record: no repetition will help."""
 INIT_REPEATED_CODES = frozenset(
     {
         KafkaError.CONCURRENT_TRANSACTIONS,
@@ -104,6 +114,8 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
         return Verdict.FENCED
     if error.code() in MEMBERSHIP_CODES:
         return Verdict.EVICTED
+    if error.code() in RECORD_CODES:
+        return Verdict.UNFIT
     if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
         return Verdict.REPEAT
     return Verdict.RECOVER

@@ -12,13 +12,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.call_thread import CallThread
-from publisher.errors import Aborted, Evicted, Fenced, NotAllowed
+from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordRefused
 from publisher.kafka import RETRY_BACKOFF_MS
+from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
 from publisher.transaction_states import State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, transactional_ids
@@ -26,11 +28,12 @@ from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, tr
 log = logging.getLogger(__name__)
 
 HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
+CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
 INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
 AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
-REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted}
+REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted, Verdict.UNFIT: RecordRefused}
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 
 
@@ -76,7 +79,9 @@ class TransactionSession:
         self._sealed: Future[float] | None = None
         self._call_began = 0.0
         self._hung = False
-        self._doubtful = False
+        self._doubtful = self._unfit = False
+        self._refused = RefusedRecords()
+        self._careful_until = float("-inf")
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
@@ -97,7 +102,7 @@ class TransactionSession:
         """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
 
         Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit, or, with
-        `overlap`, while another thread waits for that. Raises Aborted or Fenced where the transaction must not commit or
+        `overlap`, while another thread waits for that. Raises Aborted, of any kind, where the transaction must not commit or
         nobody knows whether it did; then only `recover` is allowed. Raises NotAllowed where the broker does not let it.
         """
         self.settle()
@@ -154,23 +159,27 @@ class TransactionSession:
             self._renew()
 
     def recover(self) -> None:
-        """Make sure that the open transaction is decided: aborted where only the group has refused it, else by a successor
+        """Make sure that the open transaction is decided: aborted where the group or a record was refused, else by a successor
         with the same id. After this the committed offsets tell what is visible. Raises Fatal where no successor can be made,
         Aborted where `waiting` did."""
         with contextlib.suppress(Aborted):
             self.settle()
+        decided = False
         if self._active is not None:
             name, producer = self._active
             self.counters.aborts += 1
             aborted = not self._hung and self._abort(producer.result())
-            if self._doubtful or not aborted:
+            decided = aborted and self._unfit
+            if self._doubtful or self._unfit or not aborted:  # librdkafka may skip sequence numbers after a refused record
                 producer = self._successor(name)
             if self._doubtful:
                 self._renew()
-            self._await(producer)
+            if not decided:
+                self._await(producer)
             self._pool.append((name, producer))
             self._active, self._hung = None, False
-        self._wait_until_decided()
+        if not decided:
+            self._wait_until_decided()
         self.state = advance(self.state, Step.RECOVER)
 
     def close(self) -> None:
@@ -247,24 +256,50 @@ class TransactionSession:
                 raise REASONS.get(answer, Aborted)(str(error)) from exception
 
     def _failed(self, error: Aborted) -> Aborted:
-        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused."""
-        self._doubtful = not isinstance(error, Evicted)
+        """The transaction is in doubt, because of this error; and so is the whole pool, unless only the group has refused, or
+        the broker one of its records: the next transactions have each record reported on."""
+        self._unfit = isinstance(error, RecordRefused)
+        self._doubtful = not self._unfit and not isinstance(error, Evicted)
+        if self._unfit:
+            self._careful_until = self._clock() + CAREFUL_SECONDS
         self.state = advance(self.state, Step.FAIL)
         self.counters.fenced += isinstance(error, Fenced)
         return error
 
     def _produce(self, producer: Producer, records: Iterable[Record]) -> None:
         produce = producer.produce
+        refused = self._refused = RefusedRecords()
+        careful = self._clock() < self._careful_until
+        record: Record | None = None
         try:
             for record in records:
                 topic, value, key, partition, timestamp, headers = record
+                report = partial(self._report, refused, record) if careful else None
                 try:
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
                     producer.poll(CALL_SECONDS)
-                    produce(topic, value, key, partition, None, None, timestamp, headers)
+                    produce(topic, value, key, partition, report, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            raise self._failed(Aborted(f"could not produce: {error}")) from error
+            if record is not None and isinstance(error, KafkaException):
+                refused.note(record, error.args[0])
+            raise self._failed(refused.error() if refused else Aborted(f"could not produce: {error}")) from error
+        if careful:
+            self._confirm(producer)
+
+    @staticmethod
+    def _report(refused: RefusedRecords, record: Record, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.note(record, error)
+
+    def _confirm(self, producer: Producer) -> None:
+        """Return once the broker has taken every record, or does not say so in time: the commit tells then. A commit that meets
+        a refusal waits for the records behind it, which are not sent any more, until its call is over."""
+        deadline = self._clock() + CALL_SECONDS
+        while producer.flush(CONFIRM_SECONDS) and not self._refused and self._clock() < deadline:
+            self._call_began = self._clock()
+        if self._refused:
+            raise self._failed(self._refused.error())
 
     def _finish(self, waited: float, seconds: float) -> None:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""

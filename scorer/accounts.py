@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from publisher.session import Session
+from publisher.session import Record, Session
 from scorer.batching import limited_by
 from scorer.events.batch import Batch
 from scorer.intake import Intake
@@ -24,7 +24,7 @@ from scorer.settings import Settings
 class Published:
     """A batch whose commit has begun. `asked`: the most events that it might have had, and `largest` without regard to
     latency; `began`: when it had been taken (monotonic); then the seconds that it took to score it and to hand its records to
-    the producer."""
+    the producer. `swaps`: the swap records of it."""
 
     batch: Batch
     scored: Scored
@@ -34,7 +34,8 @@ class Published:
     largest: int
     began: float
     scoring: float
-    producing: float
+    swaps: list[Record]
+    producing: float = 0.0
 
 
 class Accounts:

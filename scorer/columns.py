@@ -5,11 +5,13 @@ from operator import itemgetter
 
 from confluent_kafka import Message
 
+from publisher.headers import headers_of
 from scorer.events.batch import Batch, End
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
     """The batch that these messages are, one or more; without epochs."""
+    headers, unread = headers_of(messages)
     return Batch(
         topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
         partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
@@ -17,8 +19,9 @@ def batch_of(messages: Sequence[Message], end: End) -> Batch:
         keys=list(map(Message.key, messages)),
         values=list(map(Message.value, messages)),
         timestamps=_times(messages),
-        headers=list(map(Message.headers, messages)),  # type: ignore[arg-type]
+        headers=headers,
         end=end,
+        unread=unread,
     )
 
 

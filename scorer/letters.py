@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from publisher import positions
+from publisher.headers import headers_of
 from publisher.positions import Position
 from publisher.session import Record
 from publisher.time_window import ALWAYS, TimeWindow
+from scorer.events.contract import Reason
 from scorer.events.formats import IdReader
 from scorer.events.identity import Facts, event_id
-from scorer.scores.dead_letter import facts, original_headers
+from scorer.scores.dead_letter import died_ms, facts, original_headers
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value
 ID_HEADER = "ce_id"
@@ -51,23 +53,25 @@ def read(message: Message, ids: IdReader) -> Letter:
     The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none. Its timestamp
     is the time of the replay: with the old one, retention might delete it before it is scored.
     """
-    headers = list(message.headers() or [])
-    said = facts(headers)  # type: ignore[arg-type]
+    (found,), unread = headers_of([message])
+    headers = found or []
+    said = facts(headers)
     try:
         source = positions.parse(said.get("source", ""))
     except ValueError as error:
-        raise Unfit(f"dead.source is {error}") from None
-    originals = original_headers(headers)  # type: ignore[arg-type]
+        raise Unfit("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
+    if said.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
+        raise Unfit("no topic took more of the event than its place; it may still be in its input topic")
+    originals = original_headers(headers)
     known = Facts.of(originals)
     id_ = event_id(known, ids.of(message.value()), source.region, source[1:])
     if known.ce_id is None:
         originals.append((ID_HEADER, id_.encode()))
-    at = said.get("at", "")
     return Letter(
         id=id_,
         source=source,
         reason=said.get("reason", ""),
-        at_ms=int(at) if at.isascii() and at.isdigit() else message.timestamp()[1],
+        at_ms=died_ms(said, message.timestamp()[1]),
         record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
         size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),
     )

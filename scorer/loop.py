@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from confluent_kafka import TopicPartition
 
-from publisher.errors import Aborted, Evicted
+from publisher.errors import Aborted, Evicted, RecordRefused
 from publisher.kafka import LARGEST_BATCH
 from publisher.session import Record, Session
 from scorer.absence import Absence
@@ -29,6 +29,7 @@ from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
 from scorer.recovery import RecoveryLimits
+from scorer.refusals import Refusals
 from scorer.scoring import Scored, Scoring
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Servable
@@ -77,6 +78,7 @@ class Loop:
         self._aftermath = aftermath
         self._claims = Claims(settings.owner, intake, session)
         self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
+        self._refusals = Refusals(scoring, session, now_ms, self._alive)
         self._traces = traces
         self._asked = self._largest = 0
         self._published: Published | None = None
@@ -180,11 +182,15 @@ class Loop:
             for swap in self._swaps(batch, servable, mark)
         ]
         overlap = not swaps and self._pacing.overlap(scoring)
-        began, waited = self._clock(), self._session.counters.commit_seconds
-        self._session.publish([*scored.records, *swaps], offsets, self._intake.group, overlap=overlap)
-        producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
-        self._published = Published(batch, scored, servable, mark, self._asked, self._largest, taken, scoring, producing)
-        self._sizes.observe(scored.records)
+        began, waited, records = self._clock(), self._session.counters.commit_seconds, scored.records
+        self._sizes.observe(records)
+        done = Published(batch, scored, servable, mark, self._asked, self._largest, taken, scoring, swaps)
+        self._published = done
+        try:
+            self._session.publish([*records, *swaps], offsets, self._intake.group, overlap=overlap)
+        except RecordRefused as error:
+            self._bury(error)
+        done.producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
         if swaps:  # marks that others go by, should this process die, do not wait
             self._session.checkpoint()
         if not overlap:
@@ -192,7 +198,10 @@ class Loop:
 
     def _settle(self) -> None:
         """Return when the outcome of the last publish is known, and tell of it. Raises Aborted where it failed."""
-        self._session.settle()
+        try:
+            self._session.settle()
+        except RecordRefused as error:
+            self._bury(error)
         published, self._published = self._published, None
         if published is not None:
             self._intake.commit(published.batch, published.mark)
@@ -200,6 +209,13 @@ class Loop:
                 self._pacing.committed(self._session.counters.last_commit_seconds)
             self._absence.end()
             self._accounts.batch(published)
+
+    def _bury(self, error: RecordRefused) -> None:
+        """The broker refuses records of the batch published last: see `Refusals`. Raises Aborted where it is ours no more."""
+        done = self._published
+        if done is None or self._intake.stale(done.batch):
+            raise error
+        self._refusals.publish(done, self._intake.group, error)
 
     def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
         """Swap records for the partitions of this batch that another version, or another revision, scored last."""

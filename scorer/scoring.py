@@ -1,7 +1,8 @@
 """One batch: decode, infer, encode. Every event becomes exactly one record: a score, an expired answer or a dead letter.
 
-No Kafka call in here. Records keep the order of the events, whatever they become. A batch that the model refuses is halved
-until the guilty event stands alone.
+No Kafka call in here. Records keep the order of the events, whatever they become. A batch over which anything is raised is
+halved until the guilty event stands alone, which becomes a dead letter. Errors that tell of somebody who is away are no event's
+fault and are raised further.
 """
 
 import time
@@ -13,18 +14,22 @@ from typing import TypeVar
 
 import numpy as np
 
+from publisher.errors import Aborted, Fatal, Retriable
 from publisher.positions import Position
 from publisher.session import Record
-from scorer.backends import InferenceFailed
+from scorer.backends import BackendAway, InferenceFailed
 from scorer.events.batch import Batch, Headers
 from scorer.events.contract import Decoded, Poison, Reason
 from scorer.events.identity import NO_FACTS, Facts, event_id
+from scorer.events.internal_errors import InternalErrors
 from scorer.scores.dead_letter import dead_headers
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
 T = TypeVar("T")
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
+NO_EVENTS_FAULT = (BackendAway, Retriable, Aborted, Fatal)
+UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,20 @@ class Target:
 
 @dataclass(slots=True)
 class Scored:
-    """The records of a batch in the order of its events, and what became of them, for the metrics. Stages are seconds."""
+    """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), `expired` the
+    indices of those that came too late. The other fields are for the metrics; stages are seconds.
+    """
 
-    records: list[Record]
+    slots: list[Record | None]
+    expired: set[int] = field(default_factory=set)
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    stages: dict[str, float] = field(default_factory=dict)
+    stages: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records, in the order of the events."""
+        return [record for record in self.slots if record]
 
 
 class Scoring:
@@ -53,6 +66,7 @@ class Scoring:
         self.settings = settings
         self.output = output
         self.dead = dead
+        self.internal_errors = InternalErrors()
 
     def score(
         self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
@@ -61,58 +75,89 @@ class Scoring:
         called before each time that the model is asked. Raises BackendAway.
         """
         work = _Work(self, batch, servable, now_ms)
-        began = time.perf_counter()
-        decoded = work.decode()
-        decoded_at = time.perf_counter()
-        answers = work.infer(decoded, alive)
-        inferred_at = time.perf_counter()
-        for at, scores in answers:
-            work.add_scores(at, scores)
-        work.add_expired()
-        work.add_dead()
-        work.scored.records = [record for record in work.slots if record]
-        work.scored.stages = {
-            "decode": decoded_at - began,
-            "infer": inferred_at - decoded_at,
-            "encode": time.perf_counter() - inferred_at,
-        }
-        return work.scored
+        work.rejected = dict.fromkeys(batch.unread, UNREAD)
+        work.answer_all(alive)
+        return work.finished()
 
     def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str) -> Scored:
         """Dead letters for all of the batch, without looking at it. `how` the process ended that had it in hand last."""
         work = _Work(self, batch, servable, now_ms)
         poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
         work.rejected = dict.fromkeys(range(len(batch)), poison)
-        work.add_dead()
-        work.scored.records = [record for record in work.slots if record is not None]
-        return work.scored
+        return work.finished()
+
+    def letter(self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int) -> Record:
+        """The dead letter of one event of a batch, made at `at_ms` (Unix ms)."""
+        source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
+        headers = dead_headers(
+            batch.headers[row],
+            reason=poison.reason,
+            error=str(poison),
+            source=source,
+            model=servable.label,
+            at_ms=at_ms,
+        )
+        partition = batch.partitions[row] % self.dead.partitions
+        return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers
 
 
 class _Work:
-    """One batch on its way. Rows are indices into the batch; `slots` has one record a row, `rejected` what is wrong."""
+    """One batch on its way. Rows are indices into the batch; `rejected` says what is wrong with those that are no good."""
 
     def __init__(self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> None:
         self.scoring = scoring
         self.batch = batch
         self.servable = servable
         self.now_ms = now_ms
-        self.slots: list[Record | None] = [None] * len(batch)
         self.rejected: dict[int, Poison] = {}
-        self.expired: list[int] = []
-        self.scored = Scored([])
+        self.scored = Scored([None] * len(batch))
         self.facts: list[Facts] | None = None  # None: no event has a header
-        if any(batch.headers):
-            self.facts = [Facts.of(headers) if headers else NO_FACTS for headers in batch.headers]
         self.field_ids: list[str | int | None] = [None] * len(batch)
 
-    def decode(self) -> Decoded:
-        """Decode what is to be scored; set the rest aside."""
-        rows = list(range(len(self.batch)))
-        if self.facts and any(facts.deadline is not None or facts.bad_deadline for facts in self.facts):
-            rows = self._without_deadline_passed(rows, self.facts)
+    def answer_all(self, alive: Callable[[], None]) -> None:
+        """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
+        spans = [[row for row in range(len(self.batch)) if row not in self.rejected]]
+        while spans:
+            rows = spans.pop()
+            alive()
+            try:
+                self._answer(rows)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
+                for row in rows:
+                    self.rejected.pop(row, None)
+                if len(rows) > 1:
+                    middle = len(rows) // 2
+                    spans += [rows[middle:], rows[:middle]]
+                elif isinstance(error, InferenceFailed):
+                    self.rejected[rows[0]] = Poison(Reason.INFERENCE_FAILED, str(error))
+                else:
+                    self.rejected[rows[0]] = self.scoring.internal_errors.poison(error)
+
+    def _answer(self, rows: list[int]) -> None:
+        """Scores, expired answers and rejections of these rows, all of them or none."""
+        began = time.perf_counter()
+        fresh, expired = self._by_deadline(rows)
         if self.scoring.settings.input.tombstones == "skip":
-            rows = [row for row in rows if self.batch.values[row] is not None]
-        return self._decode(rows, self.rejected)
+            fresh = [row for row in fresh if self.batch.values[row] is not None]
+        decoded = self._decode(fresh, self.rejected)
+        decoded_at = time.perf_counter()
+        answers = [self._inferred(decoded)] if decoded.rows else []
+        inferred_at = time.perf_counter()
+        if expired:
+            self._decode(expired, {})  # for the ids alone
+            count = len(expired)
+            answers.append((expired, Answer([b"null"] * count, [None] * count, "expired")))
+        made = [(*self._records(at, answer), answer.status) for at, answer in answers]
+        for at, records, status in made:
+            _place(self.scored.slots, at, records)
+            self.scored.expired |= set(at) if status == "expired" else set()
+            self.scored.outcomes[status] += len(at)
+        encoded_at = time.perf_counter()
+        self.scored.stages.update(
+            {"decode": decoded_at - began, "infer": inferred_at - decoded_at, "encode": encoded_at - inferred_at}
+        )
 
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
         decoded = self.servable.decoder.decode(_pick(self.batch.values, rows))
@@ -121,63 +166,43 @@ class _Work:
         _place(self.field_ids, decoded.rows, decoded.ids)
         return decoded
 
-    def _without_deadline_passed(self, rows: list[int], all_facts: Sequence[Facts]) -> list[int]:
+    def _by_deadline(self, rows: list[int]) -> tuple[list[int], list[int]]:
+        """The rows in time and the rows that are too late, by what their headers say; bad deadlines are rejected."""
+        headers = _pick(self.batch.headers, rows)
+        if not any(headers):
+            return rows, []
+        all_facts = [Facts.of(one) if one else NO_FACTS for one in headers]
+        if self.facts is None:
+            self.facts = [NO_FACTS] * len(self.batch)
+        _place(self.facts, rows, all_facts)
         now = self.now_ms()
-        kept = []
-        for row in rows:
-            facts = all_facts[row]
+        fresh: list[int] = []
+        expired: list[int] = []
+        for row, facts in zip(rows, all_facts, strict=True):
             if facts.bad_deadline is not None:
-                error = f"header deadline is {facts.bad_deadline!r}, not a time in Unix ms"
+                error = f"header deadline is {facts.bad_deadline!r:.100}, not a time in Unix ms"
                 self.rejected[row] = Poison(Reason.BAD_DEADLINE, error)
-            elif facts.deadline is not None and facts.deadline < now:
-                self.expired.append(row)
             else:
-                kept.append(row)
-        return kept
+                (expired if facts.deadline is not None and facts.deadline < now else fresh).append(row)
+        return fresh, expired
 
-    def infer(self, decoded: Decoded, alive: Callable[[], None]) -> list[tuple[list[int], "Answer"]]:
-        """Answers of all good events as (rows, their scores); those that the model cannot answer are rejected."""
-        answers = []
-        spans = [(0, len(decoded.rows))]
-        while spans:
-            start, stop = spans.pop()
-            if start == stop:
-                continue
-            alive()
-            try:
-                scores = self.servable.score(decoded.select(start, stop))
-            except InferenceFailed as error:
-                if stop - start == 1:
-                    self.rejected[decoded.rows[start]] = Poison(Reason.INFERENCE_FAILED, str(error))
-                else:
-                    middle = (start + stop) // 2
-                    spans += [(start, middle), (middle, stop)]
-                continue
-            rows = decoded.rows[start:stop]
-            answer = Answer(scores.encoded(), scores.decisions(), "scored")
-            finite = scores.finite()
-            if not finite.all():
-                self._reject_not_finite(rows, answer, np.flatnonzero(~finite).tolist())
-                keep = np.flatnonzero(finite).tolist()
-                rows = [rows[at] for at in keep]
-                answer = Answer([answer.scores[k] for k in keep], [answer.decisions[k] for k in keep], "scored")
-            answers.append((rows, answer))
-        return answers
-
-    def _reject_not_finite(self, rows: list[int], answer: "Answer", bad: Sequence[int]) -> None:
-        for at in bad:
+    def _inferred(self, decoded: Decoded) -> tuple[list[int], "Answer"]:
+        """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
+        scores = self.servable.score(decoded.select(0, len(decoded.rows)))
+        rows = decoded.rows
+        answer = Answer(scores.encoded(), scores.decisions(), "scored")
+        finite = scores.finite()
+        if finite.all():
+            return rows, answer
+        for at in np.flatnonzero(~finite).tolist():
             error = f"the model answered {answer.scores[at].decode()}, which is not finite"
             self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
+        keep = np.flatnonzero(finite).tolist()
+        kept = Answer([answer.scores[k] for k in keep], [answer.decisions[k] for k in keep], "scored")
+        return [rows[at] for at in keep], kept
 
-    def add_expired(self) -> None:
-        """Answers for events whose deadline has passed."""
-        if self.expired:
-            self._decode(self.expired, {})  # for the ids alone
-            count = len(self.expired)
-            self.add_scores(self.expired, Answer([b"null"] * count, [None] * count, "expired"))
-
-    def add_scores(self, rows: list[int], answer: "Answer") -> None:
-        """Score records into their slots; what is too large for the output topic is rejected."""
+    def _records(self, rows: list[int], answer: "Answer") -> tuple[list[int], Sequence[Record]]:
+        """Rows and their score records; those that are too large for the output topic are rejected."""
         batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
         partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
         ids = self._ids(rows)
@@ -202,9 +227,8 @@ class _Work:
         records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
         room = target.max_bytes - RECORD_OVERHEAD
         if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
-            rows, records = self._without_oversize(rows, records, room)
-        _place(self.slots, rows, records)
-        self.scored.outcomes[answer.status] += len(records)
+            return self._without_oversize(rows, records, room)
+        return rows, records
 
     def _ids(self, rows: list[int]) -> list[str]:
         fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
@@ -232,24 +256,14 @@ class _Work:
                 kept.append((row, record))
         return [row for row, _ in kept], [record for _, record in kept]
 
-    def add_dead(self) -> None:
-        """Dead letters into the slots of the rejected."""
-        batch, target = self.batch, self.scoring.dead
+    def finished(self) -> Scored:
+        """The outcome, with dead letters in the slots of the rejected. Raw bytes are copied and nothing is parsed."""
+        scored = self.scored
         for row, poison in self.rejected.items():
-            source = Position(self.scoring.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
-            headers = dead_headers(
-                batch.headers[row],
-                reason=poison.reason,
-                error=str(poison),
-                source=source,
-                model=self.servable.label,
-                at_ms=self.now_ms(),
-            )
-            partition = batch.partitions[row] % target.partitions
-            value, key = batch.values[row], batch.keys[row]
-            self.slots[row] = (target.topic, value, key, partition, batch.timestamps[row], headers)
-            self.scored.reasons[poison.reason] += 1
-        self.scored.outcomes["dead"] += len(self.rejected)
+            scored.slots[row] = self.scoring.letter(self.batch, row, poison, self.servable, self.now_ms())
+            scored.reasons[poison.reason] += 1
+        scored.outcomes["dead"] += len(self.rejected)
+        return scored
 
 
 @dataclass(frozen=True, slots=True)

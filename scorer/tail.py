@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, T
 from publisher import kafka, rights
 from publisher.connection import connect, refused
 from publisher.errors import Fatal
+from publisher.headers import headers_of
 from publisher.rights import READ, Right
 from publisher.transaction_states import REFUSED_CODES
 from scorer import topics
@@ -89,8 +90,8 @@ def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
     headers: dict[str, Any] = {}
-    for name, value in list(message.headers() or []):
-        headers[str(name)] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    for name, value in headers_of([message])[0][0] or []:
+        headers[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     facts = {name.removeprefix("dead."): value for name, value in headers.items() if name.startswith("dead.")}
     return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
 

@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from publisher import kafka, rights
 from publisher.connection import connect, refused
 from publisher.errors import Fatal
+from publisher.headers import headers_of
 from publisher.rights import READ, Right
 from publisher.transaction_states import REFUSED_CODES
 from scorer import topics
@@ -197,11 +198,9 @@ class BusFeed:
             self._state.swaps.hear(record)
 
     def _letter(self, message: Message) -> None:
-        headers = list(message.headers() or [])
+        (headers,), _ = headers_of([message])
         place = message.partition() or 0, message.offset() or 0
-        self._state.letters.hear(
-            records.letter(*place, message.timestamp()[1], message.key(), message.value(), headers)  # type: ignore[arg-type]
-        )
+        self._state.letters.hear(records.letter(*place, message.timestamp()[1], message.key(), message.value(), headers or []))
 
     def _replayed(self, message: Message) -> None:
         self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())

@@ -104,7 +104,6 @@ def letter(
 ) -> DeadLetter:
     """A record of the dead-letter topic; `at_ms` is its timestamp, for one that does not say when it died."""
     facts = dead_letter.facts(headers)
-    died = facts.get("at", "")
     return DeadLetter(
         partition=partition,
         offset=offset,
@@ -112,7 +111,7 @@ def letter(
         error=facts.get("error", ""),
         source=facts.get("source", ""),
         model=facts.get("model", ""),
-        at_ms=int(died) if died.isascii() and died.isdigit() else at_ms,
+        at_ms=dead_letter.died_ms(facts, at_ms),
         key=_text(key),
         value=_text(value),
         cut=len(value or b"") > SHOWN_BYTES,

@@ -26,6 +26,8 @@ class Reason(StrEnum):
     SCORE_NOT_FINITE = "score-not-finite"
     SCORE_OVERSIZE = "score-oversize"
     CRASHES_SCORER = "crashes-scorer"
+    INTERNAL_ERROR = "internal-error"
+    RECORD_REFUSED = "record-refused"
 
 
 class Poison(Exception):

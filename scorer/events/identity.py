@@ -6,6 +6,8 @@ from functools import lru_cache
 from publisher.positions import Position
 from scorer.events.batch import Headers
 
+DEADLINE_DIGITS = 18  # far more than a time in Unix ms has; Python refuses to read more than 4,300
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -21,7 +23,7 @@ class Facts:
         """The facts of one event; of a header that stands there several times the last."""
         found = {name: _text(value) for name, value in headers or () if name in ("ce_id", "x-origin", "deadline")}
         text = found.get("deadline")
-        good = text is not None and text.isascii() and text.isdigit()
+        good = text is not None and text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
         deadline = int(text) if good and text is not None else None
         return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text)
 

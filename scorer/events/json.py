@@ -93,6 +93,7 @@ def read_checked(value: bytes, decode: Callable[[bytes], Row], lenient: Callable
         pass
     try:
         event = json.loads(value)
+        json.dumps(event, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
     return lenient(event)

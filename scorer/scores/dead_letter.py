@@ -3,12 +3,13 @@
 One is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from publisher.positions import Position
 
 HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut
+TIME_DIGITS = 18
 NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at")
 
 
@@ -50,3 +51,9 @@ def facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
         for name, value in headers
         if name in NAMES
     }
+
+
+def died_ms(said: Mapping[str, str], otherwise: int) -> int:
+    """When the event died, in Unix ms, by `facts`; `otherwise` where they do not say."""
+    at = said.get("at", "")
+    return int(at) if at.isascii() and at.isdigit() and len(at) <= TIME_DIGITS else otherwise

@@ -233,8 +233,8 @@ class Rig:
 
     def dead(self) -> list[dict[str, Any]]:
         """Every committed dead letter."""
-        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.splitlines()
-        return [json.loads(line) for line in lines]
+        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.split("\n")
+        return [json.loads(line) for line in lines if line]
 
     def swaps(self) -> list[dict[str, Any]]:
         """Every swap record, in order."""
@@ -257,7 +257,7 @@ class Rig:
 
     def marks(self) -> dict[int, dict[str, Any]]:
         """The metadata of each partition's committed offset, with the offset."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}

@@ -1,0 +1,158 @@
+"""Record batches and Produce requests as bytes over a socket: whatever the protocol lets a client write.
+
+Kafka's own clients do not let a test write a header name that is not UTF-8, or say which codec a single batch has.
+"""
+
+import gzip
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import zstandard
+
+PRODUCE, VERSION = 0, 7  # the first version that carries zstd, and one without flexible fields
+MAGIC = 2
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers
+NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)
+BLOCK = 60_000  # of what is stored as it is
+ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class RawRecord:
+    """One record; `timestamp` is Unix ms."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    timestamp: int = 0
+
+
+class RawProducer:
+    """Writes through one connection to a broker that leads every partition. `address` is `host:port`."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS)
+        self._count = 0
+
+    def write(self, topic: str, partition: int, records: Sequence[RawRecord], codec: str = "none") -> int:
+        """Write one batch; the broker's error code, 0 where it was taken."""
+        batch = encoded(records, CODECS.index(codec))
+        body = struct.pack(">hhii", -1, -1, int(ANSWER_SECONDS * 1_000), 1) + _text(topic)
+        body += struct.pack(">iii", 1, partition, len(batch)) + batch
+        self._count += 1
+        request = struct.pack(">hhi", PRODUCE, VERSION, self._count) + _text("raw") + body
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        answer = self._read(struct.unpack(">i", self._read(4))[0])
+        at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4  # correlation id, topics, its name, partitions, its number
+        code: int = struct.unpack_from(">h", answer, at)[0]
+        return code
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _read(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self._socket.recv(count - len(data))
+            assert part, "the broker hung up"
+            data += part
+        return bytes(data)
+
+
+def encoded(records: Sequence[RawRecord], codec: int) -> bytes:
+    """A record batch of version 2."""
+    base = records[0].timestamp
+    body = _compressed(b"".join(_record(record, at, base) for at, record in enumerate(records)), codec)
+    last, latest = len(records) - 1, max(record.timestamp for record in records)
+    checked = struct.pack(">hiqq", codec, last, base, latest) + NO_PRODUCER + struct.pack(">i", len(records)) + body
+    behind = struct.pack(">ibI", -1, MAGIC, crc32c(checked)) + checked
+    return struct.pack(">qi", 0, len(behind)) + behind
+
+
+def _record(record: RawRecord, at: int, base: int) -> bytes:
+    body = b"\0" + _varint(record.timestamp - base) + _varint(at) + _sized(record.key) + _sized(record.value)
+    body += _varint(len(record.headers)) + b"".join(_sized(name) + _sized(value) for name, value in record.headers)
+    return _varint(len(body)) + body
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    left, found = (number << 1) ^ (number >> 63), bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+def _compressed(data: bytes, codec: int) -> bytes:
+    """By the codec; snappy and lz4 store what they are given, which is as valid."""
+    if CODECS[codec] == "gzip":
+        return gzip.compress(data)
+    if CODECS[codec] == "zstd":
+        return zstandard.ZstdCompressor().compress(data)
+    if CODECS[codec] == "snappy":
+        return _snappy(data)
+    return _lz4(data) if CODECS[codec] == "lz4" else data
+
+
+def _blocks(data: bytes) -> list[bytes]:
+    return [data[start : start + BLOCK] for start in range(0, len(data), BLOCK)]
+
+
+def _snappy(data: bytes) -> bytes:
+    left, size = len(data), bytearray()
+    while left > 0x7F:
+        size.append(left & 0x7F | 0x80)
+        left >>= 7
+    literals = b"".join(b"\xf4" + struct.pack("<H", len(block) - 1) + block for block in _blocks(data))
+    return bytes([*size, left]) + literals
+
+
+def _lz4(data: bytes) -> bytes:
+    """A frame: version 1, independent blocks of up to 64 KiB, no checksums but the header's."""
+    described = b"\x60\x40"
+    blocks = b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in _blocks(data))
+    return b"\x04\x22\x4d\x18" + described + bytes([_xxh32(described) >> 8 & 0xFF]) + blocks + b"\0\0\0\0"
+
+
+def _xxh32(data: bytes) -> int:
+    """xxHash of fewer than four bytes, seed 0."""
+    found = 0x165667B1 + len(data)
+    for byte in data:
+        found = (found + byte * 0x165667B1) & 0xFFFFFFFF
+        found = ((found << 11 | found >> 21) * 0x9E3779B1) & 0xFFFFFFFF
+    found = (found ^ found >> 15) * 0x85EBCA77 & 0xFFFFFFFF
+    found = (found ^ found >> 13) * 0xC2B2AE3D & 0xFFFFFFFF
+    return found ^ found >> 16
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = number >> 1 ^ (0x82F63B78 if number & 1 else 0)
+        table.append(number)
+    return table
+
+
+TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """Castagnoli's CRC."""
+    found, table = 0xFFFFFFFF, TABLE
+    for byte in data:
+        found = found >> 8 ^ table[(found ^ byte) & 0xFF]
+    return found ^ 0xFFFFFFFF
