@@ -17,6 +17,10 @@ class Evicted(Aborted):
     """The group refuses this member: it has other assignments by now, or has given it up. What it says next decides."""
 
 
+class MemberLost(Aborted):
+    """This consumer is no member of its group any more and will not be one again: another consumer has to join."""
+
+
 class Fenced(Aborted):
     """Another producer took this transactional.id. Once is recovered from; repeated it means two processes share a replica."""
 

@@ -9,6 +9,7 @@ visible that are written a second time, and committed positions would jump over 
 import logging
 import time
 from collections.abc import Callable, Iterable
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,6 @@ TOGETHER_SECONDS, ALONE_SECONDS = 0.5, 0.3
 FEW = 4
 LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
-AWAY_SECONDS = 600.0
 TELL_SECONDS = 5.0
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 HINT = (
@@ -63,7 +63,7 @@ class OpenTransactions:
     def wait(self, waiting: Callable[[], None] = lambda: None) -> None:
         """Return when all that were open at the call have ended. `waiting` is called meanwhile and may raise.
 
-        Raises Fatal where one does not end, naming a partition of it, or where the brokers do not answer.
+        Raises Fatal where one does not end, naming a partition of it. Brokers that do not answer are waited for.
         """
         with Positions(self._settings, self._client_id, self._group) as positions:
             self._wait(positions, waiting)
@@ -85,7 +85,7 @@ class OpenTransactions:
                     unread = positions.undecided(unread)
             except KafkaException as exception:
                 _refuse(exception.args[0])
-                unknown, limit = True, AWAY_SECONDS
+                unknown, limit = True, inf
                 said = f"whether transactions are open is not known: {exception.args[0].str()}"
                 hint = "check the brokers, and that the partitions have leaders"
             else:

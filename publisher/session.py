@@ -59,7 +59,7 @@ class Session(Protocol):
         """Wait for the outcome of a publish that has returned before it. Raises Aborted, or Fenced, as that one would have."""
 
     def tick(self) -> None:
-        """Work that is due between two batches. Raises Aborted as `publish` does, Fatal where positions stay uncommitted."""
+        """Work that is due between two batches. Raises Aborted as `publish` does, and for positions that are not committed."""
 
     def checkpoint(self) -> None:
         """Return once everything published is confirmed and its positions are committed. Raises Aborted."""
@@ -79,7 +79,7 @@ class Session(Protocol):
 
 
 class RecoveryBudget:
-    """Three recoveries in 60 s without a commit between them: the process is better replaced than repaired. Pure."""
+    """Three recoveries in 60 s without a commit between them are one too many. Pure."""
 
     LIMIT = 3
     SECONDS = 60.0

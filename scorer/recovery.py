@@ -1,9 +1,11 @@
-"""How often a scorer goes back to the committed offsets before it is better replaced by a new process. Pure."""
+"""How long a scorer waits before it goes back to the committed offsets once more, and where there is no going back. Pure."""
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 from publisher.session import RecoveryBudget
+from scorer.restarts import backoff
 
 EVICTED_SECONDS = 60.0  # a group that refuses a member for so long should have told it that it is none any more
+AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
 
 
 class RecoveryLimits:
@@ -12,24 +14,29 @@ class RecoveryLimits:
     def __init__(self, replica: str, name: str) -> None:
         self._replica = replica
         self._name = name
-        self._budget = RecoveryBudget()
+        self._fenced = RecoveryBudget()
+        self._commits = self._failures = 0
         self._evicted: tuple[int, float] | None = None
 
-    def allow(self, error: Aborted, now: float, commits: int) -> None:
-        """One more recovery, from `error`, after so many commits in all. Raises Fatal where it is one too many.
+    def judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
+        """What to recover from after `error`, and the seconds to wait before that. `commits`: so many in all.
 
-        A member that the group refuses is no failure: it will be told what it is now. That only has to come to an end.
+        A member that the group refuses is no failure: it will be told what it is now. Where that does not come, another has to
+        join. Raises Fatal where another process fences this one again and again.
         """
         if isinstance(error, Evicted):
             if self._evicted is None or self._evicted[0] != commits:
                 self._evicted = commits, now
             elif now - self._evicted[1] > EVICTED_SECONDS:
-                raise Fatal(f"the group has refused this member for {EVICTED_SECONDS:g} s: {error}", "see the broker's log")
-        elif self._budget.spent(now, commits):
-            if isinstance(error, Fenced):
-                raise Fatal(
-                    f"another live process uses replica {self._replica!r} of {self._name!r}",
-                    "give each process a replica of its own: --set replica=...",
-                    3,
-                )
-            raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log")
+                self._evicted = None
+                error = MemberLost(f"the group has refused this member for {EVICTED_SECONDS:g} s: {error}")
+            return error, 0.0
+        if isinstance(error, Fenced) and self._fenced.spent(now, commits):
+            raise Fatal(
+                f"another live process uses replica {self._replica!r} of {self._name!r}",
+                "give each process a replica of its own: --set replica=...",
+                3,
+            )
+        self._failures = self._failures + 1 if commits == self._commits else 1
+        self._commits = commits
+        return error, backoff(self._failures - AT_ONCE) if self._failures > AT_ONCE else 0.0

@@ -1,7 +1,8 @@
 """`scorer run`: start-up, main loop, shutdown.
 
-Start: topics, model, every transactional id, then the consumer group: nothing is consumed before a version is ready. Stop: the
-batch in hand is finished or given up, the group is left at once, the last status is told. A crash anywhere in between is safe.
+Start: health and metrics, topics, model, every transactional id, then the consumer group: nothing is consumed before a version
+is ready, and what is away is waited for. Stop: the batch in hand is finished or given up, the group is left at once, the last
+status is told. A crash anywhere in between is safe.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
@@ -28,7 +29,7 @@ from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
 from publisher.memory import few_arenas, rare_collections
 from publisher.open_transactions import OpenTransactions
-from publisher.session import Session
+from publisher.session import Counters, Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.intake import Intake
@@ -39,7 +40,7 @@ from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
 from scorer.observe.traces import traces as tracing
-from scorer.patience import patience
+from scorer.patience import ANSWER_SECONDS, Patience
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -65,34 +66,52 @@ def run(settings: Settings, parts: Parts | None = None, on_serving: Callable[[st
 
     Raises Fatal where it cannot begin or go on.
     """
-    parts = parts or Parts()
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
+    progress = Progress(time.monotonic())
+    metrics = Metrics(Counters(), settings.model)
+    health = HealthServer(settings.http.listen, metrics.registry, _live(settings, progress), _ready(metrics, progress))
+    log.info("starting; health and metrics on http://%s", health.address)
+    with contextlib.closing(health):
+        try:
+            _run(settings, parts or Parts(), stopping, progress, metrics, lambda: on_serving(health.address))
+        except Aborted:
+            log.info("stopped before the first event")
+
+
+def _run(
+    settings: Settings,
+    parts: Parts,
+    stopping: threading.Event,
+    progress: Progress,
+    metrics: Metrics,
+    on_serving: Callable[[], None],
+) -> None:
+    """Begin, and score. Raises Aborted where a stop is asked for before that, Fatal as `run`."""
     watch = kafka.ErrorWatch()
+    waiting = Patience(settings.kafka, settings.owner, progress, metrics.outages, stopping)
     finding = call_apart("backend", lambda: _backend(settings))  # imports a library while the broker answers
-    output, dead = _broker_allows(settings, stopping)
+    progress.state = "asking the brokers for the topics"
+    output, dead = waiting.repeated(lambda: _broker_allows(settings, stopping))
     backend = finding.result()
     traces = tracing(settings)
-    commits = _member(settings, watch)
+    commits = _member(settings, waiting.hear(watch))
     largest = min(output.max_bytes, dead.max_bytes)
-    progress = Progress(time.monotonic())
-    waiting = patience(settings.kafka, settings.owner, progress, stopping.is_set)
     with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
-        metrics = Metrics(session.counters, settings.model)
-        versions = VersionManager(settings, backend, on_refused=lambda _: metrics.refused.inc())
+        metrics.session.counters = session.counters
+        versions = VersionManager(settings, backend, metrics.outages, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(versions):
-            versions.start()
-            try:
-                session.open()
-            except Aborted:
-                log.info("stopped before the first event")
-                return
-            intake = _intake(settings, parts, commits.consumer, session, waiting)
+            progress.state = "making a version of the model ready"
+            waiting.repeated(versions.start)
+            progress.state = "beginning transactions"
+            session.open()
+            progress.state = "not yet in the consumer group"
+            intake = _intake(settings, parts, commits, session, waiting)
             loop = Loop(settings, intake, session, versions, Scoring(settings, output, dead), metrics, progress, traces)
             with contextlib.closing(traces), contextlib.closing(Notices(settings, versions.hurry)), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions)
-                _serve(settings, loop, reporter, metrics, stopping, watch, on_serving)
+                _serve(settings, loop, reporter, stopping, watch, on_serving)
     log.info("stopped; everything scored is committed")
 
 
@@ -100,26 +119,23 @@ def _serve(
     settings: Settings,
     loop: Loop,
     reporter: Reporter,
-    metrics: Metrics,
     stopping: threading.Event,
     watch: kafka.ErrorWatch,
-    on_serving: Callable[[str], None],
+    on_serving: Callable[[], None],
 ) -> None:
     """The main loop, with what watches it and tells of it."""
-    health = HealthServer(settings.http.listen, metrics.registry, _live(settings, loop), reporter.not_ready)
-    source = ", ".join(settings.input.topics)
-    log.info("scoring %s %s; health and metrics on http://%s", source, settings.delivery, health.address)
+    log.info("scoring %s %s", ", ".join(settings.input.topics), settings.delivery)
     threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
     rare_collections()
-    on_serving(health.address)
+    on_serving()
     try:
         loop.run(lambda: _stop(settings, stopping, watch), reporter.tick)
     except Fatal:
         _name_what_is_missing(settings)
         raise
     finally:
+        loop.progress.joined, loop.progress.state = False, "stopping"
         reporter.close()
-        health.close()
 
 
 def _stop_signals() -> threading.Event:
@@ -138,7 +154,7 @@ def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch
 
 def _broker_allows(settings: Settings, stopping: threading.Event) -> tuple[Target, Target]:
     """Output and dead-letter topics, once it is known that nothing is missing and no twin is alive. Raises Fatal."""
-    admin = connect(settings.kafka, settings.owner)
+    admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     targets = _targets(settings, admin)
     fencing.may_join(admin, settings.kafka, settings.name)
     _refuse_a_twin(settings, admin, stopping)
@@ -193,7 +209,7 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.E
         stopping.wait(0.5)
 
 
-def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
+def _member(settings: Settings, watch: Callable[[KafkaError], None]) -> GroupCommits:
     """The consumer, which joins the group when an intake subscribes it, and commits as that member."""
     return GroupCommits(lambda told: kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told))
 
@@ -222,7 +238,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session, waiting: Callable[[], None]) -> Intake:
+def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Session, waiting: Callable[[], None]) -> Intake:
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
         """The last owners of these partitions that are no members any more; our own name stands for an earlier life.
 
@@ -246,7 +262,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         return dead | (owners & {settings.owner})
 
     return parts.make_intake(
-        consumer,
+        commits.consumer,
         settings.owner,
         settings.input.topics,
         settings.input.start,
@@ -254,16 +270,22 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
         waiting,
+        renew=commits.renew,
         transactional=session.transactional,
     )
 
 
-def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:
+def _ready(metrics: Metrics, progress: Progress) -> Callable[[], str | None]:
+    """None where this scorer is in its group and serves; else what is missing."""
+    return lambda: metrics.outages.told() or (None if progress.joined else progress.state)
+
+
+def _live(settings: Settings, progress: Progress) -> Callable[[], str | None]:
     limit = settings.kafka.transaction_timeout_ms / 1_000
 
     def live() -> str | None:
-        age = time.monotonic() - loop.progress.heartbeat
-        return None if age < limit else f"the scoring thread has not moved for {age:.1f} s"
+        age = time.monotonic() - progress.heartbeat
+        return None if age < limit or not progress.scoring else f"the scoring thread has not moved for {age:.1f} s"
 
     return live
 

@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from publisher.session import Counters
+from scorer.outages import KINDS, Outages
 from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -44,12 +45,12 @@ class SessionCounters(Collector):
     """The session's own integers, as counters."""
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
-        self._counters = counters
+        self.counters = counters
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
-        now = self._counters
+        now = self.counters
         for name, documentation, value in (
             ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
             ("scorer_aborts", "Transactions, or unconfirmed records, given up; their events were read again.", now.aborts),
@@ -62,12 +63,29 @@ class SessionCounters(Collector):
         yield GaugeMetricFamily("scorer_open_transaction_seconds", "Age of the open transaction; 0 where none is open.", age)
 
 
+class OutageGauge(Collector):
+    """What is away, by name."""
+
+    def __init__(self, outages: Outages) -> None:
+        self._outages = outages
+
+    def collect(self) -> Iterable[Metric]:
+        """See prometheus_client's Collector."""
+        family = GaugeMetricFamily("scorer_away", "1 while this does not answer and is waited for.", labels=["what"])
+        for what in KINDS:
+            family.add_metric([what], float(what in self._outages.away))
+        yield family
+
+
 class Metrics:
-    """Every metric of one scorer, in a registry of its own; `model` says where that runs."""
+    """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
 
     def __init__(self, counters: Counters, model: ModelSettings) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(SessionCounters(counters))
+        self.session = SessionCounters(counters)
+        self.outages = Outages()
+        self.registry.register(self.session)
+        self.registry.register(OutageGauge(self.outages))
         self.latency = self._latency("scorer_event_latency_seconds", "From the input's timestamp to the answer.")
         self.wait = self._latency(
             "scorer_event_wait_seconds",
@@ -102,7 +120,12 @@ class Metrics:
         )
         self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
-        self.away = Gauge("scorer_backend_away", "1 while the servers that hold the model do not answer.", registry=at)
+        self.paused = Gauge(
+            "scorer_partition_paused",
+            "1 while a partition is not read although it is ours.",
+            ["topic", "partition"],
+            registry=at,
+        )
         self.device.labels(model.backend, model.device).set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 

@@ -15,7 +15,6 @@ class Reporter:
     """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
 
     def __init__(self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager) -> None:
-        self._stopping = False
         self._settings = settings
         self._progress = progress
         self._counters = counters
@@ -30,21 +29,13 @@ class Reporter:
 
     def close(self) -> None:
         """Tell that this scorer has stopped."""
-        self._stopping = True
         self._records.close()
-
-    def not_ready(self) -> str | None:
-        """None where this scorer is in its group and serves; else what is missing."""
-        if self._stopping:
-            return "stopping"
-        if not self._progress.joined:
-            return "not yet in the consumer group"
-        return self._progress.away
 
     def status(self, state: str) -> ScorerStatus:
         """The status record of now."""
         serving, progress = self._versions.serving, self._progress
         origin = serving.encoder.provenance
+        places = sorted(progress.lag.keys() | progress.paused.keys())
         aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
         version = VersionStatus(origin["model"], origin["version"], origin["digest"], serving.resolution.revision)
         return ScorerStatus(
@@ -54,7 +45,9 @@ class Reporter:
             heartbeat_ms=time.time_ns() // 1_000_000,
             started_ms=self._started_ms,
             pid=os.getpid(),
-            partitions=[PartitionStatus(*partition, lag) for partition, lag in sorted(progress.lag.items())],
+            partitions=[
+                PartitionStatus(*place, progress.lag.get(place, 0), progress.paused.get(place, "")) for place in places
+            ],
             versions={origin["role"]: version},
             refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
             cost=serving.cost.line(),

@@ -12,12 +12,13 @@ import orjson
 from model_registry.channel import Resolution
 from model_registry.golden import agrees
 from model_registry.package import Golden, Package
-from scorer.backends import Backend, BackendAway, InferenceFailed, Model, ModelRefused
+from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.batching import CostModel
 from scorer.events import formats
 from scorer.events.contract import Decoded, Decoder, Unsuited
 from scorer.events.json import JsonDecoder
+from scorer.outages import Away
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.settings import Settings
@@ -62,11 +63,11 @@ class Servable:
 
 
 def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
-    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and BackendAway."""
+    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and Away."""
     model = backend.open(package)
     try:
         return _ready(model, package, resolution, settings)
-    except (ModelRefused, BackendAway):
+    except (ModelRefused, Away):
         model.close()
         raise
 

@@ -1,8 +1,8 @@
-"""How often a scorer may recover before it ends."""
+"""How long a scorer waits before it recovers once more."""
 
 import pytest
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 from scorer.recovery import EVICTED_SECONDS, RecoveryLimits
 
 
@@ -10,25 +10,29 @@ def limits() -> RecoveryLimits:
     return RecoveryLimits("a", "flights")
 
 
-@pytest.mark.parametrize(("error", "said"), [(Aborted("x"), "three recoveries"), (Fenced("x"), "another live process")])
-def test_three_failures_without_a_commit_are_one_too_many(error: Aborted, said: str) -> None:
-    under_test = limits()
-    under_test.allow(error, 0.0, 7)
-    under_test.allow(error, 1.0, 7)
-    with pytest.raises(Fatal, match=said):
-        under_test.allow(error, 2.0, 7)
+def test_failures_without_a_commit_are_followed_by_longer_and_longer_pauses() -> None:
+    under_test, error = limits(), Aborted("x")
+    assert [under_test.judge(error, float(n), 7) for n in range(5)] == [(error, pause) for pause in (0.0, 0.0, 0.5, 1.0, 2.0)]
+    assert under_test.judge(error, 6.0, 8) == (error, 0.0)
+    assert max(under_test.judge(error, 7.0, 8)[1] for _ in range(1_000)) == 30.0
 
 
-def test_a_commit_in_between_makes_them_forgotten() -> None:
+def test_who_is_fenced_three_times_without_a_commit_has_a_twin() -> None:
     under_test = limits()
     for number in range(10):
-        under_test.allow(Aborted("x"), float(number), commits=number)
+        under_test.judge(Fenced("x"), float(number), commits=number)
+    under_test.judge(Aborted("a broker is away"), 10.0, 10)
+    under_test.judge(Fenced("x"), 11.0, 10)
+    under_test.judge(Fenced("x"), 12.0, 10)
+    with pytest.raises(Fatal, match="another live process"):
+        under_test.judge(Fenced("x"), 13.0, 10)
 
 
 def test_a_member_that_its_group_refuses_is_patient_and_not_for_ever() -> None:
-    under_test = limits()
+    under_test, error = limits(), Evicted("unknown member")
     for number in range(20):
-        under_test.allow(Evicted("unknown member"), number * EVICTED_SECONDS / 20, 7)
-    with pytest.raises(Fatal, match="refused this member"):
-        under_test.allow(Evicted("unknown member"), EVICTED_SECONDS + 0.1, 7)
-    under_test.allow(Evicted("unknown member"), EVICTED_SECONDS + 0.2, 8)
+        assert under_test.judge(error, number * EVICTED_SECONDS / 20, 7) == (error, 0.0)
+    lost, pause = under_test.judge(error, EVICTED_SECONDS + 0.1, 7)
+    assert isinstance(lost, MemberLost)
+    assert pause == 0.0
+    assert under_test.judge(error, EVICTED_SECONDS + 0.2, 8) == (error, 0.0)
