@@ -153,10 +153,10 @@ def lag(page: Dashboard) -> Dashboard:
         )
         .with_panel(
             lines(
-                "Servers away",
-                "Scorers whose model servers do not answer.",
+                "Away",
+                "Scorers that wait for this.",
                 "short",
-                [(f"sum({now('scorer_backend_away')})", "scorers")],
+                [(f"sum by (what) ({now('scorer_away')})", "{{what}}")],
             )
         )
     )

@@ -1,13 +1,10 @@
 """What is away is waited for in the process: alive, not ready, saying why; then everything is answered once."""
 
 import contextlib
-import json
 import shutil
 import socket
-import struct
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from scorer.demo.broker import EmbeddedBroker
 from scorer.demo.broker_node import HOST, free_ports
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.e2e.schema_registry import OneSchema
 from tests.e2e.test_kill import assert_clean
 
 
@@ -94,31 +92,29 @@ def test_a_start_that_waits_ends_at_once_when_it_is_told_to(make_rig: MakeRig) -
     assert "no Kafka broker answers" in rig.run("scorer", "status", "scorer.yaml", *nowhere, code=4).stderr
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def brittle() -> Iterator[EmbeddedBroker]:
     """A broker that a test may kill; it is missed, and back, within seconds."""
     with EmbeddedBroker(properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}) as started:
         yield started
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(("protocol", "delivery"), [("classic", "exactly-once"), ("consumer", "at-least-once")])
 def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
-    brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str
+    brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str, delivery: str
 ) -> None:
-    rig = stocked(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka={"group_protocol": protocol}))
-    with contextlib.closing(rig):
-        scorer = rig.start().ready()
-        for number in range(2):
-            rig.emit(events(100, start=200 * number))
-            until(lambda number=number: rig.answered() == 200 * number + 100, "the scores before")  # type: ignore[misc]
-            brittle.kill()
-            waits_for(scorer, "brokers")
-            brittle.restart()
-            until(lambda: scorer.get("/readyz")[0] == 200, "readiness")
-            rig.emit(events(100, start=200 * number + 100))
-            until(lambda number=number: rig.answered() == 200 * number + 200, "the scores after")  # type: ignore[misc]
-        assert_clean(rig, 400)
-        assert rig.dead() == []
+    kafka = {"group_protocol": protocol}
+    with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka=kafka, delivery=delivery)) as rig:
+        scorer = stocked(rig).start().ready()
+        rig.emit(events(100))
+        until(lambda: rig.answered() == 100, "the scores before")
+        brittle.kill()
+        waits_for(scorer, "brokers")
+        brittle.restart()
+        until(lambda: scorer.get("/readyz")[0] == 200, "readiness")
+        rig.emit(events(100, start=100))
+        until(lambda: rig.answered() == 200, "the scores after")
+        assert_clean(rig, 200)
         assert scorer.stop() == 0
 
 
@@ -126,9 +122,9 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
     brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
     """As after some restarts of a broker (GROUP_ID_NOT_FOUND): that consumer will never be a member again."""
-    rig = stocked(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka={"group_protocol": "consumer"}))
-    with contextlib.closing(rig):
-        scorer = rig.start().ready()
+    kafka = {"group_protocol": "consumer"}
+    with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka=kafka)) as rig:
+        scorer = stocked(rig).start().ready()
         until(lambda: scorer.metric("scorer_assigned_partitions") == 4, "the partitions")
         brittle.kill()
         for log in brittle.folder.glob("**/__consumer_offsets-*"):
@@ -140,49 +136,24 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
         assert scorer.stop() == 0
 
 
-class Registry(BaseHTTPRequestHandler):
-    """A schema registry that has one schema."""
-
-    schema = json.dumps(
-        {
-            "type": "record",
-            "name": "E",
-            "fields": [{"name": n, "type": t} for n, t in (("id", "string"), ("a", "float"), ("b", "float"))],
-        }
-    )
-
-    def do_GET(self) -> None:
-        known = {"/schemas/ids/1": {"schema": self.schema}, "/subjects": []}
-        found = known.get(self.path.partition("?")[0])
-        body = json.dumps(found if found is not None else {"error_code": 404, "message": "nothing here"}).encode()
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
-    port, _ = free_ports()
-    extra = {"max.retries": 0}
-    rig = stocked(make_rig(input={"format": "avro"}, schema_registry={"url": f"http://{HOST}:{port}", "extra": extra}))
+    registry = OneSchema({1})
+    extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
+    rig = stocked(make_rig(input={"format": "avro"}, schema_registry={"url": registry.url, "extra": extra}))
+    assert "secret" not in rig.run("scorer", "config", "scorer.yaml").stdout
     scorer = rig.start().ready()
-    good = struct.pack(">bI", 0, 1) + b"\2x" + struct.pack("<ff", 1.0, 2.0)
-    rig.produce(good, key=b"k")
+    rig.produce(registry.event(1, "x", 1.0), key=b"k")
     waits_for(scorer, "schema-registry")
     assert rig.answered() == 0
-    server = ThreadingHTTPServer((HOST, port), Registry)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    registry.open()
     until(lambda: rig.answered() == 1, "the score")
     until(lambda: scorer.get("/readyz")[0] == 200, "readiness")
     for number in (2, 0x7FFFFFFF, 0xFFFFFFFF):
-        rig.produce(struct.pack(">bI", 0, number) + good[5:], key=b"k")
-    rig.produce(good, key=b"k")
+        rig.produce(registry.event(number, "y", 1.0), key=b"k")
+    rig.produce(registry.event(1, "z", 1.0), key=b"k")
     until(lambda: rig.answered() == 5, "all answers")
     assert {letter["reason"] for letter in rig.dead()} == {"unknown-schema"}
-    server.shutdown()
+    registry.close()
     assert scorer.stop() == 0
     assert scorer.said.count("does not answer") == 1
 

@@ -111,11 +111,11 @@ def test_a_broken_version_is_refused_and_the_running_one_goes_on(make_rig: MakeR
 def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.create(code=1)
-    said = rig.run("scorer", "run", "scorer.yaml", code=4).stderr
-    assert "registry" in said
+    scorer = rig.start()
+    until(lambda: "model-registry: " in scorer.get("/readyz")[1], "the wait")
     rig.push_unchecked(BROKEN["golden"](rig.folder / "bad"), "1.0.0")
-    said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
-    assert "prod" in said
+    assert scorer.wait() == 3
+    assert "prod" in scorer.said
     rig.promote("1.0.0")
     said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
     assert "golden example 1" in said
