@@ -62,17 +62,20 @@ class Forwarder:
             target.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_start_waits_for_brokers_and_for_the_model_registry(make_rig: MakeRig, delivery: str) -> None:
-    rig = stocked(make_rig(delivery=delivery))
+def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(make_rig: MakeRig) -> None:
+    rig = stocked(make_rig())
     registry, away = rig.folder / "registry", rig.folder / "registry-away"
     registry.rename(away)
     door = Forwarder(rig.bootstrap_servers)
-    scorer = rig.start("a", "--set", f"kafka.bootstrap_servers={HOST}:{door.port}")
+    through = ("--set", f"kafka.bootstrap_servers={HOST}:{door.port}")
+    scorer, stopped = rig.start("a", *through), rig.start("b", *through)
     waits_for(scorer, "brokers")
     told = [line for line in scorer.said.splitlines() if "no Kafka broker answers" in line]
     assert len(told) == 1
     assert "check kafka.bootstrap_servers" in told[0]
+    waits_for(stopped, "brokers")
+    assert stopped.stop() == 0
+
     door.open()
     waits_for(scorer, "model-registry")
     away.rename(registry)
@@ -82,16 +85,6 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry(make_rig: MakeRig,
     assert scorer.stop() == 0
 
 
-def test_a_start_that_waits_ends_at_once_when_it_is_told_to(make_rig: MakeRig) -> None:
-    rig = stocked(make_rig())
-    port, _ = free_ports()
-    nowhere = ("--set", f"kafka.bootstrap_servers={HOST}:{port}")
-    scorer = rig.start("a", *nowhere)
-    waits_for(scorer, "brokers")
-    assert scorer.stop() == 0
-    assert "no Kafka broker answers" in rig.run("scorer", "status", "scorer.yaml", *nowhere, code=4).stderr
-
-
 @pytest.fixture(scope="module")
 def brittle() -> Iterator[EmbeddedBroker]:
     """A broker that a test may kill; it is missed, and back, within seconds."""
@@ -99,23 +92,30 @@ def brittle() -> Iterator[EmbeddedBroker]:
         yield started
 
 
-@pytest.mark.parametrize(("protocol", "delivery"), [("classic", "exactly-once"), ("consumer", "at-least-once")])
 def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
-    brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str, delivery: str
+    brittle: EmbeddedBroker, tmp_path: Path, unique: str
 ) -> None:
-    kafka = {"group_protocol": protocol}
-    with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka=kafka, delivery=delivery)) as rig:
-        scorer = stocked(rig).start().ready()
-        rig.emit(events(100))
-        until(lambda: rig.answered() == 100, "the scores before")
+    """With a scorer of each way of delivery."""
+    with contextlib.ExitStack() as closing:
+        rigs = []
+        for delivery in ("exactly-once", "at-least-once"):
+            (folder := tmp_path / delivery).mkdir()
+            rigs.append(Rig(brittle.bootstrap_servers, folder, f"{unique}-{delivery}", delivery=delivery))
+            closing.callback(rigs[-1].close)
+        scorers = [stocked(rig).start().ready() for rig in rigs]
+        for rig in rigs:
+            rig.emit(events(100))
+            until(lambda rig=rig: rig.answered() == 100, "the scores before")  # type: ignore[misc]
         brittle.kill()
-        waits_for(scorer, "brokers")
+        for scorer in scorers:
+            waits_for(scorer, "brokers")
         brittle.restart()
-        until(lambda: scorer.get("/readyz")[0] == 200, "readiness")
-        rig.emit(events(100, start=100))
-        until(lambda: rig.answered() == 200, "the scores after")
-        assert_clean(rig, 200)
-        assert scorer.stop() == 0
+        for rig, scorer in zip(rigs, scorers, strict=True):
+            scorer.ready()
+            rig.emit(events(100, start=100))
+            until(lambda rig=rig: rig.answered() == 200, "the scores after")  # type: ignore[misc]
+            assert_clean(rig, 200)
+            assert scorer.stop() == 0
 
 
 def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(

@@ -88,9 +88,10 @@ class Outages:
         self.scorers[replica] = self.rig.start(replica, "--set", f"model.cache={cache}")
 
     def play(self, kind: str) -> float:
-        """One outage; the seconds from its end until all is answered that had come until then. Fails where a scorer ended."""
+        """One outage; the seconds from its end until all is answered that came before, and in a second after. Fails where a
+        scorer ended."""
         self.kinds[kind]()
-        mended, written = time.monotonic(), self.load.events
+        mended, written = time.monotonic(), self.load.events + RATE
         until(lambda: self.watch.answers >= written, "the answers")
         for scorer in self.scorers.values():
             assert scorer.process.poll() is None, scorer.said[-3_000:]
