@@ -44,6 +44,10 @@ class Outages:
         if self.away.pop(what, None) is not None:
             log.info("%s: back again", what)
 
+    def is_away(self, what: str) -> bool:
+        """For a gauge."""
+        return what in self.away
+
     def told(self) -> str | None:
         """What the scorer waits for, in one line; None where nothing holds it up."""
         return "; ".join(f"{what}: {why}" for what, why in list(self.away.items()) if what not in self._goes_on) or None

@@ -154,9 +154,12 @@ def lag(page: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Away",
-                "Scorers that wait for this.",
+                "Scorers that wait for this, and partitions that are not read because their position is out of range.",
                 "short",
-                [(f"sum by (what) ({now('scorer_away')})", "{{what}}")],
+                [
+                    (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
+                    (f"sum({now('scorer_partition_paused')})", "partitions"),
+                ],
             )
         )
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -63,20 +64,6 @@ class SessionCounters(Collector):
         yield GaugeMetricFamily("scorer_open_transaction_seconds", "Age of the open transaction; 0 where none is open.", age)
 
 
-class OutageGauge(Collector):
-    """What is away, by name."""
-
-    def __init__(self, outages: Outages) -> None:
-        self._outages = outages
-
-    def collect(self) -> Iterable[Metric]:
-        """See prometheus_client's Collector."""
-        family = GaugeMetricFamily("scorer_away", "1 while this does not answer and is waited for.", labels=["what"])
-        for what in KINDS:
-            family.add_metric([what], float(what in self._outages.away))
-        yield family
-
-
 class Metrics:
     """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
 
@@ -85,7 +72,6 @@ class Metrics:
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
-        self.registry.register(OutageGauge(self.outages))
         self.latency = self._latency("scorer_event_latency_seconds", "From the input's timestamp to the answer.")
         self.wait = self._latency(
             "scorer_event_wait_seconds",
@@ -126,6 +112,9 @@ class Metrics:
             ["topic", "partition"],
             registry=at,
         )
+        away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
+        for what in KINDS:
+            away.labels(what).set_function(partial(self.outages.is_away, what))
         self.device.labels(model.backend, model.device).set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 

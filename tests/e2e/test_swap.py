@@ -128,7 +128,8 @@ def test_the_registry_going_away_stops_neither_scoring_nor_a_start(make_rig: Mak
     shutil.move(rig.folder / "registry", rig.folder / "away")
     rig.emit(events(100))
     until(lambda: rig.answered() == 100, "scores without a registry")
-    until(lambda: "registry does not answer" in first.said, "the warning")
+    until(lambda: first.metric("scorer_away") == 1, "the notice")
+    assert first.get("/readyz")[0] == 200
     assert first.stop() == 0
     second = rig.start("b").ready()
     assert "last version known good" in second.said
