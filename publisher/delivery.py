@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from publisher.errors import Aborted, Fatal, NotAllowed
+from publisher.errors import Aborted, NotAllowed
 from publisher.group_commits import Done
 from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = 1.0  # what a crash repeats; measured: 312-340k events/s, against 48-192k with a flush a batch
 RELEASE_SECONDS = 5.0  # a rebalance waits so long for records that are under way
-UNCOMMITTED_SECONDS = 30.0  # positions that cannot be committed for so long end the process: a crash would repeat it all
+UNCOMMITTED_SECONDS = 30.0  # positions that cannot be committed for so long are given up, and nothing more is scored meanwhile
 FULL_SECONDS = 0.05  # one wait for room in the producer's queue
 
 Partition = tuple[str, int]
@@ -155,14 +155,11 @@ class CheckpointSession:
         """What a checkpoint has begun may still move the committed offsets: never past what was published."""
 
     def tick(self) -> None:
-        """Make a checkpoint if it is time. Raises Aborted where a record failed, Fatal where commits fail for too long."""
+        """Make a checkpoint if it is time. Raises Aborted where a record failed, or commits fail for too long."""
         self._look()
         now = self._clock()
         if self._positions.waiting(now) > UNCOMMITTED_SECONDS:
-            raise Fatal(
-                f"the group's positions could not be committed for {UNCOMMITTED_SECONDS:.0f} s",
-                "check the broker's coordinator and the right to use this consumer group",
-            )
+            raise Aborted(f"the group's positions could not be committed for {UNCOMMITTED_SECONDS:.0f} s")
         if self._positions.due(now):
             self._flush(self._confirm_seconds)
             spent = self._clock() - now

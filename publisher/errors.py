@@ -36,6 +36,10 @@ class RecordRefused(Aborted):
         self.one_or_all = one_or_all
 
 
+class MemberLost(Aborted):
+    """This consumer is no member of its group any more and will not be one again: another consumer has to join."""
+
+
 class Fenced(Aborted):
     """Another producer took this transactional.id. Once is recovered from; repeated it means two processes share a replica."""
 

@@ -14,7 +14,15 @@ class GroupCommits:
 
     def __init__(self, make_consumer: Callable[[OnCommit], Consumer]) -> None:
         self._begun: dict[Any, Done] = {}
+        self._make_consumer = make_consumer
         self.consumer = make_consumer(self._answered)
+
+    def renew(self) -> Consumer:
+        """Another consumer, for one that is no member any more: commits that were begun are answered no more."""
+        self._begun.clear()
+        self.consumer.close()
+        self.consumer = self._make_consumer(self._answered)
+        return self.consumer
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         """Commit and wait. Raises KafkaException."""

@@ -3,7 +3,6 @@
 `transactions.py` keeps it exactly once, `delivery.py` at least once. Whoever drives a session knows no more than this.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,7 +58,7 @@ class Session(Protocol):
         """Wait for the outcome of a publish that has returned before it. Raises Aborted, or Fenced, as that one would have."""
 
     def tick(self) -> None:
-        """Work that is due between two batches. Raises Aborted as `publish` does, Fatal where positions stay uncommitted."""
+        """Work that is due between two batches. Raises Aborted as `publish` does, and for positions that are not committed."""
 
     def checkpoint(self) -> None:
         """Return once everything published is confirmed and its positions are committed. Raises Aborted."""
@@ -76,22 +75,3 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""
-
-
-class RecoveryBudget:
-    """Three recoveries in 60 s without a commit between them: the process is better replaced than repaired. Pure."""
-
-    LIMIT = 3
-    SECONDS = 60.0
-
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=self.LIMIT)
-        self._commits = 0
-
-    def spent(self, now: float, commits: int) -> bool:
-        """Count a recovery at `now` (monotonic seconds), after so many commits in all; whether it is one too many."""
-        if commits != self._commits:
-            self._times.clear()
-            self._commits = commits
-        self._times.append(now)
-        return len(self._times) == self.LIMIT and now - self._times[0] <= self.SECONDS

@@ -11,27 +11,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from functools import partial
+from math import inf
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from publisher.call_thread import CallThread
+from publisher.call_thread import CallThread, call_apart
 from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordRefused
 from publisher.kafka import RETRY_BACKOFF_MS
 from publisher.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session import Counters, Record
 from publisher.transaction_states import State, Step, Verdict, advance, verdict
-from publisher.transactional_ids import CALL_SECONDS, POOL_SIZE, initialised, transactional_ids
+from publisher.transactional_ids import CALL_SECONDS, initialised, transactional_ids
 
 log = logging.getLogger(__name__)
 
 HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for ever (librdkafka #5456, #5511)
 CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
 LOOK_SECONDS = 0.5  # between looks at a call that may hang
-INIT_SECONDS = 120.0  # at the start: a coordinator that loads its log, or an old transaction that is still being decided
-AWAY_SECONDS = 600.0  # later on: brokers that are away; less patience would only start the process anew, again and again
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
 REASONS = {Verdict.FENCED: Fenced, Verdict.EVICTED: Evicted, Verdict.UNFIT: RecordRefused}
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
@@ -71,9 +70,8 @@ class TransactionSession:
         self._waiting = waiting
         self._decided = decided
         self._clock = clock
-        self._makers = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="producer-init")
         self._closing = threading.Event()
-        self._pool = deque((name, self._successor(name, INIT_SECONDS)) for name in self.ids)
+        self._pool = deque((name, self._successor(name)) for name in self.ids)
         self._active: tuple[str, Future[Producer]] | None = None
         self._sealer = CallThread("seal")
         self._sealed: Future[float] | None = None
@@ -85,10 +83,10 @@ class TransactionSession:
 
     def open(self) -> None:
         """Wait until every id of the pool is initialised (which began with the construction): whatever a predecessor left
-        open under them is decided from here on. Raises Fatal where the broker refuses or does not answer.
+        open under them is decided from here on. Raises Fatal where the broker refuses, Aborted where `waiting` did.
         """
         for _, producer in self._pool:
-            producer.result()
+            self._await(producer)
         self._wait_until_decided()
 
     def publish(
@@ -190,7 +188,6 @@ class TransactionSession:
         if self._active is not None and not self._hung:
             self._abort(self._active[1].result())
         self._active = None
-        self._makers.shutdown(wait=False, cancel_futures=True)
         self._sealer.close()
         self._pool.clear()
 
@@ -323,5 +320,6 @@ class TransactionSession:
             return False
         return self._clock() - began < self._slow_commit_seconds
 
-    def _successor(self, name: str, seconds: float = AWAY_SECONDS) -> Future[Producer]:
-        return self._makers.submit(initialised, self._make_producer, name, self._clock, self._closing, seconds)
+    def _successor(self, name: str) -> Future[Producer]:
+        """Brokers that are away are waited for. In a thread that does not keep a process from ending meanwhile."""
+        return call_apart("producer-init", lambda: initialised(self._make_producer, name, self._clock, self._closing, inf))

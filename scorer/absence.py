@@ -1,54 +1,51 @@
-"""While the servers that hold the model are away: nothing is read, the group is still heard, and no event is given up.
+"""While events cannot be scored, because of servers that are away: nothing is read, the group is still heard, and no event is
+given up.
 
 The batch in hand is read again when they are back. The partitions stay ours all the while, because polling goes on.
 """
 
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from scorer.backends import BackendAway
-from scorer.intake import Intake, Partition
-from scorer.observe.metrics import Metrics
-from scorer.observe.progress import Progress
+from scorer.intake import Intake
+from scorer.outages import Away, Outages
 
-log = logging.getLogger(__name__)
+AWAY = "away"  # why partitions are held
 
 
 class Absence:
     """For one scorer; at most one at a time. `clock` is in monotonic seconds."""
 
-    def __init__(self, intake: Intake, metrics: Metrics, progress: Progress, clock: Callable[[], float]) -> None:
+    def __init__(self, intake: Intake, outages: Outages, clock: Callable[[], float]) -> None:
         self._intake = intake
-        self._metrics = metrics
-        self._progress = progress
+        self._outages = outages
         self._clock = clock
+        self._what = ""
         self._until: float | None = None
 
-    def begin(self, error: BackendAway) -> None:
+    def begin(self, error: Away) -> None:
         """Back to the committed offsets, until it makes sense to ask again. What was published is known to be committed."""
-        if self._progress.away is None:
-            log.warning("%s; the partitions wait", error)
-        self._progress.away = str(error)
-        self._metrics.away.set(1)
-        self._intake.rewind()
+        if self._what != error.what:
+            self.end()
+        self._outages.begin(error.what, error)
+        self._what = error.what
         self._until = self._clock() + error.retry_seconds
+        self._intake.rewind()
 
-    def lasts(self, wait: float, held: Collection[Partition]) -> bool:
-        """Whether it is too early to ask again; takes up to `wait` seconds. `held` are partitions that others hold."""
+    def lasts(self, wait: float) -> bool:
+        """Whether it is too early to ask again; takes up to `wait` seconds."""
         if self._until is None:
             return False
         if self._clock() < self._until:
-            self._intake.hold(self._intake.epochs)
+            self._intake.hold(self._intake.epochs, AWAY)
             if (batch := self._intake.take(wait, lambda _: 1)) is not None:  # of a partition that was assigned just now
                 self._intake.rewind(batch.epochs)
             return True
         self._until = None
-        self._intake.release(self._intake.epochs.keys() - set(held))
+        self._intake.release(self._intake.epochs, AWAY)
         return False
 
     def end(self) -> None:
         """A batch was answered."""
-        if self._progress.away is not None:
-            log.info("the model's servers answer again")
-            self._progress.away = None
-            self._metrics.away.set(0)
+        if self._what:
+            self._outages.end(self._what)
+            self._what = ""

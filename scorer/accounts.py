@@ -93,7 +93,11 @@ class Accounts:
         """How far behind each partition is."""
         self._progress.lag = lag = intake.lag()
         self._progress.joined = intake.joined
+        self._progress.paused = dict(intake.outside)
         metrics = self._metrics
+        metrics.paused.clear()
+        for topic, partition in intake.outside:
+            metrics.paused.labels(topic, str(partition)).set(1)
         metrics.assigned.set(len(intake.epochs))
         metrics.lag_records.clear()
         metrics.lag_seconds.clear()

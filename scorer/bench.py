@@ -109,8 +109,6 @@ def bench(settings: Settings, folder: Package | None) -> Report:
         servable = make(found, Resolution(found.digest, found.version, 0), backends.find(settings.model), settings)
     except backends.BackendMissing as error:
         raise Fatal(str(error), error.hint, 2) from error
-    except backends.BackendAway as error:
-        raise Fatal(str(error), "start the servers of model.endpoints, or correct the addresses", 4) from error
     except backends.ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", 3) from error
     largest = settings.batching.max_events

@@ -51,10 +51,8 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         found = yield from _broker(settings, admin, create, partitions)
     try:
         servable = _servable(settings)
-    except (backends.BackendMissing, RegistryError) as error:
+    except (backends.BackendMissing, RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
-    except backends.BackendAway as error:
-        yield Finding("model", False, str(error), "start the servers of model.endpoints, or correct the addresses")
     except backends.ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:

@@ -2,13 +2,13 @@
 
 import logging
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import Fatal
-from scorer.group_offsets import ANSWER_SECONDS
+from publisher.errors import Fatal, MemberLost
 
 log = logging.getLogger(__name__)
 
+RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknown
 FATAL_CODES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
@@ -16,29 +16,28 @@ FATAL_CODES = {
 }
 
 
-def usable(consumer: Consumer, message: Message) -> bool:
-    """Whether this is an event. Raises Fatal for an error after which the group member is no good any more."""
+def usable(message: Message) -> bool:
+    """Whether this is an event. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
     error = message.error()
     if error is None:
         return True
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise _out_of_range(consumer, message)
     if error.fatal() or error.code() == KafkaError._FATAL:
-        raise Fatal(f"the consumer group refuses this member: {error.str()}", "start the scorer again")
+        raise MemberLost(f"the consumer group refuses this member: {error.str()}")
     if error.code() in FATAL_CODES:
         raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {FATAL_CODES[error.code()]}", 3)
     log.warning("consumer: %s", error.str())
     return False
 
 
-def _out_of_range(consumer: Consumer, message: Message) -> Fatal:
-    partition = TopicPartition(message.topic() or "", message.partition() or 0)
-    low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_SECONDS)
-    committed = consumer.committed([partition], timeout=ANSWER_SECONDS)[0].offset
-    return Fatal(
-        f"{partition.topic}[{partition.partition}] holds offsets {low} to {high}, but the group stands at {committed}: "
-        "events were deleted before they were scored, or the topic was made anew",
-        "to go on deliberately: scorer offsets CONFIG "
-        f"--topic {partition.topic} --partition {partition.partition} --to earliest",
-        3,
+def out_of_range(consumer: Consumer, partition: TopicPartition, position: int) -> str:
+    """Why a partition cannot be read from `position`, and the way out."""
+    try:
+        low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
+        holds = f"holds offsets {low} to {high}"
+    except KafkaException as error:
+        holds = f"does not have it (its range is not told: {error.args[0].str()})"
+    return (
+        f"{partition.topic}[{partition.partition}] {holds}, but the group stands at {position}: "
+        "events were deleted before they were scored, or the topic was made anew; to go on deliberately, stop the scorers: "
+        f"scorer offsets CONFIG --topic {partition.topic} --partition {partition.partition} --to earliest"
     )

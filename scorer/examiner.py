@@ -23,15 +23,16 @@ from model_registry.signature import Signature
 from publisher import logs
 from publisher.errors import Fatal
 from scorer import backends
-from scorer.backends import BackendAway, InferenceFailed, ModelRefused
+from scorer.backends import InferenceFailed, ModelRefused
 from scorer.events import formats
 from scorer.events.contract import Decoded, Unsuited
+from scorer.outages import MODEL, Away
 from scorer.servables.servable import Servable, made_ready
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (BackendAway, InferenceFailed, ModelRefused, Unsuited, Fatal)
+KNOWN = (Away, InferenceFailed, ModelRefused, Unsuited, Fatal)
 """Errors that mean the same in the worker. Any other is told by its name and text."""
 PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines of the model, and this for the decoder
 ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
@@ -40,11 +41,11 @@ AGAIN_SECONDS = 0.5
 PR_SET_PDEATHSIG = 1
 
 
-class ExaminerDied(BackendAway):
+class ExaminerDied(Away):
     """The examiner died over what it was asked, or did not answer. The message says how."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, AGAIN_SECONDS)
+        super().__init__(MODEL, message, retry_seconds=AGAIN_SECONDS)
 
 
 class Examiner:
@@ -93,7 +94,7 @@ class Examiner:
             self._alive()
         try:
             if self._closed:
-                raise BackendAway("the model is being loaded into this process again", AGAIN_SECONDS)
+                raise Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
             if self._process is None:
                 self._start()
             return self._call((what, digest, *arguments), seconds)
@@ -103,17 +104,17 @@ class Examiner:
     def free(self, digest: str) -> None:
         """The child frees this version."""
         self._opened.pop(digest, None)
-        with contextlib.suppress(BackendAway):
+        with contextlib.suppress(Away):
             self.ask("free", digest)
 
     def close(self) -> None:
-        """End the child for good. A question that comes later is answered by BackendAway."""
+        """End the child for good. A question that comes later is answered by Away."""
         with self._turn:
             self._closed = True
             self._end()
 
     def _start(self) -> None:
-        """A new child that has opened what the last one had. Raises ExaminerDied, BackendAway."""
+        """A new child that has opened what the last one had. Raises Away."""
         self._pipe, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_examine, args=(theirs, self._settings), daemon=True)
         self._process.start()
@@ -123,7 +124,7 @@ class Examiner:
                 self._call(("open", digest, package), math.inf)
         except (ModelRefused, ExaminerDied) as error:  # no event has been seen yet
             self._end()
-            raise BackendAway(f"the examiner cannot load the model: {error}", AGAIN_SECONDS) from error
+            raise Away(MODEL, f"the examiner cannot load it: {error}", retry_seconds=AGAIN_SECONDS) from error
 
     def _call(self, question: tuple[Any, ...], seconds: float) -> Any:
         with contextlib.suppress(OSError):  # it has died: that is told below

@@ -2,16 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.errors import Evicted, Fatal
+from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.transaction_states import MEMBERSHIP_CODES
 
 ANSWER_SECONDS = 5.0  # for one answer
-PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a client that lost its way is better replaced
+PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a consumer that lost its way is better replaced
 PAUSE_SECONDS = 0.1
 AGAIN_CODES = frozenset(
     {
@@ -41,7 +41,8 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
     """The committed offsets with their metadata, pending transactions waited for. `waiting` is called before each further try;
     what it raises ends the waiting.
 
-    Raises Evicted where the group refuses to tell this member, Fatal where they cannot be had.
+    Raises Evicted where the group refuses to tell this member, MemberLost where it is time for another consumer to ask, Fatal
+    where no waiting helps.
     """
     return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
 
@@ -74,8 +75,18 @@ def known_ends(
     return rows
 
 
+def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
+    """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
+    try:
+        found = consumer.committed([TopicPartition(*partition) for partition in positions], timeout=END_SECONDS)
+    except KafkaException as error:
+        log.info("whether the group was moved is not known: %s", error.args[0].str())
+        return []
+    return [key for p in found if p.error is None and p.offset >= 0 and p.offset != positions[key := (p.topic, p.partition)]]
+
+
 def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline, told = time.monotonic() + PATIENCE_SECONDS, False
     while True:
         try:
             answer = question()
@@ -88,8 +99,12 @@ def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], Non
             error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
         if error.code() in MEMBERSHIP_CODES:
             raise Evicted(f"{what}: {error.str()}")
-        if error.code() not in AGAIN_CODES or time.monotonic() > deadline:
+        if error.code() not in AGAIN_CODES:
             raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
-        log.info("%s: %s", what, error.str())
+        if time.monotonic() > deadline:
+            raise MemberLost(f"{what}: {error.str()}")
+        if not told:
+            told = True
+            log.info("%s: %s", what, error.str())
         waiting()
         time.sleep(PAUSE_SECONDS)

@@ -13,20 +13,23 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import Evicted, Fatal
+from publisher.errors import Evicted, Fatal, MemberLost
 from scorer import group_offsets
 from scorer.batching import chunk
 from scorer.columns import batch_of
-from scorer.consumer_errors import usable
+from scorer.consumer_errors import out_of_range, usable
 from scorer.events.batch import Batch, End
 from scorer.marks import Mark
+from scorer.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 ELSEWHERE_SECONDS = 1.0
-SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
+SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then, unless it has no leader
+LOOK_SECONDS = 10.0  # between looks whether somebody has moved the group back into range
+RANGE = "out of range"  # why a partition is held
 
 
 class Intake:
@@ -36,8 +39,10 @@ class Intake:
     they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
     now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
-    `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has looked at yet. Only
-    `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of one event costs.
+    `renew` gives another consumer for the one that is no member any more. `outside` says why partitions are not read whose
+    position is not in them. `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has
+    looked at yet. Only `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of one
+    event costs.
     """
 
     def __init__(
@@ -50,28 +55,30 @@ class Intake:
         before_read: Callable[[], None],
         waiting: Callable[[], None] = lambda: None,
         *,
+        renew: Callable[[], Consumer] | None = None,
         transactional: bool = True,
     ) -> None:
         self.epochs: dict[Partition, int] = {}
+        self.outside: dict[Partition, str] = {}
         self.marks: dict[Partition, Mark] = {}
         self.committed: dict[Partition, int] = {}
         self.arrived: set[Partition] = set()
         self.joined = self._closing = False
-        self._consumer = consumer
+        self._topics = list(topics)
+        self._renew = renew
+        self._transactional = transactional
         self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
         self._before_assign = before_assign
         self._before_revoke = before_revoke
         self._before_read = before_read
         self._waiting = waiting
-        self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if transactional else lambda: None
         self._changes = self._largest = 0
-        self._held: set[Partition] = set()
+        self._look_at = 0.0
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
         self._end: End = "empty"
         self._group: Any = None
-        revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
-        consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
+        self._join(consumer)
 
     @property
     def group(self) -> Any:
@@ -90,7 +97,7 @@ class Intake:
         self._group = self._ask_group()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         if any(map(Message.error, messages)):
-            messages = [m for m in messages if usable(self._consumer, m)]
+            messages = list(filter(self._usable, messages))
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
@@ -112,7 +119,7 @@ class Intake:
         before, deadline = self._changes, time.monotonic() + wait
         while self._changes == before and time.monotonic() < deadline:
             for message in self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS):
-                usable(self._consumer, message)
+                self._usable(message)
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
@@ -122,16 +129,36 @@ class Intake:
         self._unread.clear()
         self._group = self._ask_group()
 
-    def hold(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these for a while."""
-        self._held |= set(partitions)
-        self._consumer.pause([TopicPartition(*p) for p in partitions])
+    def rejoin(self) -> None:
+        """Join the group as another member: all partitions are lost, and come back as the group says."""
+        if self._renew is None:
+            raise Fatal("the consumer is no member of its group any more", "start the scorer again")
+        self._leave(self._consumer, [TopicPartition(*p) for p in self.epochs], lost=True)
+        self._join(self._renew())
 
-    def release(self, partitions: Iterable[Partition]) -> None:
-        """Read these again."""
-        ours = [p for p in partitions if p in self.epochs]
-        self._held -= set(partitions)
-        self._consumer.resume([TopicPartition(*p) for p in ours])
+    def hold(self, partitions: Iterable[Partition], reason: str) -> None:
+        """Stop reading these until this reason is gone."""
+        self._pauses.hold(partitions, reason)
+
+    def release(self, partitions: Iterable[Partition], reason: str) -> None:
+        """Read these again, unless another reason holds them."""
+        self._pauses.release(partitions, reason)
+
+    def look_again(self, now: float) -> None:
+        """Read partitions that were out of range from where the group has been moved to since, if it has. `now`: monotonic.
+
+        A position that has come into range by itself is none to go on from: what lies before it was never read.
+        """
+        if not self.outside or now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside})
+        if moved:
+            self.rewind(moved)
+            self.release(moved, RANGE)
+            for partition in moved:
+                log.info("%s[%d]: the group was moved; reading again", *partition)
+                del self.outside[partition]
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
@@ -144,7 +171,7 @@ class Intake:
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
-        found = group_offsets.known_ends(self._consumer, self.epochs, self._held)
+        found = group_offsets.known_ends(self._consumer, self.epochs, self._pauses.partitions)
         return {key: max(0, high - self._next.get(key, low)) for key, (low, high) in found.items()}
 
     def close(self) -> None:
@@ -184,15 +211,40 @@ class Intake:
         return batch
 
     def _seek(self, position: TopicPartition) -> None:
-        """Seek, again while a fresh assignment has not begun to fetch."""
+        """Seek, again while a fresh assignment has not begun to fetch. One without a leader does not: it is assigned anew."""
         deadline = time.monotonic() + SEEK_SECONDS
-        while True:
+        while time.monotonic() < deadline:
             try:
-                return self._consumer.seek(position)
+                self._consumer.seek(position)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
-                    raise Fatal(f"cannot go back to {position}: {error.args[0]}", "start the scorer again") from error
+                if error.args[0].code() != KafkaError._STATE:
+                    raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
+                self._waiting()
                 time.sleep(0.01)
+            else:
+                return
+        self._consumer.incremental_unassign([position])
+        self._consumer.incremental_assign([position])
+        self._pauses.again((position.topic, position.partition))
+
+    def _usable(self, message: Message) -> bool:
+        """Whether this is an event. A partition whose position is out of range is held, with an alarm, and the others go on."""
+        error = message.error()
+        if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET:
+            return usable(message)
+        partition: Partition = message.topic(), message.partition()  # type: ignore[assignment]
+        if partition in self.epochs and partition not in self.outside:
+            self.hold([partition], RANGE)
+            self.outside[partition] = out_of_range(self._consumer, TopicPartition(*partition), self.committed[partition])
+            log.error("%s; the others go on", self.outside[partition])
+        return False
+
+    def _join(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._pauses = Pauses(consumer)
+        self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._transactional else lambda: None
+        revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
+        consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
@@ -202,7 +254,7 @@ class Intake:
         try:
             positions = self._positions(partitions)
         except Evicted as error:
-            raise Fatal(f"assigned and refused at once: {error}", "start the scorer again") from error
+            raise MemberLost(f"assigned and refused at once: {error}") from error
         self.joined = True
         self._changes += 1
         for p in positions:
@@ -220,9 +272,10 @@ class Intake:
             self.marks.pop(key, None)
             self.committed.pop(key, None)
             self.arrived.discard(key)
-            self._held.discard(key)
+            self.outside.pop(key, None)
             self._unread.discard(key)
             self._next.pop(key, None)
+        self._pauses.forget([(p.topic, p.partition) for p in partitions])
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 

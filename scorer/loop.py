@@ -12,13 +12,12 @@ from collections.abc import Callable
 
 from confluent_kafka import TopicPartition
 
-from publisher.errors import Aborted, Evicted, RecordRefused
+from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from publisher.kafka import LARGEST_BATCH
 from publisher.session import Record, Session
 from scorer.absence import Absence
 from scorer.accounts import Accounts, Published
 from scorer.aftermath import Aftermath
-from scorer.backends import BackendAway
 from scorer.batching import Pacing, RecordSize, full, take_limit, within
 from scorer.claims import Claims
 from scorer.events.batch import Batch
@@ -28,6 +27,7 @@ from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
+from scorer.outages import COMMITS, Away
 from scorer.recovery import RecoveryLimits
 from scorer.refusals import Refusals
 from scorer.scoring import Scored, Scoring
@@ -42,6 +42,7 @@ WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a he
 REVISION_WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
 HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
+REVISION = "revision"  # why they do
 
 
 class Loop:
@@ -85,23 +86,31 @@ class Loop:
         self._waiting: dict[Partition, float] = {}
         self._hurry_at = 0.0
         self._flipped = False
-        self._absence = Absence(intake, metrics, progress, clock)
+        self._absence = Absence(intake, metrics.outages, clock)
+        self._recover_at = 0.0
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
         """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
         self._show(self._versions.serving)
         next_second = 0.0
         aborted: Aborted | None = None
+        self.progress.scoring = True
         while not stopping():
             self.progress.heartbeat = now = self._clock()
             try:
-                if aborted is not None:
+                if aborted is None:
+                    self._session.tick()
+                    self.step()
+                    self._intake.look_again(now)
+                    if self._published is None:
+                        self._metrics.outages.end(COMMITS)
+                elif now < self._recover_at:
+                    self._intake.hear(WAIT_SECONDS)
+                else:
                     self._recover(aborted)
                     aborted = None
-                self._session.tick()
-                self.step()
             except Aborted as error:
-                aborted = error
+                aborted = self._failed(error, now)
             if now >= next_second or self._flipped:
                 self._flipped = False
                 next_second = now + 1.0
@@ -118,7 +127,7 @@ class Loop:
             self._flipped = True
             self._show(self._versions.serving)
         servable = self._versions.serving
-        if self._absence.lasts(WAIT_SECONDS, self._waiting):
+        if self._absence.lasts(WAIT_SECONDS):
             return
         if self._intake.arrived:
             self._settle()
@@ -144,7 +153,7 @@ class Loop:
                 self._intake.rewind(batch.epochs)
                 return
             scored = self._scoring.give_up(batch, servable, self._now_ms, str(error))
-        except BackendAway as error:
+        except Away as error:
             self._settle()
             self._traces.fail(error)
             self._absence.begin(error)
@@ -226,18 +235,28 @@ class Loop:
         firsts, now = batch.first_offsets(), self._now_ms()
         return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
 
+    def _failed(self, error: Aborted, now: float) -> Aborted:
+        """What to recover from after this error, and when; raises Fatal where there is no going on."""
+        error, pause = self._limits.judge(error, now, self._session.counters.commits)
+        self._recover_at = now + pause
+        if not isinstance(error, Evicted):
+            self._metrics.outages.begin(COMMITS, error)
+        return error
+
     def _recover(self, error: Aborted) -> None:
         """Back to the committed offsets, with a successor for the producer whose records are in doubt.
 
         Waits while brokers are away. Raises Aborted where a stop is asked for meanwhile (then the next owner decides what is in
-        doubt), or where the group refuses this member; Fatal where there is no going on.
+        doubt), or where the group refuses this member. A member that is lost joins anew.
         """
         log.warning("recovering: %s", error)
         self._traces.fail(error)
         self.progress.recoveries += 1
-        self._limits.allow(error, self._clock(), self._session.counters.commits)
         self._published = None
         self._session.recover()
+        if isinstance(error, MemberLost):
+            self._intake.rejoin()
+            return
         if isinstance(error, Evicted):
             self._intake.hear(HEAR_SECONDS)
         self._intake.rewind()
@@ -259,7 +278,7 @@ class Loop:
         ahead = {p for p in arrived if self._intake.marks[p].revision > revision}
         if ahead:
             log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
-            self._intake.hold(ahead)
+            self._intake.hold(ahead, REVISION)
             self._waiting |= dict.fromkeys(ahead, now + REVISION_WAIT_SECONDS)
         if not self._waiting:
             return
@@ -269,7 +288,7 @@ class Loop:
         if late:
             log.error("revision not reached in %d s, going on with %d: %s", REVISION_WAIT_SECONDS, revision, sorted(late))
             self._metrics.fence_timeouts.inc(len(late))
-        self._intake.release(reached | late)
+        self._intake.release(reached | late, REVISION)
         for partition in reached | late:
             del self._waiting[partition]
         if self._waiting and now >= self._hurry_at:

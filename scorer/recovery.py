@@ -1,9 +1,10 @@
-"""How often a scorer goes back to the committed offsets before it is better replaced by a new process. Pure."""
+"""How long a scorer waits before it goes back to the committed offsets once more, and where there is no going back. Pure."""
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced
-from publisher.session import RecoveryBudget
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
+from scorer.restarts import backoff
 
 REFUSED_SECONDS = 60.0  # a member that is refused for so long should have been told what it is now
+AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
 
 
 class RecoveryLimits:
@@ -12,24 +13,28 @@ class RecoveryLimits:
     def __init__(self, replica: str, name: str) -> None:
         self._replica = replica
         self._name = name
-        self._budget = RecoveryBudget()
-        self._refused: tuple[int, float] | None = None
+        self._commits = self._failures = 0
+        self._refused: float | None = None
 
-    def allow(self, error: Aborted, now: float, commits: int) -> None:
-        """One more recovery, from `error`, after so many commits in all. Raises Fatal where it is one too many.
+    def judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
+        """What to recover from after `error`, and the seconds to wait before that. `commits`: so many in all.
 
-        A member that the group refuses, or that another process fences, is no failure: it will be told what it is now. That
-        only has to come to an end.
+        A member that the group refuses, or that another process fences, is no failure: it will be told what it is now. Where
+        that does not come, another has to join. Raises Fatal where another process goes on fencing this one.
         """
+        if commits != self._commits:
+            self._commits, self._failures, self._refused = commits, 0, None
         if not isinstance(error, Evicted | Fenced):
-            if self._budget.spent(now, commits):
-                raise Fatal(f"three recoveries without a commit in between: {error}", "see the broker's log")
-        elif self._refused is None or self._refused[0] != commits:
-            self._refused = commits, now
-        elif now - self._refused[1] > REFUSED_SECONDS:
+            self._failures += 1
+            return error, backoff(self._failures - AT_ONCE) if self._failures > AT_ONCE else 0.0
+        if self._refused is None:
+            self._refused = now
+        elif now - self._refused > REFUSED_SECONDS:
             if isinstance(error, Fenced):
                 raise taken("another live process", self._replica, self._name)
-            raise Fatal(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}", "see the broker's log")
+            self._refused = None
+            return MemberLost(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}"), 0.0
+        return error, 0.0
 
 
 def taken(who: str, replica: str, name: str) -> Fatal:

@@ -1,7 +1,8 @@
 """`scorer run`: start-up, main loop, shutdown.
 
-Start: topics, model, every transactional id, then the consumer group: nothing is consumed before a version is ready. Stop: the
-batch in hand is finished or given up, the group is left at once, the last status is told. A crash anywhere in between is safe.
+Start: health and metrics, topics, model, every transactional id, then the consumer group: nothing is consumed before a version
+is ready, and what is away is waited for. Stop: the batch in hand is finished or given up, the group is left at once, the last
+status is told. A crash anywhere in between is safe.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
@@ -29,7 +30,7 @@ from publisher.health import HealthServer
 from publisher.kafka import KafkaSettings
 from publisher.memory import few_arenas, rare_collections
 from publisher.open_transactions import OpenTransactions
-from publisher.session import Session
+from publisher.session import Counters, Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.aftermath import Aftermath
@@ -43,7 +44,7 @@ from scorer.observe.progress import Progress
 from scorer.observe.reporter import Reporter
 from scorer.observe.status import HEARTBEAT_SECONDS, SILENT_SECONDS, Twins
 from scorer.observe.traces import traces as tracing
-from scorer.patience import patience
+from scorer.patience import ANSWER_SECONDS, Patience
 from scorer.recovery import taken
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
@@ -79,38 +80,59 @@ def run(
 
     Raises Fatal where it cannot begin or go on.
     """
-    parts = parts or Parts()
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     stopping = _stop_signals()
+    progress = Progress(time.monotonic())
+    metrics = Metrics(Counters(), settings.model)
+    health = HealthServer(settings.http.listen, metrics.registry, _live(settings, progress), _ready(metrics, progress))
+    log.info("starting; health and metrics on http://%s", health.address)
+    with contextlib.closing(health):
+        try:
+            told = partial(on_serving, health.address)
+            _run(settings, parts or Parts(), stopping, progress, metrics, told, in_hand or InHand())
+        except Aborted:
+            log.info("stopped before the first event")
+
+
+def _run(
+    settings: Settings,
+    parts: Parts,
+    stopping: threading.Event,
+    progress: Progress,
+    metrics: Metrics,
+    on_serving: Callable[[], None],
+    in_hand: InHand,
+) -> None:
+    """Begin, and score. Raises Aborted where a stop is asked for before that, Fatal as `run`."""
     watch = kafka.ErrorWatch()
+    waiting = Patience(settings.kafka, settings.owner, progress, metrics.outages, stopping)
     finding = call_apart("backend", lambda: _backend(settings))  # imports a library while the broker answers
     twins = Twins()
-    output, dead = _broker_allows(settings, twins, stopping)
+    progress.state = "asking the brokers for the topics"
+    output, dead = waiting.repeated(lambda: _broker_allows(settings, twins, stopping))
     backend = finding.result()
     traces = tracing(settings)
-    commits = _member(settings, watch)
+    commits = _member(settings, waiting.hear(watch))
     largest = min(output.max_bytes, dead.max_bytes)
-    progress = Progress(time.monotonic())
-    waiting = patience(settings.kafka, settings.owner, progress, stopping.is_set)
-    aftermath = Aftermath(settings, in_hand or InHand(), partial(make, backend=backend, settings=settings), progress.alive)
+    making = partial(make, backend=backend, settings=settings)
+    aftermath = Aftermath(settings, in_hand, making, progress.alive)
     with contextlib.closing(_session(settings, parts, commits, largest, waiting)) as session:  # begins while the model loads
-        metrics = Metrics(session.counters, settings.model)
-        versions = VersionManager(settings, aftermath.making, on_refused=lambda _: metrics.refused.inc())
+        metrics.session.counters = session.counters
+        versions = VersionManager(settings, aftermath.making, metrics.outages, on_refused=lambda _: metrics.refused.inc())
         with contextlib.closing(aftermath), contextlib.closing(versions):
-            versions.start()
-            try:
-                session.open()
-            except Aborted:
-                log.info("stopped before the first event")
-                return
-            intake = _intake(settings, parts, commits.consumer, session, waiting)
+            progress.state = "making a version of the model ready"
+            waiting.repeated(versions.start)
+            progress.state = "beginning transactions"
+            session.open()
+            progress.state = "not yet in the consumer group"
+            intake = _intake(settings, parts, commits, session, waiting)
             scoring = Scoring(settings, output, dead)
             loop = Loop(settings, intake, session, versions, scoring, metrics, progress, traces, aftermath)
             notices = Notices(settings, twins, versions.hurry)
             with contextlib.closing(traces), contextlib.closing(notices), contextlib.closing(intake):
                 reporter = Reporter(settings, loop.progress, session.counters, versions, twins)
-                _serve(settings, loop, reporter, metrics, lambda: _stop(settings, stopping, watch, twins), on_serving)
+                _serve(settings, loop, reporter, lambda: _stop(settings, stopping, watch, twins), on_serving)
     log.info("stopped; everything scored is committed")
 
 
@@ -118,25 +140,22 @@ def _serve(
     settings: Settings,
     loop: Loop,
     reporter: Reporter,
-    metrics: Metrics,
     stop: Callable[[], bool],
-    on_serving: Callable[[str], None],
+    on_serving: Callable[[], None],
 ) -> None:
     """The main loop, with what watches it and tells of it."""
-    health = HealthServer(settings.http.listen, metrics.registry, _live(settings, loop), reporter.not_ready)
-    source = ", ".join(settings.input.topics)
-    log.info("scoring %s %s; health and metrics on http://%s", source, settings.delivery, health.address)
+    log.info("scoring %s %s", ", ".join(settings.input.topics), settings.delivery)
     threading.Thread(target=_watch, args=(settings, loop), name="watchdog", daemon=True).start()
     rare_collections()
-    on_serving(health.address)
+    on_serving()
     try:
         loop.run(stop, reporter.tick)
     except Fatal:
         _name_what_is_missing(settings)
         raise
     finally:
+        loop.progress.joined, loop.progress.state = False, "stopping"
         reporter.close()
-        health.close()
 
 
 def _stop_signals() -> threading.Event:
@@ -158,7 +177,7 @@ def _stop(settings: Settings, stopping: threading.Event, watch: kafka.ErrorWatch
 
 def _broker_allows(settings: Settings, twins: Twins, stopping: threading.Event) -> tuple[Target, Target]:
     """Output and dead-letter topics, once it is known that nothing is missing and no twin is alive. Raises Fatal."""
-    admin = connect(settings.kafka, settings.owner)
+    admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     targets = _targets(settings, admin)
     fencing.may_join(admin, settings.kafka, settings.name)
     _refuse_a_twin(settings, admin, twins, stopping)
@@ -221,7 +240,7 @@ def _in_group(settings: Settings, admin: AdminClient) -> bool:
         return False
 
 
-def _member(settings: Settings, watch: kafka.ErrorWatch) -> GroupCommits:
+def _member(settings: Settings, watch: Callable[[KafkaError], None]) -> GroupCommits:
     """The consumer, which joins the group when an intake subscribes it, and commits as that member."""
     return GroupCommits(lambda told: kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told))
 
@@ -251,7 +270,7 @@ def _backend(settings: Settings) -> backends.Backend:
         raise Fatal(str(error), error.hint, 2) from error
 
 
-def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session, waiting: Callable[[], None]) -> Intake:
+def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Session, waiting: Callable[[], None]) -> Intake:
     def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
         """End what the last owners of these partitions left open, where they are no members any more.
 
@@ -273,23 +292,29 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         )
 
     return parts.make_intake(
-        consumer,
+        commits.consumer,
         settings.input.topics,
         settings.input.start,
         fence_the_dead,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
         waiting,
+        renew=commits.renew,
         transactional=session.transactional,
     )
 
 
-def _live(settings: Settings, loop: Loop) -> Callable[[], str | None]:
+def _ready(metrics: Metrics, progress: Progress) -> Callable[[], str | None]:
+    """None where this scorer is in its group and serves; else what is missing."""
+    return lambda: metrics.outages.told() or (None if progress.joined else progress.state)
+
+
+def _live(settings: Settings, progress: Progress) -> Callable[[], str | None]:
     limit = settings.kafka.transaction_timeout_ms / 1_000
 
     def live() -> str | None:
-        age = time.monotonic() - loop.progress.heartbeat
-        return None if age < limit else f"the scoring thread has not moved for {age:.1f} s"
+        age = time.monotonic() - progress.heartbeat
+        return None if age < limit or not progress.scoring else f"the scoring thread has not moved for {age:.1f} s"
 
     return live
 

@@ -59,7 +59,7 @@ class SchemaRegistrySettings(Section):
     @property
     def client(self) -> dict[str, str | int | float | bool]:
         """Properties of Confluent's client. The thread that scores asks: there are a few seconds to answer, `extra` wins."""
-        timing = {"timeout": 3, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 1_000}
+        timing = {"timeout": 3, "max.retries": 1, "retries.wait.ms": 200}
         return {"url": self.url or "", **timing, **self.extra}
 
 

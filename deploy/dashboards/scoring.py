@@ -152,10 +152,13 @@ def lag(page: Dashboard) -> Dashboard:
         )
         .with_panel(
             lines(
-                "Servers away",
-                "Scorers whose model servers do not answer.",
+                "Away",
+                "Scorers that wait for this, and partitions that are not read because their position is out of range.",
                 "short",
-                [(f"sum({now('scorer_backend_away')})", "scorers")],
+                [
+                    (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
+                    (f"sum({now('scorer_partition_paused')})", "partitions"),
+                ],
             )
         )
     )

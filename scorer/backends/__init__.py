@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from model_registry.package import Package
 from model_registry.signature import Signature
+from scorer.outages import MODEL_SERVERS, Away
 from scorer.settings import ModelSettings
 
 
@@ -29,19 +30,13 @@ class InferenceFailed(Exception):
     """The model did not answer this batch; a smaller one may succeed."""
 
 
-class BackendAway(Exception):
-    """The servers that hold the model do not answer. The same batch can be scored later: nothing is wrong with its events.
-
-    `retry_seconds` is how long asking again makes no sense.
-    """
+class BackendAway(Away):
+    """The servers that hold the model do not answer. The same batch can be scored later: nothing is wrong with its events."""
 
     def __init__(self, message: str, retry_seconds: float) -> None:
-        super().__init__(message)
-        self.retry_seconds = retry_seconds
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it travels from one process to another."""
-        return type(self), (str(self), self.retry_seconds)
+        super().__init__(
+            MODEL_SERVERS, message, "start the servers of model.endpoints, or correct the addresses", retry_seconds
+        )
 
 
 class Model(Protocol):

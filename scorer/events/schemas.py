@@ -11,9 +11,11 @@ from pathlib import Path
 
 from publisher.errors import Fatal
 from scorer.events.contract import Poison, Reason
+from scorer.outages import SCHEMA_REGISTRY, Away
 from scorer.settings import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+UNKNOWN, NOT_LET_IN = (400, 404, 422), (401, 403)  # HTTP: no such schema, where a registry says so; a wrong log-in
 UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for again after so long: it may lag behind its leader
 
 
@@ -46,7 +48,7 @@ class Registry:
         self._unknown: dict[int, tuple[float, str]] = {}
 
     def schema(self, number: int, format_: str) -> Schema:
-        """The schema with that id. Raises Poison where there is none of that format, Fatal where nobody answers."""
+        """The schema with that id. Raises Poison where there is none of that format, Away where nobody answers."""
         schema = self._known.get(number) or self._asked(number)
         if schema.format != format_:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number} is {schema.format}, not {format_}")
@@ -65,24 +67,35 @@ class Registry:
 
 
 def fetched(settings: SchemaRegistrySettings, number: int) -> Schema:
-    """Ask the registry. Raises Poison where it does not know the id, Fatal where it does not answer."""
+    """Ask the registry. Raises Poison where it does not know the id, Away where it does not answer, Fatal where it refuses."""
     from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 
     try:
         with SchemaRegistryClient(settings.client) as client:
-            found = client.get_schema(number)
-            references = tuple(
-                (one.name or "", client.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")
-                for one in found.references or []
-            )
+            try:
+                found = client.get_schema(number)
+                references = tuple(
+                    (one.name or "", client.get_version(one.subject or "", one.version or "latest").schema.schema_str or "")
+                    for one in found.references or []
+                )
+            except SchemaRegistryError as error:
+                if error.http_status_code not in UNKNOWN:
+                    raise
+                client.get_subjects()  # whether it is the registry that says so
+                raise Poison(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know schema {number}: {error}") from None
     except SchemaRegistryError as error:
-        if error.http_status_code == 404:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"the schema registry does not know schema {number}") from None
-        raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.extra") from error
+        if error.http_status_code in NOT_LET_IN:
+            raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.extra", 3) from error
+        raise _silent(settings.url, error) from error
     except (TransportError, TypeError, ValueError) as error:
-        raise Fatal(f"schema registry {settings.url} does not answer: {error}", "check schema_registry.url") from error
+        raise _silent(settings.url, error) from error
     return Schema((found.schema_type or "AVRO").lower(), found.schema_str or "", references)
+
+
+def _silent(url: str | None, error: Exception) -> Away:
+    """Nobody answers there, or nobody who is a schema registry."""
+    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
 
 
 @functools.lru_cache

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -10,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from publisher.session import Counters
+from scorer.outages import KINDS, Outages
 from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -44,12 +46,12 @@ class SessionCounters(Collector):
     """The session's own integers, as counters."""
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
-        self._counters = counters
+        self.counters = counters
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
         """See prometheus_client's Collector."""
-        now = self._counters
+        now = self.counters
         for name, documentation, value in (
             ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
             ("scorer_aborts", "Transactions, or unconfirmed records, given up; their events were read again.", now.aborts),
@@ -65,11 +67,13 @@ class SessionCounters(Collector):
 
 
 class Metrics:
-    """Every metric of one scorer, in a registry of its own; `model` says where that runs."""
+    """Every metric of one scorer, in a registry of its own; `model` says where that runs. One of them shows `outages`."""
 
     def __init__(self, counters: Counters, model: ModelSettings) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(SessionCounters(counters))
+        self.session = SessionCounters(counters)
+        self.outages = Outages()
+        self.registry.register(self.session)
         self.latency = self._latency("scorer_event_latency_seconds", "From the input's timestamp to the answer.")
         self.wait = self._latency(
             "scorer_event_wait_seconds",
@@ -104,7 +108,15 @@ class Metrics:
         )
         self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
-        self.away = Gauge("scorer_backend_away", "1 while the servers that hold the model do not answer.", registry=at)
+        self.paused = Gauge(
+            "scorer_partition_paused",
+            "1 while a partition is not read although it is ours.",
+            ["topic", "partition"],
+            registry=at,
+        )
+        away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
+        for what in KINDS:
+            away.labels(what).set_function(partial(self.outages.is_away, what))
         self.device.labels(model.backend, model.device).set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 

@@ -19,7 +19,6 @@ class Reporter:
     def __init__(
         self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
     ) -> None:
-        self._stopping = False
         self._settings = settings
         self._progress = progress
         self._counters = counters
@@ -35,25 +34,14 @@ class Reporter:
 
     def close(self) -> None:
         """Tell that this scorer has stopped, unless another goes on under its name."""
-        self._stopping = True
         if not self._twins.older:
             self._records.close()
-
-    def not_ready(self) -> str | None:
-        """None where this scorer is in its group and serves; else what is missing."""
-        if self._stopping:
-            return "stopping"
-        if not self._progress.joined:
-            return "not yet in the consumer group"
-        since = self._counters.open_since
-        if since is not None and time.monotonic() - since > LONG_SECONDS:
-            return f"a transaction has been open for {time.monotonic() - since:.0f} s"
-        return self._progress.away
 
     def status(self, state: str) -> ScorerStatus:
         """The status record of now."""
         serving, progress = self._versions.serving, self._progress
         origin = serving.encoder.provenance
+        places = sorted(progress.lag.keys() | progress.paused.keys())
         aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
         version = VersionStatus(origin["model"], origin["version"], origin["digest"], serving.resolution.revision)
         return ScorerStatus(
@@ -63,7 +51,9 @@ class Reporter:
             heartbeat_ms=time.time_ns() // 1_000_000,
             started_ms=self._started_ms,
             pid=os.getpid(),
-            partitions=[PartitionStatus(*partition, lag) for partition, lag in sorted(progress.lag.items())],
+            partitions=[
+                PartitionStatus(*place, progress.lag.get(place, 0), progress.paused.get(place, "")) for place in places
+            ],
             versions={origin["role"]: version},
             refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
             cost=serving.cost.line(),

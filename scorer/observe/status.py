@@ -29,11 +29,12 @@ class VersionStatus(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """An assigned partition and the records behind its end."""
+    """An assigned partition and the records behind its end; `paused` says why it is not read, where that is wrong."""
 
     topic: str
     partition: int
     lag: int
+    paused: str = ""
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):

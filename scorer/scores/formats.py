@@ -10,14 +10,17 @@ from collections.abc import Callable
 import orjson
 
 from publisher.errors import Fatal
+from scorer.outages import SCHEMA_REGISTRY, Away
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+SERVER_ERROR = 500
 
 
 def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
-    """For one version. Raises Fatal where the format's library is missing or the schema registry does not take the schema."""
+    """For one version. Raises Fatal where the format's library is missing or the schema registry does not take the
+    schema, Away where it does not answer."""
     output = settings.output.format
     if output == "json":
         return RecordEncoder(**provenance)
@@ -84,7 +87,13 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
             number: int = client.register_schema(f"{topic}-value", Schema(text, format_.upper()))
             return number
     except SchemaRegistryError as error:
+        if error.http_status_code >= SERVER_ERROR:
+            raise _silent(settings.url, error) from error
         hint = f"check schema_registry.extra and the compatibility of {topic}-value"
         raise Fatal(f"schema registry {settings.url} does not take the schema of scores: {error}", hint, 3) from error
     except (TransportError, TypeError, ValueError) as error:
-        raise Fatal(f"schema registry {settings.url} does not answer: {error}", "check schema_registry.url") from error
+        raise _silent(settings.url, error) from error
+
+
+def _silent(url: str | None, error: Exception) -> Away:
+    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")

@@ -19,7 +19,8 @@ from model_registry.package import Package
 from model_registry.stores import Store
 from model_registry.trust.admission import admission
 from publisher.errors import Fatal
-from scorer.backends import BackendAway, ModelRefused
+from scorer.backends import ModelRefused
+from scorer.outages import MODEL_REGISTRY, Away, Outages
 from scorer.servables import policy
 from scorer.servables.servable import Servable
 from scorer.servables.source import open_cache, open_source
@@ -55,17 +56,19 @@ Make = Callable[[Package, Resolution], Servable]
 
 
 class VersionManager:
-    """The versions of one scorer. `on_refused(refusal)` tells the metrics."""
+    """The versions of one scorer. `on_refused(refusal)` tells the metrics, `outages` hear of what does not answer."""
 
     def __init__(
         self,
         settings: Settings,
         make: Make,
+        outages: Outages,
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._make = make
+        self._outages = outages
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
@@ -79,19 +82,17 @@ class VersionManager:
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
     def start(self) -> Servable:
-        """Make the aspired version ready and serve it, then follow the tag. Raises Fatal where there is none to serve."""
+        """Make the aspired version ready and serve it, then follow the tag.
+
+        Raises Fatal where there is none to serve; Away where that may change by itself: then call it again.
+        """
         try:
-            self._look()
+            self._begin()
         except RegistryError as error:
-            known = self._cache.recall(self._key)
-            if known is None:
-                raise Fatal(f"no model version to serve: {error}", error.hint, exit_code=error.exit_code) from error
-            log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
-            self._aspire(known, "last known good")
-        try:
-            self._work()
-        except BackendAway as error:
-            raise Fatal(str(error), "start the servers of model.endpoints, or correct the addresses", exit_code=4) from error
+            said = f"no model version to serve: {error}"
+            if error.transient:
+                raise Away(MODEL_REGISTRY, said, error.hint) from error
+            raise Fatal(said, error.hint, exit_code=error.exit_code) from error
         self.flip()
         serving = self._shared.serving
         if serving is None:
@@ -100,6 +101,18 @@ class VersionManager:
         self._note()
         self._thread.start()
         return serving
+
+    def _begin(self) -> None:
+        """Make the aspired version ready, or the last one known good where the registry does not tell."""
+        try:
+            self._look()
+        except RegistryError as error:
+            known = self._cache.recall(self._key)
+            if known is None:
+                raise
+            log.warning("the registry does not answer (%s); starting with the last version known good, %s", error, known)
+            self._aspire(known, "last known good")
+        self._work()
 
     @property
     def serving(self) -> Servable:
@@ -168,9 +181,10 @@ class VersionManager:
             try:
                 self._look()
                 self._work()
+                self._outages.end(MODEL_REGISTRY)
             except RegistryError as error:
-                log.warning("the registry does not answer, %s goes on: %s", self.serving.label, error)
-            except BackendAway as error:
+                self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
+            except Away as error:
                 log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.serving.label, error)
             except Exception:
                 log.exception("following the model's tag failed; %s goes on", self.serving.label)

@@ -12,7 +12,7 @@ import orjson
 from model_registry.channel import Resolution
 from model_registry.golden import agrees
 from model_registry.package import Golden, Package
-from scorer.backends import Backend, BackendAway, InferenceFailed, Model, ModelRefused
+from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.batching import CostModel
 from scorer.events import formats
@@ -62,7 +62,7 @@ class Servable:
 
 
 def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
-    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and BackendAway."""
+    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and Away."""
     model = backend.open(package)
     try:
         decoder = formats.decoder(settings, model.signature())
@@ -86,7 +86,7 @@ def made_ready(model: Model, decoder: Decoder, package: Package, resolution: Res
     try:
         check_golden(servable, package.golden)
         warm(servable, package.golden, settings.batching.max_events)
-    except (ModelRefused, BackendAway):
+    except (ModelRefused, Away):
         model.close()
         raise
     return servable

@@ -101,7 +101,7 @@ class UnderLoad:
         until(lambda: rig.answered() > 500, "the first scores")
 
         break_it()
-        until(lambda: scorer.metric("scorer_backend_away") == 1, "the scorer's notice")
+        until(lambda: scorer.metric("scorer_away") == 1, "the scorer's notice")
         assert scorer.get("/readyz")[0] == 503
         assert scorer.get("/livez")[0] == 200
         flow.join()
@@ -120,7 +120,7 @@ class UnderLoad:
 
 def recovered(scorer: ScorerProcess) -> None:
     """Wait until it scores again."""
-    until(lambda: scorer.metric("scorer_backend_away") == 0, "recovery")
+    until(lambda: scorer.metric("scorer_away") == 0, "recovery")
 
 
 def faults(server: ModelServer, fault: str) -> tuple[Callable[[], object], Callable[[], object]]:

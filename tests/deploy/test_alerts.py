@@ -30,6 +30,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
     metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
+    metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)
     metrics.dead.labels("malformed").inc()
     metrics.events.labels("scored").inc()
@@ -77,7 +78,7 @@ def test_labels_are_few_and_bounded() -> None:
     families = [family for registry in exporters() for family in registry.collect()]
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
-        "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "backend",
+        "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "what", "backend",
         "device", "lane", "family", "name", "source", "destination", "error",
     }  # fmt: skip
 

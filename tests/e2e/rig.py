@@ -262,6 +262,12 @@ class Rig:
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
+    def ends(self) -> dict[int, int]:
+        """Where each input partition ends."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": f"{self.name}.ends"})
+        numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
+        return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
+
     def audit(self) -> dict[str, Any]:
         """The count of an auditor that shares no code with the product."""
         return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic)

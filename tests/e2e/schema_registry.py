@@ -1,17 +1,23 @@
-"""A real schema registry for tests: Apicurio's, which speaks Confluent's API, in memory, on loopback.
+"""A real schema registry for tests: Apicurio's, which speaks Confluent's API, in memory, on loopback. And a
+small one of one schema, which comes and goes at once.
 
 Its archive comes from Maven as the embedded broker's jars do, is checked against its hash, and is unpacked once beside it.
 """
 
 import fcntl
 import hashlib
+import json
 import shutil
+import struct
 import subprocess
 import tarfile
+import threading
 import time
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from scorer.demo.broker_jars import TIMEOUT_SECONDS, Sources, user_sources
 from scorer.demo.broker_node import HOST, free_ports
@@ -68,6 +74,52 @@ class SchemaRegistry:
         """End it."""
         self._process.kill()
         self._process.wait()
+
+
+class OneSchema:
+    """A registry that has one Avro schema under each of `ids`, and is there while it is open. It has nothing else, and
+    says so in words of its own."""
+
+    def __init__(self, ids: set[int]) -> None:
+        self.ids = ids
+        self._port, _ = free_ports()
+        self.url = f"http://{HOST}:{self._port}"
+        self._server: ThreadingHTTPServer | None = None
+
+    def event(self, number: int, name: str, a: float) -> bytes:
+        """An event of the schema with this id; b is 0."""
+        return struct.pack(">bIB", 0, number, 2 * len(name)) + name.encode() + struct.pack("<ff", a, 0.0)
+
+    def open(self) -> None:
+        """Answer from now on."""
+        self._server = ThreadingHTTPServer((HOST, self._port), lambda *given: _Answer(self.ids, *given))
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Be gone."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def __init__(self, ids: set[int], *given: Any) -> None:
+        fields = [{"name": name, "type": type_} for name, type_ in (("id", "string"), ("a", "float"), ("b", "float"))]
+        schema = {"schema": json.dumps({"type": "record", "name": "E", "fields": fields})}
+        self._known: dict[str, Any] = {f"/schemas/ids/{number}": schema for number in ids} | {"/subjects": []}
+        super().__init__(*given)
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        body = json.dumps(self._known.get(path, {"error_code": 404, "message": "nothing here"})).encode()
+        self.send_response(200 if path in self._known else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
 
 
 def unpacked(sources: Sources) -> Path:

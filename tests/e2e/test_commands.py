@@ -85,8 +85,8 @@ def test_offsets_that_the_topic_no_longer_holds_end_the_scorer_with_the_way_on(m
     rig.emit(events(100, start=100))
     rig.delete_records(rig.events_topic)
     scorer = rig.start()
-    assert scorer.wait() == 3
-    assert "scorer offsets" in scorer.said
+    until(lambda: scorer.metric("scorer_partition_paused") == 4 and "scorer offsets" in scorer.said, "the alarm")
+    assert scorer.stop() == 0
     rig.run("scorer", "offsets", "scorer.yaml", "--to", "9999999", code=2)
     rows = json.loads(rig.run("scorer", "offsets", "scorer.yaml", "--to", "earliest", "--json").stdout)["offsets"]
     assert all(row["committed"] == row["low"] == row["high"] for row in rows)

@@ -111,11 +111,11 @@ def test_a_broken_version_is_refused_and_the_running_one_goes_on(make_rig: MakeR
 def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.create(code=1)
-    said = rig.run("scorer", "run", "scorer.yaml", code=4).stderr
-    assert "registry" in said
+    scorer = rig.start()
+    until(lambda: "model-registry: " in scorer.get("/readyz")[1], "the wait")
     rig.push_unchecked(BROKEN["golden"](rig.folder / "bad"), "1.0.0")
-    said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
-    assert "prod" in said
+    assert scorer.wait() == 3
+    assert "prod" in scorer.said
     rig.promote("1.0.0")
     said = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
     assert "golden example 1" in said
@@ -128,7 +128,8 @@ def test_the_registry_going_away_stops_neither_scoring_nor_a_start(make_rig: Mak
     shutil.move(rig.folder / "registry", rig.folder / "away")
     rig.emit(events(100))
     until(lambda: rig.answered() == 100, "scores without a registry")
-    until(lambda: "registry does not answer" in first.said, "the warning")
+    until(lambda: first.metric("scorer_away") == 1, "the notice")
+    assert first.get("/readyz")[0] == 200
     assert first.stop() == 0
     second = rig.start("b").ready()
     assert "last version known good" in second.said

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.faults import matrix, report, soak
+from tests.faults import matrix, outages, report, soak
 from tests.faults.fleet import has_compiler
 from tests.faults.plan import FAULTS, plan, possible_faults
 from tests.faults.rounds import Result, drain_rate, play
@@ -27,6 +27,10 @@ talk = Console(stderr=True, highlight=False, soft_wrap=True)
 def main(arguments: Sequence[str]) -> int:
     """Play the campaign; its exit code."""
     options = _parser().parse_args(arguments)
+    if options.outages:
+        summary = outages.run(options.outages, lambda line: talk.print(line, markup=False), options.outage)
+        print(json.dumps(summary, indent=None if options.json else 2))
+        return 0 if summary["clean"] else 1
     missing = _missing(options.brokers)
     for fault, why in missing.items():
         talk.print(f"NOT RUN {fault}: {why}", markup=False)
@@ -90,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=FAULTS, help="this fault in every round")
     parser.add_argument("--matrix", action="store_true", help="a crash before and after every step of a transaction instead")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="one long round instead, and what grows in the processes")
+    parser.add_argument("--outages", type=int, metavar="N", help="instead: N outages of each kind in turn, and no scorer ends")
+    parser.add_argument("--outage", choices=outages.KINDS, help="of this kind only")
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a round, at least")
     parser.add_argument("--rate", type=float, help="events a second; default: half of what two scorers drain, measured")
     parser.add_argument("--broken", choices=("no-rotation", "late-metadata"), help="scorers that are wrong on purpose")

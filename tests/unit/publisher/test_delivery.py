@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.delivery import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
-from publisher.errors import Aborted, Fatal
+from publisher.errors import Aborted
 from publisher.group_commits import GroupCommits, OnCommit
 from tests.unit.publisher.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
 
@@ -82,10 +82,10 @@ def test_a_commit_that_failed_is_made_again_with_what_came_since_and_not_at_once
     assert at.log.committed == [1]
 
 
-def test_positions_that_cannot_be_committed_for_long_end_the_process() -> None:
+def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
     at = Surroundings(lambda call: (REFUSED, False) if call == "commit" else None)
     at.publish(b"a")
-    with pytest.raises(Fatal, match="could not be committed"):  # noqa: PT012 - at some tick
+    with pytest.raises(Aborted, match="could not be committed"):  # noqa: PT012 - at some tick
         for _ in range(2 * int(UNCOMMITTED_SECONDS)):
             at.later(CHECKPOINT_SECONDS)
             at.commits.answer()

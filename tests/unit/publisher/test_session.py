@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.delivery import CheckpointSession
-from publisher.session import RecoveryBudget
 from publisher.transactions import TransactionSession
 from tests.unit.publisher.scripted import Fails, Log, ScriptedCommits, ScriptedProducer, ScriptedQueue
 from tests.unit.publisher.session_conformance import SessionConformance, Stage, every_batch_becomes_visible
@@ -49,13 +48,3 @@ def test_whatever_fails_every_batch_becomes_visible(
     kind: type[SessionConformance], seed: int, batches: int, records_fail: bool
 ) -> None:
     every_batch_becomes_visible(kind(), seed, batches, records_fail=records_fail)
-
-
-def test_three_recoveries_within_a_minute_are_one_too_many() -> None:
-    budget = RecoveryBudget()
-    assert [budget.spent(now, 5) for now in (0.0, 20.0, 40.0)] == [False, False, True]
-    budget = RecoveryBudget()
-    assert [budget.spent(now, 0) for now in (0.0, 20.0, 70.0)] == [False, False, False]
-    budget = RecoveryBudget()
-    assert [budget.spent(now, 0) for now in (0.0, 20.0)] == [False, False]
-    assert not budget.spent(40.0, 1)

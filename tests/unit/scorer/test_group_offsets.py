@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from publisher.errors import Aborted, Evicted, Fatal
+from publisher.errors import Aborted, Evicted, Fatal, MemberLost
 from scorer import group_offsets
 
 HERE = TopicPartition("flights", 0, 7)
@@ -64,9 +64,9 @@ def test_a_stop_ends_the_waiting() -> None:
         told.committed(stopping)
 
 
-def test_the_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_while_it_is_for_another_consumer_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "PATIENCE_SECONDS", -1.0)
-    with pytest.raises(Fatal, match="the group's offsets cannot be read"):
+    with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
         Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()
 
 

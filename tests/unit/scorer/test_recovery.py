@@ -1,8 +1,8 @@
-"""How often a scorer may recover before it ends."""
+"""How often a scorer recovers, by hand."""
 
 import pytest
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 from scorer.recovery import REFUSED_SECONDS, RecoveryLimits
 
 
@@ -10,25 +10,27 @@ def limits() -> RecoveryLimits:
     return RecoveryLimits("a", "flights")
 
 
-def test_three_failures_without_a_commit_are_one_too_many() -> None:
-    under_test = limits()
-    under_test.allow(Aborted("x"), 0.0, 7)
-    under_test.allow(Aborted("x"), 1.0, 7)
-    with pytest.raises(Fatal, match="three recoveries"):
-        under_test.allow(Aborted("x"), 2.0, 7)
+def test_failures_without_a_commit_are_followed_by_longer_and_longer_pauses() -> None:
+    under_test, error = limits(), Aborted("x")
+    assert [under_test.judge(error, float(n), 7) for n in range(5)] == [(error, pause) for pause in (0.0, 0.0, 0.5, 1.0, 2.0)]
+    assert under_test.judge(error, 6.0, 8) == (error, 0.0)
+    assert max(under_test.judge(error, 7.0, 8)[1] for _ in range(1_000)) == 30.0
 
 
-def test_a_commit_in_between_makes_them_forgotten() -> None:
-    under_test = limits()
-    for number in range(10):
-        under_test.allow(Aborted("x"), float(number), commits=number)
-
-
-@pytest.mark.parametrize(("error", "said"), [(Evicted("x"), "refused this member"), (Fenced("x"), "another live process")])
-def test_a_member_that_is_refused_is_patient_and_not_for_ever(error: Aborted, said: str) -> None:
-    under_test = limits()
+def test_a_member_that_its_group_refuses_is_patient_and_then_joins_as_another() -> None:
+    under_test, error = limits(), Evicted("unknown member")
     for number in range(20):
-        under_test.allow(error, number * REFUSED_SECONDS / 20, 7)
-    with pytest.raises(Fatal, match=said):
-        under_test.allow(error, REFUSED_SECONDS + 0.1, 7)
-    under_test.allow(error, REFUSED_SECONDS + 0.2, 8)
+        assert under_test.judge(error, number * REFUSED_SECONDS / 20, 7) == (error, 0.0)
+    lost, pause = under_test.judge(error, REFUSED_SECONDS + 0.1, 7)
+    assert isinstance(lost, MemberLost)
+    assert pause == 0.0
+    assert under_test.judge(error, REFUSED_SECONDS + 0.2, 8) == (error, 0.0)
+
+
+def test_who_is_fenced_for_a_minute_without_a_commit_has_a_twin() -> None:
+    under_test, error = limits(), Fenced("x")
+    for number in range(20):
+        assert under_test.judge(error, number * REFUSED_SECONDS / 20, 7) == (error, 0.0)
+    with pytest.raises(Fatal, match="another live process"):
+        under_test.judge(error, REFUSED_SECONDS + 0.1, 7)
+    assert under_test.judge(error, REFUSED_SECONDS + 0.2, 8) == (error, 0.0)

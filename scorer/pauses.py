@@ -1,0 +1,49 @@
+"""Which assigned partitions are not read, and why. Each reason holds by itself: a partition is read again when none is left."""
+
+from collections.abc import Collection, Iterable
+
+from confluent_kafka import Consumer, TopicPartition
+
+Partition = tuple[str, int]
+
+
+class Pauses:
+    """For one consumer at a time; its owner thread's."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._reasons: dict[Partition, set[str]] = {}
+
+    @property
+    def partitions(self) -> Collection[Partition]:
+        """Those that are held, for whatever reason."""
+        return self._reasons.keys()
+
+    def hold(self, partitions: Iterable[Partition], reason: str) -> None:
+        """Stop reading these until this reason is gone."""
+        fresh = [p for p in partitions if reason not in self._reasons.get(p, ())]
+        for partition in fresh:
+            self._reasons.setdefault(partition, set()).add(reason)
+        if fresh:
+            self._consumer.pause([TopicPartition(*p) for p in fresh])
+
+    def release(self, partitions: Iterable[Partition], reason: str) -> None:
+        """This reason is gone."""
+        free = []
+        for partition in partitions:
+            reasons = self._reasons.get(partition, set())
+            reasons.discard(reason)
+            if not reasons and self._reasons.pop(partition, None) is not None:
+                free.append(partition)
+        if free:
+            self._consumer.resume([TopicPartition(*p) for p in free])
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """They go to another owner; should they come back, they are read."""
+        if held := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
+            self._consumer.resume(held)
+
+    def again(self, partition: Partition) -> None:
+        """The consumer has begun anew with it."""
+        if partition in self._reasons:
+            self._consumer.pause([TopicPartition(*partition)])
