@@ -17,7 +17,7 @@ import numpy as np
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.positions import Position
 from publisher.session import Record
-from scorer.backends import BackendAway, InferenceFailed
+from scorer.backends import InferenceFailed
 from scorer.events.batch import Batch, Headers
 from scorer.events.contract import Decoded, Poison, Reason
 from scorer.events.identity import NO_FACTS, Facts, event_id
@@ -28,7 +28,7 @@ from scorer.settings import Settings
 
 T = TypeVar("T")
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
-NO_EVENTS_FAULT = (BackendAway, Retriable, Aborted, Fatal)
+NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)  # Away is a Fatal
 UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
 
 
@@ -72,7 +72,7 @@ class Scoring:
         self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
     ) -> Scored:
         """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock; `alive` is
-        called before each time that the model is asked. Raises BackendAway.
+        called before each time that the model is asked. Raises Away.
         """
         work = _Work(self, batch, servable, now_ms)
         work.rejected = dict.fromkeys(batch.unread, UNREAD)

@@ -52,7 +52,7 @@ class _Shared:
 
 
 Make = Callable[[Package, Resolution], Servable]
-"""Makes a package ready. Raises ModelRefused and BackendAway."""
+"""Makes a package ready. Raises ModelRefused and Away."""
 
 
 class VersionManager:

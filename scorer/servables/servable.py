@@ -18,6 +18,7 @@ from scorer.batching import CostModel
 from scorer.events import formats
 from scorer.events.contract import Decoded, Decoder, Unsuited
 from scorer.events.json import JsonDecoder
+from scorer.outages import Away
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.settings import Settings
