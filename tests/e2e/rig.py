@@ -2,6 +2,7 @@
 installed commands, used as a person would use them."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -15,8 +16,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from model_registry import reference
 from model_registry.package import push as store_package
@@ -206,12 +215,34 @@ class Rig:
         producer.produce(self.events_topic, value, key, headers=list(headers))
         assert producer.flush(10) == 0
 
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """A client for what a person does with a broker."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
     def alter(self, topic: str, name: str, value: str) -> None:
         """Set a topic's configuration."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        admin.incremental_alter_configs([resource])[resource].result()
+        self.admin.incremental_alter_configs([resource])[resource].result()
+
+    def make_topic(self, topic: str, partitions: int) -> None:
+        """Make a topic; one that was deleted a moment ago may not be gone yet."""
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+            except KafkaException as error:
+                assert error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS, error
+                return False
+            return True
+
+        until(made, f"topic {topic}")
+
+    def make_again(self, topic: str, partitions: int) -> None:
+        """Delete a topic, and make another one of the same name."""
+        self.admin.delete_topics([topic])[topic].result()
+        self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
         """Every committed score record, as a plain consumer reads it."""
@@ -234,17 +265,14 @@ class Rig:
 
     def delete_records(self, topic: str) -> None:
         """What retention does: everything in the topic is gone."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        partitions = [
-            TopicPartition(topic, p, OFFSET_END) for p in admin.list_topics(topic, timeout=10).topics[topic].partitions
-        ]
-        for deleted in admin.delete_records(partitions).values():
+        known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
+        for deleted in self.admin.delete_records(partitions).values():
             deleted.result()
 
     def marks(self) -> dict[int, dict[str, Any]]:
         """The metadata of each partition's committed offset, with the offset."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
+        answer = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
