@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from msgspec.structs import replace
 
 from publisher.errors import Evicted, Fatal
 from scorer import group_offsets
 from scorer.attempts import Arrival
 from scorer.batching import chunk
+from scorer.beginnings import NO_EPOCH, AnswersFrom, Beginning, Beginnings
 from scorer.columns import batch_of
 from scorer.consumer_errors import usable
 from scorer.events.batch import Batch, End
@@ -36,9 +38,10 @@ class Intake:
     `before_assign(partitions)` runs before positions are read: it fences the dead and tells who they are (`owner` among them
     means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
-    now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
-    `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet. Only
-    `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of one event costs.
+    now and then while no broker tells them, and may raise Aborted. `beginnings` says where to begin without any.
+    `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed yet, `anew` the
+    partitions of topics that were made again of which nothing has been answered. Only `transactional` sessions send the group
+    metadata, and it is not cheap: a quarter of what a batch of one event costs.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Intake:
         consumer: Consumer,
         owner: str,
         topics: Sequence[str],
-        start: str,
+        beginnings: Beginnings,
         before_assign: Callable[[Sequence[TopicPartition]], set[str]],
         before_revoke: Callable[[Sequence[TopicPartition], bool], None],
         before_read: Callable[[], None],
@@ -62,7 +65,8 @@ class Intake:
         self.joined = self._closing = False
         self._consumer = consumer
         self._owner = owner
-        self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
+        self.anew: dict[Partition, AnswersFrom] = {}
+        self._beginnings = beginnings
         self._before_assign = before_assign
         self._before_revoke = before_revoke
         self._before_read = before_read
@@ -89,6 +93,7 @@ class Intake:
 
         `limit(timestamp_ms)` says, from the first event's time, how many to take. None where nothing came.
         """
+        self._unread |= self._beginnings.made_again(self.marks)
         if self._unread:
             self.rewind(self._unread)
         if alone := self._alone.next():
@@ -99,7 +104,7 @@ class Intake:
         self._group = self._ask_group()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         if any(map(Message.error, messages)):
-            messages = [m for m in messages if usable(self._consumer, m)]
+            messages = self._usable(messages)
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
@@ -108,15 +113,30 @@ class Intake:
         return self._batch(messages, self._end) if messages else None
 
     def stale(self, batch: Batch) -> bool:
-        """Whether a partition of this batch has been assigned anew, or away, since it was taken."""
-        return any(self.epochs.get(partition) != epoch for partition, epoch in batch.epochs.items())
+        """Whether a partition of this batch has been assigned anew, or away, or is another topic's since it was taken."""
+        if any(self.epochs.get(partition) != epoch for partition, epoch in batch.epochs.items()):
+            return True
+        return not self._beginnings.same({(p[0], self.marks[p].topic_id) for p in batch.epochs})
+
+    def offsets(self, batch: Batch, mark: Mark) -> list[TopicPartition]:
+        """The positions after a batch, under this mark with the topic's id, with the leader epoch of the last event."""
+        marks: dict[str, str] = {}
+        positions = []
+        for partition, offset in batch.reached.items():
+            topic_id = self.marks.get(partition, mark).topic_id
+            if topic_id not in marks:
+                marks[topic_id] = replace(mark, topic_id=topic_id).encode()
+            epoch = batch.leader_epochs[partition]
+            positions.append(TopicPartition(*partition, offset, marks[topic_id], NO_EPOCH if epoch is None else epoch))
+        return positions
 
     def commit(self, batch: Batch, mark: Mark) -> None:
         """The offsets after a batch are committed under this mark: known to us where the partition has been ours since."""
         for partition, offset in batch.reached.items():
             if self.epochs.get(partition) == batch.epochs[partition]:
-                self.marks[partition] = mark
+                self.marks[partition] = replace(mark, topic_id=self.marks[partition].topic_id)
                 self.committed[partition] = offset
+                self.anew.pop(partition, None)
 
     def hear(self, wait: float) -> None:
         """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
@@ -163,6 +183,7 @@ class Intake:
     def close(self) -> None:
         """Leave the group, so that others take over at once."""
         self._closing = True
+        self._beginnings.close()
         if not self.epochs:  # a cooperative librdkafka consumer that holds nothing does not leave when it closes (2.16)
             self._consumer.unsubscribe()
         self._consumer.close()
@@ -190,6 +211,13 @@ class Intake:
         self._largest = largest
         return messages
 
+    def _usable(self, messages: list[Message]) -> list[Message]:
+        """Those that are events. Where a position is out of range, the topic may be another one by now: it is read anew."""
+        ends = {(m.topic(), m.partition()) for m in messages if (e := m.error()) and e.code() == KafkaError._AUTO_OFFSET_RESET}
+        anew = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in ends})
+        self._unread |= anew
+        return [m for m in messages if (m.topic(), m.partition()) not in anew and usable(self._consumer, m)]
+
     def _keep_aside(self, messages: list[Message]) -> list[Message]:
         """Without those of isolated partitions, which are not read on until what waits of them is answered."""
         before = self._alone.waiting
@@ -207,6 +235,7 @@ class Intake:
     def _batch(self, messages: list[Message], end: End) -> Batch:
         batch = batch_of(messages, end)
         batch.epochs = {p: self.epochs[p] for p in batch.reached}
+        batch.leader_epochs = {p: messages[at].leader_epoch() for p, at in batch.last.items()}
         self._next |= batch.reached
         return batch
 
@@ -253,23 +282,45 @@ class Intake:
             self._held.discard(key)
             self._unread.discard(key)
             self._next.pop(key, None)
+            self.anew.pop(key, None)
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Where to read from: the committed offset, else the configured start. Takes the marks along."""
+        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along."""
         self._before_read()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
-        fresh = [(p.topic, p.partition) for p in found if p.offset < 0 and (p.topic, p.partition) not in self.committed]
-        starts = group_offsets.edges(self._consumer, fresh, self._start, self._waiting)
-        positions = []
-        for p in found:
-            key = p.topic, p.partition
-            offset = p.offset if p.offset >= 0 else self.committed.get(key, starts.get(key, 0))
-            self.marks[key] = Mark.decode(p.metadata)
-            self.committed[key] = self._next[key] = offset
-            positions.append(TopicPartition(*key, offset))
-        return positions
+        return [self._begin(beginning) for beginning in self._beginnings.of(self._consumer, list(map(self._remembered, found)))]
+
+    def _remembered(self, told: TopicPartition) -> TopicPartition:
+        """The group's position; ours, where the group has none yet."""
+        key = told.topic, told.partition
+        if told.offset >= 0 or key not in self.committed:
+            return told
+        return TopicPartition(*key, self.committed[key], self.marks[key].encode())
+
+    def _begin(self, beginning: Beginning) -> TopicPartition:
+        position = beginning.position
+        key = position.topic, position.partition
+        before = self.marks.get(key)
+        if key in self.epochs and before is not None and before.topic_id != beginning.mark.topic_id:
+            self._changes += 1  # what is in hand of it is another topic's
+            self.epochs[key] = self._changes
+        self.marks[key] = beginning.mark
+        self.committed[key] = self._next[key] = position.offset
+        if beginning.after is not None:
+            self.anew[key] = beginning.after
+        elif beginning.way == "start":
+            self._keep(position, beginning.mark)
+        return position
+
+    def _keep(self, position: TopicPartition, mark: Mark) -> None:
+        """Commit where a partition began that nobody has been in: `input.start` must not decide again, at another place."""
+        try:
+            kept = TopicPartition(position.topic, position.partition, position.offset, mark.encode())
+            self._consumer.commit(offsets=[kept], asynchronous=False)
+        except KafkaException as error:
+            log.info("the beginning of %s is not committed yet: %s", _names([position]), error.args[0])
 
     def _arrivals(self, positions: Sequence[TopicPartition], dead: set[str]) -> dict[Partition, Arrival]:
         """What each assignment found; see attempts.py. The ends are only asked for where something is suspicious."""

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from confluent_kafka import TopicPartition
 from msgspec.structs import replace
 
 from publisher.errors import Aborted, Evicted
@@ -174,8 +173,7 @@ class Loop:
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
         if suspicion:
             mark = replace(mark, attempts=suspicion.after_progress, alone=self._claims.announces(suspicion))
-        metadata = mark.encode()
-        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.reached.items()]
+        offsets = self._intake.offsets(batch, mark)
         swaps: list[Record] = [
             (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             for swap in self._swaps(batch, servable, mark)
@@ -212,7 +210,8 @@ class Loop:
         if not changed:
             return []
         firsts, now = batch.first_offsets(), self._now_ms()
-        return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
+        made, anew = self._settings.owner, self._intake.anew
+        return [Swap(made, *p, firsts[p], before, servable, now, anew.get(p)) for p, before in changed.items()]
 
     def _recover(self, error: Aborted) -> None:
         """Back to the committed offsets, with a successor for the producer whose records are in doubt.

@@ -6,14 +6,16 @@ import msgspec
 class Mark(msgspec.Struct, frozen=True):
     """`revision` is the channel's, `digest` the manifest digest of `version`: they tell of what lies before the offset.
 
-    `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order. `attempts`: how
-    often a process has died over what follows; `alone`: its first event is in hand by itself (attempts.py).
+    `topic_id` is the id of the topic whose offset this is; "" where nobody has said it. `owner` (`<name>.<replica>`) has the
+    partition, or had it until it died; "" where it left in good order. `attempts`: how often a process has died over what
+    follows; `alone`: its first event is in hand by itself (attempts.py).
     """
 
     owner: str = ""
     revision: int = 0
     version: str = ""
     digest: str = ""
+    topic_id: str = ""
     attempts: int = 0
     alone: bool = False
 

@@ -31,6 +31,7 @@ from publisher.open_transactions import OpenTransactions
 from publisher.session import Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
+from scorer.beginnings import Beginnings
 from scorer.intake import Intake
 from scorer.loop import Loop
 from scorer.marks import Mark
@@ -249,7 +250,7 @@ def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Sessi
         consumer,
         settings.owner,
         settings.input.topics,
-        settings.input.start,
+        Beginnings(settings, waiting),
         fence_the_dead,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,

@@ -15,9 +15,9 @@ class Batch:
     """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
-    of the take; the batch may only be published while they are unchanged. `carried`: headers that each event hands on to its
-    score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event here, and
-    `reached` the offset that follows it.
+    of the take; the batch may only be published while they are unchanged. `leader_epochs`: of each partition's last event.
+    `carried`: headers that each event hands on to its score, if any. `places` are the events' topic-partitions; `last` is for
+    each of those the index of its last event here, and `reached` the offset that follows it.
     """
 
     topics: list[str]
@@ -28,6 +28,7 @@ class Batch:
     timestamps: list[int]
     headers: list[Headers]
     end: End = "empty"
+    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     carried: list[list[tuple[str, str | bytes | None]]] | None = None
     epochs: dict[Place, int] = field(default_factory=dict)
     places: list[Place] = field(init=False)

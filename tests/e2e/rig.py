@@ -233,8 +233,9 @@ class Rig:
             try:
                 self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
             except KafkaException as error:
-                assert error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS, error
-                return False
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return False
+                raise
             return True
 
         until(made, f"topic {topic}")
