@@ -15,9 +15,9 @@ class Mark(msgspec.Struct, frozen=True):
     revision: int = 0
     version: str = ""
     digest: str = ""
-    topic_id: str = ""
     attempts: int = 0
     alone: bool = False
+    topic_id: str = ""
 
     def encode(self) -> str:
         """As it stands in the offset metadata."""

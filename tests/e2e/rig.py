@@ -32,6 +32,7 @@ from model_registry.package import push as store_package
 from model_registry.stores import open_store
 from tests import auditor
 
+PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
 
 
@@ -233,7 +234,7 @@ class Rig:
             try:
                 self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                if error.args[0].retriable() or error.args[0].code() in PASSING:
                     return False
                 raise
             return True
@@ -242,7 +243,15 @@ class Rig:
 
     def make_again(self, topic: str, partitions: int) -> None:
         """Delete a topic, and make another one of the same name."""
-        self.admin.delete_topics([topic])[topic].result()
+
+        def gone() -> bool:
+            try:
+                self.admin.delete_topics([topic])[topic].result()
+            except KafkaException as error:
+                return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return True
+
+        until(gone, f"the end of topic {topic}")
         self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
@@ -277,9 +286,9 @@ class Rig:
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
-    def audit(self) -> dict[str, Any]:
-        """The count of an auditor that shares no code with the product."""
-        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic)
+    def audit(self, since_ms: int = 0) -> dict[str, Any]:
+        """The count of an auditor that shares no code with the product; of answers to events of that time or later."""
+        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic, since_ms)
 
     def answered(self) -> int:
         """Scores and dead letters that read_committed readers have seen so far."""

@@ -125,6 +125,15 @@ def _registry_down(rng: random.Random, at: float, scorers: int, _: int) -> list[
     return [Step(at, "registry-away"), Step(at + 1, "restart-scorer", victim), Step(at + rng.uniform(5, 7), "registry-back")]
 
 
+def _add_partitions(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
+    """Once, or twice in a row."""
+    return [Step(at + 2.0 * k, "add-partitions", str(rng.randint(1, 3))) for k in range(rng.randint(1, 2))]
+
+
+def _recreate_topic(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
+    return [Step(at, "make-again")]
+
+
 PLANNERS: dict[str, Planner] = {
     "kill-scorer": _kill_scorer,
     "freeze-scorer": _freeze_scorer,
@@ -142,6 +151,8 @@ PLANNERS: dict[str, Planner] = {
     "poison": _poison,
     "swap": _swap,
     "registry-down": _registry_down,
+    "add-partitions": _add_partitions,
+    "recreate-topic": _recreate_topic,
 }
 FAULTS = tuple(PLANNERS)
 
