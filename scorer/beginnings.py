@@ -118,41 +118,44 @@ class Beginnings:
         marks = {(p.topic, p.partition): Mark.decode(p.metadata) for p in committed}
         odd = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
         odd += [p for p in committed if p.topic not in ids and p not in odd]
-        ways: dict[Partition, tuple[Way, bool]] = {}
+        ways: dict[Partition, Way] = {}
         if odd:
             ids |= {name: topic.id for name, topic in self._look({p.topic for p in odd}).items()}
             ways = self._ways(consumer, odd, marks, ids)
         for topic, topic_id in ids.items():
             self._first.setdefault(topic, topic_id)
-        positions = self._offsets(consumer, {place: how for place, (how, _) in ways.items()})
-        answers = self._answers_from() if any(answered for _, answered in ways.values()) else None
+        positions = self._offsets(consumer, ways)
+        marks = {
+            p: mark if ways.get(p, "position") == "position" else Mark(anew=ways[p] == "made again")
+            for p, mark in marks.items()
+        }
+        answers = self._answers_from() if any(mark.anew for mark in marks.values()) else None
         found = []
         for p in committed:
             place = p.topic, p.partition
-            how, answered = ways.get(place, ("position", False))
-            mark = marks[place] if how == "position" else Mark()
-            mark = msgspec.structs.replace(mark, topic_id=ids[p.topic])
+            how = ways.get(place, "position")
+            mark = msgspec.structs.replace(marks[place], topic_id=ids[p.topic])
             epoch = p.leader_epoch if how == "position" else None
             position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=NO_EPOCH if epoch is None else epoch)
-            found.append(Beginning(how, position, mark, answers if answered else None))
+            found.append(Beginning(how, position, mark, answers if mark.anew else None))
         return found
 
     def _ways(
         self, consumer: Consumer, odd: Sequence[TopicPartition], marks: Mapping[Partition, Mark], ids: Mapping[str, str]
-    ) -> dict[Partition, tuple[Way, bool]]:
-        """For each of these partitions how to go on, and whether an earlier topic of its name has answers."""
+    ) -> dict[Partition, Way]:
+        """For each of these partitions how to go on."""
         scored = self._scored()
         visited = {topic for topic, _ in scored} | self._positioned(consumer, {p.topic for p in odd})
         visited |= {topic for topic, known in self._first.items() if ids.get(topic, known) != known}
-        found: dict[Partition, tuple[Way, bool]] = {}
+        found: dict[Partition, Way] = {}
         for p in odd:
             place = p.topic, p.partition
             under = scored.get(place, set())
             how = way(p.offset, marks[place].topic_id, ids[p.topic], under, p.topic in visited)
-            found[place] = how, how == "made again"
+            found[place] = how
             if how in ("made again", "added"):
                 log.warning("%s[%d]: %s (its topic's id is %s): read from its beginning", *place, how, ids[p.topic])
-        if expired := [place for place, (how, _) in found.items() if how == "expired"]:
+        if expired := [place for place, how in found.items() if how == "expired"]:
             raise _expired(self._settings, expired)
         return found
 

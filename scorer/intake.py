@@ -73,6 +73,7 @@ class Intake:
         self._waiting = waiting
         self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if transactional else lambda: None
         self._changes = self._largest = 0
+        self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._held: set[Partition] = set()
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
@@ -108,6 +109,8 @@ class Intake:
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
+        if self._unread:
+            messages = [m for m in messages if (m.topic(), m.partition()) not in self._unread]
         if self._alone.partitions:
             messages = self._keep_aside(messages)
         return self._batch(messages, self._end) if messages else None
@@ -151,9 +154,8 @@ class Intake:
         if aside := self._alone.waiting & set(wanted):
             self._alone.forget(aside)
             self._consumer.resume([TopicPartition(*p) for p in aside])
-        for position in self._positions([TopicPartition(*p) for p in wanted]):
-            self._seek(position)
-        self._unread.clear()
+        positions = self._positions([TopicPartition(*p) for p in wanted])
+        self._unread = (self._unread - set(wanted)) | {(p.topic, p.partition) for p in positions if not self._seek(p)}
         self._group = self._ask_group()
 
     def isolate(self, partition: Partition) -> None:
@@ -239,16 +241,17 @@ class Intake:
         self._next |= batch.reached
         return batch
 
-    def _seek(self, position: TopicPartition) -> None:
-        """Seek, again while a fresh assignment has not begun to fetch."""
-        deadline = time.monotonic() + SEEK_SECONDS
-        while True:
-            try:
-                return self._consumer.seek(position)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
-                    raise Fatal(f"cannot go back to {position}: {error.args[0]}", "start the scorer again") from error
-                time.sleep(0.01)
+    def _seek(self, position: TopicPartition) -> bool:
+        """Whether it goes on there; not where an assignment has not begun to fetch, or a rebalance is about to take it away."""
+        try:
+            self._consumer.seek(position)
+        except KafkaException as error:
+            self._unsought_since = self._unsought_since or time.monotonic()
+            if error.args[0].code() != KafkaError._STATE or time.monotonic() > self._unsought_since + SEEK_SECONDS:
+                raise Fatal(f"cannot go back to {position}: {error.args[0]}", "start the scorer again") from error
+            return False
+        self._unsought_since = 0.0
+        return True
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more

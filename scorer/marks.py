@@ -6,9 +6,10 @@ import msgspec
 class Mark(msgspec.Struct, frozen=True):
     """`revision` is the channel's, `digest` the manifest digest of `version`: they tell of what lies before the offset.
 
-    `topic_id` is the id of the topic whose offset this is; "" where nobody has said it. `owner` (`<name>.<replica>`) has the
-    partition, or had it until it died; "" where it left in good order. `attempts`: how often a process has died over what
-    follows; `alone`: its first event is in hand by itself (attempts.py).
+    `topic_id` is the id of the topic whose offset this is; "" where nobody has said it. `anew`: an earlier topic of its name
+    was scored, and nothing of this one is answered. `owner` (`<name>.<replica>`) has the partition, or had it until it died; ""
+    where it left in good order. `attempts`: how often a process has died over what follows; `alone`: its first event is in hand
+    by itself (attempts.py).
     """
 
     owner: str = ""
@@ -18,6 +19,7 @@ class Mark(msgspec.Struct, frozen=True):
     attempts: int = 0
     alone: bool = False
     topic_id: str = ""
+    anew: bool = False
 
     def encode(self) -> str:
         """As it stands in the offset metadata."""
