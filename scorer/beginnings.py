@@ -84,16 +84,19 @@ class Beginnings:
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
         self._judged: Mapping[str, Topic] = {}
         self._first: dict[str, str] = {}
+        self._absent_since: float | None = None
 
     def close(self) -> None:
         """Look no more."""
         self._looks.close()
 
     def made_again(self, marks: Mapping[Partition, Mark]) -> set[Partition]:
-        """Those of these partitions whose topic is another one by now; told once, as soon as a look has shown it."""
+        """Those of these partitions whose topic is another one by now; told once, as soon as a look has shown it. Raises Fatal
+        (3) where a topic stays away."""
         if self._looks.failure is not None:
             raise self._looks.failure
         found = self._looks.found
+        self._mind_absent(found)
         if found is self._judged:
             return set()
         self._judged = found
@@ -199,6 +202,16 @@ class Beginnings:
         scores, letters = ([ends[n, p].high for p in range(topics[n].partitions)] for n in names)
         return AnswersFrom(scores, letters)
 
+    def _mind_absent(self, found: Mapping[str, Topic]) -> None:
+        if len(found) == len(self._settings.input.topics) or not self._looks.seen > 0:
+            self._absent_since = None
+            return
+        now = time.monotonic()
+        if self._absent_since is None:
+            self._absent_since = now
+        if now > self._absent_since + GONE_SECONDS:
+            raise _gone(next(topic for topic in self._settings.input.topics if topic not in found))
+
     def _look(self, topics: Collection[str]) -> Mapping[str, Topic]:
         """The topics as they are now; absent ones are waited for. Raises Fatal (3) where one stays away."""
         asked = time.monotonic()
@@ -209,7 +222,7 @@ class Beginnings:
             if not missing:
                 return found
             if time.monotonic() > asked + GONE_SECONDS:
-                raise Fatal(f"topic {missing[0]} is gone", "make it again, or take it out of input.topics", 3)
+                raise _gone(missing[0])
             self._waiting()
             time.sleep(PAUSE_SECONDS)
 
@@ -233,6 +246,11 @@ class Beginnings:
                 log.info("%s", error)
             self._waiting()
             time.sleep(PAUSE_SECONDS)
+
+
+def _gone(topic: str) -> Fatal:
+    hint = "make it again (scorer check --create makes what is missing), or take it out of input.topics"
+    return Fatal(f"topic {topic} has not been there for {GONE_SECONDS:g} s", hint, 3)
 
 
 def _expired(settings: Settings, places: Sequence[Partition]) -> Fatal:

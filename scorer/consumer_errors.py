@@ -12,7 +12,6 @@ log = logging.getLogger(__name__)
 FATAL_CODES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "that the topic exists (scorer check --create makes what is missing)",
 }
 
 

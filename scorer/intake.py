@@ -214,7 +214,9 @@ class Intake:
         return messages
 
     def _usable(self, messages: list[Message]) -> list[Message]:
-        """Those that are events. Where a position is out of range, the topic may be another one by now: it is read anew."""
+        """Those that are events. Where a position is out of range, the topic may be another one by now: it is read anew. A topic
+        that is not there may be about to be made again: `beginnings` waits for it."""
+        messages = [m for m in messages if (e := m.error()) is None or e.code() != KafkaError.UNKNOWN_TOPIC_OR_PART]
         ends = {(m.topic(), m.partition()) for m in messages if (e := m.error()) and e.code() == KafkaError._AUTO_OFFSET_RESET}
         anew = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in ends})
         self._unread |= anew
