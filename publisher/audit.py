@@ -75,7 +75,8 @@ class Report:
     """The result. `missing` to `unreadable` are faults; the others are told.
 
     `events` = inputs in the window; `pending` = not answered yet and not due; `repeated_ids` = mentions of an id by another
-    event before, estimated from 1 in `ids_sampled` ids; `examples` = the first positions (topic/partition/offset) of each
+    event before, estimated from 1 in `ids_sampled` ids; `gone` = answers to an input topic that was deleted and made again
+    since, counted nowhere else; `examples` = the first positions (topic/partition/offset) of each
     fault. It always holds: scored + expired + dead_lettered = events - missing - pending + duplicates + phantoms - those
     phantoms that lie beyond the end of their partition or in no audited partition.
     """
@@ -94,6 +95,7 @@ class Report:
     pending: int = 0
     repeated_ids: int = 0
     ids_sampled: int = 1
+    gone: int = 0
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -131,6 +133,7 @@ class Audit:
         self._kinds = np.zeros(len(Kind), np.int64)
         self._highest: dict[tuple[Partition, Partition], int] = {}
         self._ids = RepeatedIds()
+        self._gone = 0
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
         """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps).
@@ -155,6 +158,10 @@ class Audit:
     def unreadable(self, partition: Partition, offset: int) -> None:
         """A record of an output, dead letter or swap topic that does not say what it answers."""
         self._found("unreadable", 1, partition, [offset])
+
+    def gone(self, count: int) -> None:
+        """So many answers are to events of a topic of the same name that is no more."""
+        self._gone += count
 
     def answers(self, answers: Answers) -> None:
         """A batch of scores, expired answers or dead letters. Those outside the window are passed over."""
@@ -197,6 +204,7 @@ class Audit:
             pending=pending,
             repeated_ids=self._ids.count(),
             ids_sampled=self._ids.sampled,
+            gone=self._gone,
             examples=examples,
         )
 

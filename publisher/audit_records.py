@@ -1,6 +1,6 @@
 """What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -37,20 +37,53 @@ class ScoreRecord(msgspec.Struct, gc=False):
 
 
 class SwapRecord(msgspec.Struct, gc=False):
-    """The fields of a swap record that matter here."""
+    """The fields of a swap record that matter here. See `Logs` for the last three."""
 
     topic: str
     partition: PartitionNumber
     cut_over_offset: Offset
     revision: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
     digest: str
+    topic_id: str = ""
+    scores_from: list[Offset] | None = None
+    letters_from: list[Offset] | None = None
+
+
+class Logs:
+    """Tells answers to a topic that was deleted and made again from answers to the one of that name before it.
+
+    A swap record names the id of its topic. The first one under a new id says where the answers to that topic begin, by
+    partition of the scores and of the dead letters. `ids` are the topics' ids now; nothing is told apart in one without.
+    """
+
+    def __init__(self, ids: Mapping[str, str]) -> None:
+        self._ids = ids
+        self._gone: set[Partition] = set()
+        self._from: dict[Partition, tuple[list[int], list[int]]] = {}
+
+    def present(self, record: SwapRecord) -> bool:
+        """Take in a swap record; whether its topic is the one that is there now."""
+        source = record.topic, record.partition
+        if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
+            self._gone.add(source)
+            return False
+        if record.scores_from is not None and record.letters_from is not None:
+            self._from.setdefault(source, (record.scores_from, record.letters_from))
+        return True
+
+    def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
+        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that is no more."""
+        if source not in self._from:
+            return source in self._gone
+        begins = self._from[source][dead]
+        return output[1] < len(begins) and offset < begins[output[1]]
 
 
 decode_score = msgspec.json.Decoder(ScoreRecord).decode
 decode_swap = msgspec.json.Decoder(SwapRecord).decode
 
 
-def feed_scores(audit: Audit, batch: Batch, as_json: Callable[[bytes], bytes] = bytes) -> None:
+def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: Callable[[bytes], bytes] = bytes) -> None:
     """Score records of one output partition, in its order. `as_json` raises ValueError for what is no record."""
     by_source: dict[Partition, list[ScoreRecord]] = {}
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
@@ -58,8 +91,12 @@ def feed_scores(audit: Audit, batch: Batch, as_json: Callable[[bytes], bytes] = 
             record = decode_score(as_json(message.value() or b""))
         except (msgspec.DecodeError, ValueError):
             audit.unreadable(batch.partition, offset)
+            continue
+        source = record.source.topic, record.source.partition
+        if logs.gone(source, batch.partition, offset):
+            audit.gone(1)
         else:
-            by_source.setdefault((record.source.topic, record.source.partition), []).append(record)
+            by_source.setdefault(source, []).append(record)
     for source, records in by_source.items():
         audit.answers(_arrays(batch.partition, source, records))
 
@@ -76,7 +113,7 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
     )
 
 
-def feed_dead_letters(audit: Audit, batch: Batch) -> None:
+def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
     """Dead letters of one partition: which event each of them is stands in its header `dead.source`."""
     columns: dict[Partition, list[int]] = {}
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
@@ -85,7 +122,11 @@ def feed_dead_letters(audit: Audit, batch: Batch) -> None:
         except ValueError:
             audit.unreadable(batch.partition, offset)
             continue
-        columns.setdefault((source.topic, source.partition), []).append(source.offset)
+        key = source.topic, source.partition
+        if logs.gone(key, batch.partition, offset, dead=True):
+            audit.gone(1)
+        else:
+            columns.setdefault(key, []).append(source.offset)
     for key, offsets in columns.items():
         kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
         audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
@@ -99,12 +140,13 @@ def dead_source(headers: Headers) -> str | bytes:
     return b""
 
 
-def feed_swaps(audit: Audit, batch: Batch) -> None:
-    """Swap records."""
+def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
+    """Swap records; all of them come before the answers."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             record = decode_swap(message.value() or b"")
         except (msgspec.DecodeError, UnicodeDecodeError):
             audit.unreadable(batch.partition, offset)
             continue
-        audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))
+        if logs.present(record):
+            audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))

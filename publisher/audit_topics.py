@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from publisher.audit import Audit, Partition, Report, Window
-from publisher.audit_records import feed_dead_letters, feed_scores, feed_swaps
+from publisher.audit_records import Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.kafka import KafkaSettings
 from publisher.topic_reader import Batch, Offsets, TopicReader
 
@@ -54,6 +54,7 @@ def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None,
     answering = {kind: topics.partitions(names) for kind, names in _answering(plan).items()}
     due = topics.committed(plan.group, inputs) if plan.group else None
     ends = {kind: topics.written(partitions) for kind, partitions in answering.items()}
+    logs = Logs(topics.ids(plan.inputs))
     starts = {kind: topics.earliest(partitions) for kind, partitions in answering.items()}
     windows = _windows(topics, plan, inputs, due)
     count = Audit(windows)
@@ -62,9 +63,9 @@ def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None,
     if plan.from_ms is not None:  # an answer has the timestamp of its input, or a later one
         starts |= {kind: topics.since(oldest, ends[kind]) for kind in ("outputs", "dead")}
     feed_outputs = partial(feed_scores, as_json=plan.as_json)
-    for kind, feed in (("outputs", feed_outputs), ("dead", feed_dead_letters), ("swaps", feed_swaps)):
+    for kind, feed in (("swaps", feed_swaps), ("outputs", feed_outputs), ("dead", feed_dead_letters)):
         for batch in reading.read(kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}):
-            feed(count, batch)
+            feed(count, batch, logs)
     if plan.group:
         for partition, offset in topics.committed(plan.group, inputs).items():
             count.committed(partition, offset)

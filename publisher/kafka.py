@@ -92,6 +92,7 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 10,
+        "topic.metadata.refresh.interval.ms": 10_000,  # how late a partition that was added may be read
         "queued.min.messages": 20_000,
         "queued.max.messages.kbytes": 32_768,
     }

@@ -74,6 +74,11 @@ class TopicReader:
         asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
         return [name for name, answer in asked.items() if _refused(answer.exception())]
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each of these topics, as far as the broker tells."""
+        asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
+        return {name: str(answer.result().topic_id) for name, answer in asked.items() if answer.exception() is None}
+
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """The first offsets that are kept."""
         return self._offsets(partitions, EARLIEST, IsolationLevel.READ_UNCOMMITTED)

@@ -197,7 +197,8 @@ def replay(
     summary = put_back(loaded.settings, selection, rate=rate, dry_run=dry_run)
     rows = [(name, str(count)) for name, count in sorted(summary.replayed.items())]
     print_data(json, summary.to_dict(), lambda: table(["reason", "would be replayed" if dry_run else "replayed"], rows))
-    talk.print(f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit", markup=False)
+    told = f"{summary.before} replayed before, {summary.others} not selected, {summary.unfit} unfit"
+    talk.print(f"{told}, {summary.late} without their deadline, which has passed", markup=False)
     for example in summary.examples:
         talk.print(f"unfit: {example}", markup=False)
 

@@ -12,7 +12,6 @@ RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknow
 FATAL_CODES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "that the topic exists (scorer check --create makes what is missing)",
 }
 
 

@@ -7,15 +7,17 @@ offsets alone: at assignment, and after every recovery.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from msgspec.structs import replace
 
 from publisher.errors import Evicted, Fatal, MemberLost
 from scorer import group_offsets
 from scorer.batching import chunk
+from scorer.beginnings import NO_EPOCH, AnswersFrom, Beginning, Beginnings
 from scorer.columns import batch_of
 from scorer.consumer_errors import out_of_range, usable
 from scorer.events.batch import Batch, End
@@ -38,18 +40,18 @@ class Intake:
     `before_assign(partitions)` runs before positions are read: it fences the dead. `before_revoke(partitions, lost)` runs while
     they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
-    now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
+    now and then while no broker tells them, and may raise Aborted. `beginnings` says where to begin without any.
     `renew` gives another consumer for the one that is no member any more. `outside` says why partitions are not read whose
     position is not in them. `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has
-    looked at yet. Only `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of one
-    event costs.
+    looked at yet, `anew` the partitions of topics that were made again of which nothing has been answered. Only `transactional`
+    sessions send the group metadata, and it is not cheap: a quarter of what a batch of one event costs.
     """
 
     def __init__(
         self,
         consumer: Consumer,
         topics: Sequence[str],
-        start: str,
+        beginnings: Beginnings,
         before_assign: Callable[[Sequence[TopicPartition]], None],
         before_revoke: Callable[[Sequence[TopicPartition], bool], None],
         before_read: Callable[[], None],
@@ -67,13 +69,15 @@ class Intake:
         self._topics = list(topics)
         self._renew = renew
         self._transactional = transactional
-        self._start = OFFSET_BEGINNING if start == "earliest" else OFFSET_END
+        self.anew: dict[Partition, AnswersFrom] = {}
+        self._beginnings = beginnings
         self._before_assign = before_assign
         self._before_revoke = before_revoke
         self._before_read = before_read
         self._waiting = waiting
         self._changes = self._largest = 0
         self._look_at = 0.0
+        self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
         self._end: End = "empty"
@@ -90,6 +94,7 @@ class Intake:
 
         `limit(timestamp_ms)` says, from the first event's time, how many to take. None where nothing came.
         """
+        self._unread |= self._beginnings.made_again(self.marks)
         if self._unread:
             self.rewind(self._unread)
         before = dict(self.epochs)
@@ -97,36 +102,52 @@ class Intake:
         self._group = self._ask_group()
         changed = {p for p in before.keys() | self.epochs.keys() if before.get(p) != self.epochs.get(p)}
         if any(map(Message.error, messages)):
-            messages = list(filter(self._usable, messages))
+            messages = self._usable(messages)
         if changed:  # messages of two assignments may be mixed: read those partitions again from the committed offsets
             self._unread |= {(m.topic(), m.partition()) for m in messages} & changed & self.epochs.keys()  # type: ignore[arg-type]
             messages = [m for m in messages if (m.topic(), m.partition()) not in changed]
+        if self._unread:
+            messages = [m for m in messages if (m.topic(), m.partition()) not in self._unread]
         return self._batch(messages, self._end) if messages else None
 
     def stale(self, batch: Batch) -> bool:
-        """Whether a partition of this batch has been assigned anew, or away, since it was taken."""
-        return any(self.epochs.get(partition) != epoch for partition, epoch in batch.epochs.items())
+        """Whether a partition of this batch has been assigned anew, or away, or is another topic's since it was taken."""
+        if any(self.epochs.get(partition) != epoch for partition, epoch in batch.epochs.items()):
+            return True
+        return not self._beginnings.same({(p[0], self.marks[p].topic_id) for p in batch.epochs})
+
+    def offsets(self, batch: Batch, mark: Mark, reached: Mapping[Partition, int] | None = None) -> list[TopicPartition]:
+        """The positions after a batch, or those that a part of it has `reached`, under this mark with the topic's id, with the
+        leader epoch of the last event."""
+        marks: dict[str, str] = {}
+        positions = []
+        for partition, offset in (reached or batch.reached).items():
+            topic_id = self.marks.get(partition, mark).topic_id
+            if topic_id not in marks:
+                marks[topic_id] = replace(mark, topic_id=topic_id).encode()
+            epoch = batch.leader_epochs[partition]
+            positions.append(TopicPartition(*partition, offset, marks[topic_id], NO_EPOCH if epoch is None else epoch))
+        return positions
 
     def commit(self, batch: Batch, mark: Mark) -> None:
         """The offsets after a batch are committed under this mark: known to us where the partition has been ours since."""
         for partition, offset in batch.reached.items():
             if self.epochs.get(partition) == batch.epochs[partition]:
-                self.marks[partition] = mark
+                self.marks[partition] = replace(mark, topic_id=self.marks[partition].topic_id)
                 self.committed[partition] = offset
+                self.anew.pop(partition, None)
 
     def hear(self, wait: float) -> None:
         """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
         before, deadline = self._changes, time.monotonic() + wait
         while self._changes == before and time.monotonic() < deadline:
-            for message in self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS):
-                self._usable(message)
+            self._usable(self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
-        for position in self._positions([TopicPartition(*p) for p in wanted]):
-            self._seek(position)
-        self._unread.clear()
+        positions = self._positions([TopicPartition(*p) for p in wanted])
+        self._unread = (self._unread - set(wanted)) | {(p.topic, p.partition) for p in positions if not self._seek(p)}
         self._group = self._ask_group()
 
     def rejoin(self) -> None:
@@ -177,6 +198,7 @@ class Intake:
     def close(self) -> None:
         """Leave the group, so that others take over at once."""
         self._closing = True
+        self._beginnings.close()
         if not self.epochs:  # a cooperative librdkafka consumer that holds nothing does not leave when it closes (2.16)
             self._consumer.unsubscribe()
         self._consumer.close()
@@ -207,37 +229,53 @@ class Intake:
     def _batch(self, messages: list[Message], end: End) -> Batch:
         batch = batch_of(messages, end)
         batch.epochs = {p: self.epochs[p] for p in batch.reached}
+        batch.leader_epochs = {p: messages[at].leader_epoch() for p, at in batch.last.items()}
         self._next |= batch.reached
         return batch
 
-    def _seek(self, position: TopicPartition) -> None:
-        """Seek, again while a fresh assignment has not begun to fetch. One without a leader does not: it is assigned anew."""
-        deadline = time.monotonic() + SEEK_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self._consumer.seek(position)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE:
-                    raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
-                self._waiting()
-                time.sleep(0.01)
-            else:
-                return
-        self._consumer.incremental_unassign([position])
-        self._consumer.incremental_assign([position])
-        self._pauses.again((position.topic, position.partition))
+    def _seek(self, position: TopicPartition) -> bool:
+        """Whether reading goes on there. Not where an assignment has not begun to fetch, or is about to go. One that has no
+        leader does not begin: it is assigned anew."""
+        try:
+            self._consumer.seek(position)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
+            self._unsought_since = self._unsought_since or time.monotonic()
+            if time.monotonic() < self._unsought_since + SEEK_SECONDS:
+                return False
+            self._consumer.incremental_unassign([position])
+            self._consumer.incremental_assign([position])
+            self._pauses.again((position.topic, position.partition))
+        self._unsought_since = 0.0
+        return True
 
-    def _usable(self, message: Message) -> bool:
-        """Whether this is an event. A partition whose position is out of range is held, with an alarm, and the others go on."""
-        error = message.error()
-        if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET:
-            return usable(message)
-        partition: Partition = message.topic(), message.partition()  # type: ignore[assignment]
-        if partition in self.epochs and partition not in self.outside:
+    def _usable(self, messages: Iterable[Message]) -> list[Message]:
+        """Those that are events. A topic that is not there may be about to be made again: `beginnings` waits for it. Where a
+        position is out of range, the topic may be another one by now, and is read anew."""
+        events: list[Message] = []
+        outside: set[Partition] = set()
+        for message in messages:
+            error = message.error()
+            if error is None:
+                events.append(message)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                outside.add((message.topic(), message.partition()))  # type: ignore[arg-type]
+            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                usable(message)
+        if not outside:
+            return events
+        anew = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in outside})
+        self._unread |= anew
+        self._hold_outside(outside - anew)
+        return [m for m in events if (m.topic(), m.partition()) not in anew]
+
+    def _hold_outside(self, partitions: set[Partition]) -> None:
+        """Hold partitions whose position is out of range, with an alarm, while the others go on."""
+        for partition in sorted(partitions & self.epochs.keys() - self.outside.keys()):
             self.hold([partition], RANGE)
             self.outside[partition] = out_of_range(self._consumer, TopicPartition(*partition), self.committed[partition])
             log.error("%s; the others go on", self.outside[partition])
-        return False
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -275,24 +313,46 @@ class Intake:
             self.outside.pop(key, None)
             self._unread.discard(key)
             self._next.pop(key, None)
+            self.anew.pop(key, None)
         self._pauses.forget([(p.topic, p.partition) for p in partitions])
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Where to read from: the committed offset, else the configured start. Takes the marks along."""
+        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along."""
         self._before_read()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
-        fresh = [(p.topic, p.partition) for p in found if p.offset < 0 and (p.topic, p.partition) not in self.committed]
-        starts = group_offsets.edges(self._consumer, fresh, self._start, self._waiting)
-        positions = []
-        for p in found:
-            key = p.topic, p.partition
-            offset = p.offset if p.offset >= 0 else self.committed.get(key, starts.get(key, 0))
-            self.marks[key] = Mark.decode(p.metadata)
-            self.committed[key] = self._next[key] = offset
-            positions.append(TopicPartition(*key, offset))
-        return positions
+        return [self._begin(beginning) for beginning in self._beginnings.of(self._consumer, list(map(self._remembered, found)))]
+
+    def _remembered(self, told: TopicPartition) -> TopicPartition:
+        """The group's position; ours, where the group has none yet."""
+        key = told.topic, told.partition
+        if told.offset >= 0 or key not in self.committed:
+            return told
+        return TopicPartition(*key, self.committed[key], self.marks[key].encode())
+
+    def _begin(self, beginning: Beginning) -> TopicPartition:
+        position = beginning.position
+        key = position.topic, position.partition
+        before = self.marks.get(key)
+        if key in self.epochs and before is not None and before.topic_id != beginning.mark.topic_id:
+            self._changes += 1  # what is in hand of it is another topic's
+            self.epochs[key] = self._changes
+        self.marks[key] = beginning.mark
+        self.committed[key] = self._next[key] = position.offset
+        if beginning.after is not None:
+            self.anew[key] = beginning.after
+        elif beginning.way == "start":
+            self._keep(position, beginning.mark)
+        return position
+
+    def _keep(self, position: TopicPartition, mark: Mark) -> None:
+        """Commit where a partition began that nobody has been in: `input.start` must not decide again, at another place."""
+        try:
+            kept = TopicPartition(position.topic, position.partition, position.offset, mark.encode())
+            self._consumer.commit(offsets=[kept], asynchronous=False)
+        except KafkaException as error:
+            log.info("the beginning of %s is not committed yet: %s", _names([position]), error.args[0])
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

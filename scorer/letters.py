@@ -16,7 +16,7 @@ from scorer.events.identity import Facts, event_id
 from scorer.scores.dead_letter import died_ms, facts, original_headers
 
 ID_ROOM = 64  # bytes that one more header adds beside its name and value
-ID_HEADER = "ce_id"
+ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
 
 
 class Unfit(Exception):
@@ -37,7 +37,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back."""
+    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back.
+
+    `late`: the event's deadline has passed, and the record does without it.
+    """
 
     id: str
     source: Position
@@ -45,13 +48,15 @@ class Letter:
     at_ms: int
     record: Record
     size: int
+    late: bool
 
 
-def read(message: Message, ids: IdReader) -> Letter:
+def read(message: Message, ids: IdReader, now_ms: int) -> Letter:
     """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
 
     The event goes to the partition it was in, with its key, value and headers, and `ce_id` where it had none. Its timestamp
-    is the time of the replay: with the old one, retention might delete it before it is scored.
+    is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has passed at
+    `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
     """
     (found,), unread = headers_of([message])
     headers = found or []
@@ -67,6 +72,9 @@ def read(message: Message, ids: IdReader) -> Letter:
     id_ = event_id(known, ids.of(message.value()), source.region, source[1:])
     if known.ce_id is None:
         originals.append((ID_HEADER, id_.encode()))
+    late = known.deadline is not None and known.deadline < now_ms
+    if late:
+        originals = [(name, held) for name, held in originals if name != DEADLINE_HEADER]
     return Letter(
         id=id_,
         source=source,
@@ -74,6 +82,7 @@ def read(message: Message, ids: IdReader) -> Letter:
         at_ms=died_ms(said, message.timestamp()[1]),
         record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
         size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),
+        late=late,
     )
 
 

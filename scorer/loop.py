@@ -10,8 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from confluent_kafka import TopicPartition
-
 from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from publisher.kafka import LARGEST_BATCH
 from publisher.session import Record, Session
@@ -79,7 +77,7 @@ class Loop:
         self._aftermath = aftermath
         self._claims = Claims(settings.owner, intake, session)
         self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
-        self._refusals = Refusals(scoring, session, now_ms, self._alive)
+        self._refusals = Refusals(scoring, session, intake.offsets, now_ms, self._alive)
         self._traces = traces
         self._asked = self._largest = 0
         self._published: Published | None = None
@@ -184,8 +182,7 @@ class Loop:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         origin, revision = servable.encoder.provenance, servable.resolution.revision
         mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
-        metadata = mark.encode()
-        offsets = [TopicPartition(*partition, offset, metadata) for partition, offset in batch.reached.items()]
+        offsets = self._intake.offsets(batch, mark)
         swaps: list[Record] = [
             (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
             for swap in self._swaps(batch, servable, mark)
@@ -233,7 +230,8 @@ class Loop:
         if not changed:
             return []
         firsts, now = batch.first_offsets(), self._now_ms()
-        return [Swap(self._settings.owner, *p, firsts[p], before, servable, now) for p, before in changed.items()]
+        made, anew = self._settings.owner, self._intake.anew
+        return [Swap(made, *p, firsts[p], before, servable, now, anew.get(p)) for p, before in changed.items()]
 
     def _failed(self, error: Aborted, now: float) -> Aborted:
         """What to recover from after this error, and when; raises Fatal where there is no going on."""

@@ -6,13 +6,17 @@ import msgspec
 class Mark(msgspec.Struct, frozen=True):
     """`revision` is the channel's, `digest` the manifest digest of `version`: they tell of what lies before the offset.
 
-    `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order.
+    `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order. `topic_id` is that
+    of the topic whose offset this is; "" where nobody has said it. `anew`: an earlier topic of its name was scored, and nothing
+    of this one is answered.
     """
 
     owner: str = ""
     revision: int = 0
     version: str = ""
     digest: str = ""
+    topic_id: str = ""
+    anew: bool = False
 
     def encode(self) -> str:
         """As it stands in the offset metadata."""

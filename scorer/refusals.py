@@ -5,7 +5,7 @@ search; where nothing is told, parts are halved until the guilty record stands a
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import TopicPartition
@@ -13,7 +13,9 @@ from confluent_kafka import TopicPartition
 from publisher.errors import Fatal, RecordRefused
 from publisher.session import Record, Session
 from scorer.accounts import Published
+from scorer.events.batch import Batch, Place
 from scorer.events.contract import Poison, Reason
+from scorer.marks import Mark
 from scorer.scores.dead_letter import NAMES, facts
 from scorer.scoring import Scoring
 
@@ -64,12 +66,19 @@ class _Search:
         return any(group.issuperset(lane) and group & self._guilty for group in self._groups)
 
 
+Offsets = Callable[[Batch, Mark, Mapping[Place, int]], list[TopicPartition]]
+"""See `Intake.offsets`."""
+
+
 class Refusals:
     """For one scorer. `now_ms` is the wall clock; `alive` is called before each part is published."""
 
-    def __init__(self, scoring: Scoring, session: Session, now_ms: Callable[[], int], alive: Callable[[], None]) -> None:
+    def __init__(
+        self, scoring: Scoring, session: Session, offsets: Offsets, now_ms: Callable[[], int], alive: Callable[[], None]
+    ) -> None:
         self._scoring = scoring
         self._session = session
+        self._offsets = offsets
         self._now_ms = now_ms
         self._alive = alive
 
@@ -106,11 +115,10 @@ class Refusals:
         return None
 
     def _publish(self, done: Published, rows: list[int], group: Any) -> None:
-        batch, metadata = done.batch, done.mark.encode()
+        batch = done.batch
         reached = {batch.places[row]: batch.offsets[row] + 1 for row in rows}
-        offsets = [TopicPartition(*place, offset, metadata) for place, offset in reached.items()]
         records = [record for row in rows if (record := done.scored.slots[row])]
-        self._session.publish([*records, *done.swaps], offsets, group)
+        self._session.publish([*records, *done.swaps], self._offsets(batch, done.mark, reached), group)
 
     def _bury(self, done: Published, row: int, why: str) -> None:
         """Put another record in the place of a refused one: a dead letter for a score; the same dead letter with the

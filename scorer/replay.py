@@ -39,10 +39,12 @@ EXAMPLES = 10  # of letters that cannot be put back
 
 @dataclass(slots=True)
 class Summary:
-    """What was done, or would be: `replayed` by reason; `before` were replayed earlier, `others` not asked for."""
+    """What was done, or would be: `replayed` by reason, `late` of them without their deadline, which has passed; `before` were
+    replayed earlier, `others` not asked for."""
 
     dry_run: bool
     replayed: Counter[str] = field(default_factory=Counter)
+    late: int = 0
     before: int = 0
     others: int = 0
     unfit: int = 0
@@ -54,6 +56,7 @@ class Summary:
             "dry_run": self.dry_run,
             "replayed": self.replayed.total(),
             "by_reason": dict(sorted(self.replayed.items())),
+            "deadlines_dropped": self.late,
             "replayed_before": self.before,
             "not_selected": self.others,
             "unfit": self.unfit,
@@ -154,6 +157,7 @@ class _Run:
             chunk.append((place, letter))
             size += letter.size
             self.summary.replayed[letter.reason] += 1
+            self.summary.late += letter.late
         if chunk:
             yield chunk
 
@@ -176,7 +180,7 @@ class _Run:
     def _letter(self, place: Position, message: Message) -> Letter | None:
         """None where it is not asked for, or cannot be put back."""
         try:
-            letter = letters.read(message, self._ids)
+            letter = letters.read(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.takes(letter):
                 self.summary.others += 1
                 return None

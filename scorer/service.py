@@ -34,6 +34,7 @@ from publisher.session import Counters, Session
 from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.aftermath import Aftermath
+from scorer.beginnings import Beginnings
 from scorer.in_hand import InHand
 from scorer.intake import Intake
 from scorer.loop import Loop
@@ -294,7 +295,7 @@ def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Se
     return parts.make_intake(
         commits.consumer,
         settings.input.topics,
-        settings.input.start,
+        Beginnings(settings, waiting),
         fence_the_dead,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,

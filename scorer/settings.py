@@ -183,6 +183,19 @@ class Settings(Configuration):
         return {**values, "model": {**model, "deadline_ms": derived}}
 
     @model_validator(mode="after")
+    def _each_topic_once(self) -> "Settings":
+        """A topic that is written to and read, or written to as two things, would feed on itself or mix what must not be."""
+        uses = [(f"input.topics[{at}]", topic) for at, topic in enumerate(self.input.topics)]
+        uses += [("output.topic", self.output.topic), ("dead_letter.topic", self.dead_letter.topic)]
+        uses += [("name (its status topic)", self.status_topic), ("name (its topic of swaps)", self.swaps_topic)]
+        uses += [("dead_letter.topic (its topic of what was replayed)", self.replayed_topic)]
+        first: dict[str, str] = {}
+        for key, topic in uses:
+            if first.setdefault(topic, key) != key:
+                raise ValueError(f"{first[topic]} and {key} are the same topic, {topic}; give each a topic of its own")
+        return self
+
+    @model_validator(mode="after")
     def _schemas_somewhere(self) -> "Settings":
         if self.input.format not in SCHEMA_FORMATS:
             return self

@@ -80,8 +80,9 @@ def _limits(admin: AdminClient, names: list[str]) -> dict[str, int]:
 
 def required(settings: Settings) -> dict[str, Operations]:
     """Every topic that `scorer run` needs, inputs first, and what it does with them."""
-    own = [settings.output.topic, settings.dead_letter.topic, settings.status_topic, settings.swaps_topic]
-    return read(*settings.input.topics) | dict.fromkeys(own, frozenset({WRITE}))
+    own = [settings.output.topic, settings.dead_letter.topic, settings.status_topic]
+    written = dict.fromkeys(own, frozenset({WRITE}))
+    return read(*settings.input.topics) | written | {settings.swaps_topic: frozenset({READ, WRITE})}
 
 
 def known(settings: Settings) -> dict[str, Operations]:

@@ -39,15 +39,18 @@ class Column:
             yield from zip(one.ljust(length, b"\0"), two.ljust(length, b"\0"), strict=True)
 
 
-def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None) -> dict[str, int]:
-    """Read everything that is committed, and count. Versions of a partition must follow in the order of first appearance."""
+def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None, since_ms: int = 0) -> dict[str, int]:
+    """Read everything that is committed, and count. Versions of a partition must follow in the order of first appearance.
+
+    An answer has the timestamp of its event. `since_ms`: answers to earlier ones are to a topic that is no more.
+    """
     inputs, answers, versions = Column(), Column(), Column()
     names: list[str] = []
     last: dict[tuple[int | None, str, int], int] = {}
     out_of_order = 0
     for message in read(bootstrap_servers, events):
         inputs.set((events, message.partition() or 0, message.offset() or 0), 1)
-    for message in read(bootstrap_servers, scores):
+    for message in answers_of(bootstrap_servers, scores, since_ms):
         record = json.loads(message.value() or b"")
         topic, partition, offset = place = tuple(record["source"][name] for name in ("topic", "partition", "offset"))
         answers.set(place, answers.get(place) + 1)
@@ -58,7 +61,7 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
         lane = (message.partition(), topic, partition)
         out_of_order += offset < last.get(lane, -1)
         last[lane] = max(offset, last.get(lane, -1))
-    for message in read(bootstrap_servers, dead) if dead else ():
+    for message in answers_of(bootstrap_servers, dead, since_ms) if dead else ():
         answers.set(source(message), answers.get(source(message)) + 1)
     counts = {"inputs": 0, "missing": 0, "duplicates": 0, "phantoms": 0}
     for written, answered in inputs.beside(answers):
@@ -67,6 +70,11 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
         counts["duplicates"] += max(0, answered - 1)
         counts["phantoms"] += answered > 0 and not written
     return {**counts, "out_of_order": out_of_order, "version_regressions": regressions(versions)}
+
+
+def answers_of(bootstrap_servers: str, topic: str, since_ms: int) -> Iterator[Message]:
+    """All committed answers to events of that time or later."""
+    return (message for message in read(bootstrap_servers, topic) if message.timestamp()[1] >= since_ms)
 
 
 def regressions(versions: Column) -> int:

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_END, TIMESTAMP_CREATE_TIME, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from publisher.transactions import TransactionSession
-from scorer.intake import Intake
+from scorer.beginnings import Beginning
+from scorer.intake import Intake, Partition
+from scorer.marks import Mark
 from tests.unit.publisher.scripted import Log, ScriptedProducer
 
 GROUP = "metadata"
@@ -98,10 +100,6 @@ class MemoryConsumer:
             rows.append(TopicPartition(p.topic, p.partition, offset, metadata or ""))
         return rows
 
-    def offsets_for_times(self, asked: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
-        """The edges that are asked for."""
-        return [TopicPartition(p.topic, p.partition, len(self._messages) if p.offset == OFFSET_END else 0) for p in asked]
-
     def get_watermark_offsets(self, _: TopicPartition, **_more: Any) -> tuple[int, int]:
         """First and next offset."""
         return 0, len(self._messages)
@@ -117,6 +115,28 @@ class MemoryConsumer:
         """Nobody else is in the group."""
 
 
+class MemoryBeginnings:
+    """The group's position, else the beginning; nobody makes a topic again."""
+
+    def made_again(self, _: Any) -> set[Partition]:
+        """None."""
+        return set()
+
+    def same(self, _: Any) -> bool:
+        """They are."""
+        return True
+
+    def of(self, _: Any, committed: Sequence[TopicPartition]) -> list[Beginning]:
+        """Where to read from."""
+        return [
+            Beginning("position", TopicPartition(p.topic, p.partition, max(0, p.offset)), Mark.decode(p.metadata))
+            for p in committed
+        ]
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
 def transport(
     owner: str, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None
 ) -> tuple[Intake, TransactionSession]:
@@ -128,10 +148,11 @@ def transport(
     )
     session.open()
     consumer: Any = MemoryConsumer(topic, events, log, due)
+    beginnings: Any = MemoryBeginnings()
     intake = Intake(
         consumer,
         [topic],
-        "earliest",
+        beginnings,
         lambda _: None,
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,

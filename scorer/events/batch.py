@@ -15,9 +15,10 @@ class Batch:
     """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
 
     `timestamps` are Unix ms, 0 where the broker has none. `epochs` holds the assignment epoch of each partition at the time
-    of the take; the batch may only be published while they are unchanged. `unread` are the indices of events whose headers
-    cannot be read: theirs are None. `carried`: headers that each event hands on to its score, if any. `places` are the events'
-    topic-partitions; `last` is for each of those the index of its last event here, and `reached` the offset that follows it.
+    of the take; the batch may only be published while they are unchanged. `leader_epochs`: of each partition's last event.
+    `unread` are the indices of events whose headers cannot be read: theirs are None. `carried`: headers that each event hands
+    on to its score, if any. `places` are the events' topic-partitions; `last` is for each of those the index of its last event
+    here, and `reached` the offset that follows it.
     """
 
     topics: list[str]
@@ -29,6 +30,7 @@ class Batch:
     headers: list[Headers]
     end: End = "empty"
     unread: Sequence[int] = ()
+    leader_epochs: dict[Place, int | None] = field(default_factory=dict)
     carried: list[list[tuple[str, str | bytes | None]]] | None = None
     epochs: dict[Place, int] = field(default_factory=dict)
     places: list[Place] = field(init=False)

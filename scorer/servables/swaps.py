@@ -1,5 +1,6 @@
 """The swap record: from which offset on a partition was scored by which version, written with that version's first batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -10,7 +11,11 @@ from scorer.servables.servable import Servable
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """One partition's change of version. `cut_over_offset` is the first offset that the new version scored."""
+    """One partition's change of version. `cut_over_offset` is the first offset that the new version scored.
+
+    `after` is set where this is the first answer to a topic that was made again: its answers begin at these offsets, by
+    partition of the output and of the dead letters. `before.topic_id` is the topic's id.
+    """
 
     scorer: str
     topic: str
@@ -19,6 +24,7 @@ class Swap:
     before: Mark
     servable: Servable
     at_ms: int
+    after: tuple[Sequence[int], Sequence[int]] | None = None
 
     @property
     def key(self) -> bytes:
@@ -28,10 +34,12 @@ class Swap:
     def encode(self) -> bytes:
         """As it stands in the topic `<name>.swaps`."""
         origin = self.servable.encoder.provenance
+        after = {"scores_from": self.after[0], "letters_from": self.after[1]} if self.after else {}
         return orjson.dumps(
             {
                 "scorer": self.scorer,
                 "topic": self.topic,
+                "topic_id": self.before.topic_id,
                 "partition": self.partition,
                 "cut_over_offset": self.cut_over_offset,
                 "from_version": self.before.version or None,
@@ -42,5 +50,6 @@ class Swap:
                 "revision": self.servable.resolution.revision,
                 "reason": self.servable.reason,
                 "at_ms": self.at_ms,
+                **after,
             }
         )

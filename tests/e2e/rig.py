@@ -2,6 +2,7 @@
 installed commands, used as a person would use them."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -16,14 +17,23 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from model_registry import reference
 from model_registry.package import push as store_package
 from model_registry.stores import open_store
 from tests import auditor
 
+PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
 
 
@@ -220,12 +230,43 @@ class Rig:
         producer.produce(self.events_topic, value, key, headers=list(headers))
         assert producer.flush(10) == 0
 
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """A client for what a person does with a broker."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
     def alter(self, topic: str, name: str, value: str) -> None:
         """Set a topic's configuration."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        admin.incremental_alter_configs([resource])[resource].result()
+        self.admin.incremental_alter_configs([resource])[resource].result()
+
+    def make_topic(self, topic: str, partitions: int) -> None:
+        """Make a topic; one that was deleted a moment ago may not be gone yet."""
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+            except KafkaException as error:
+                if error.args[0].retriable() or error.args[0].code() in PASSING:
+                    return False
+                raise
+            return True
+
+        until(made, f"topic {topic}")
+
+    def make_again(self, topic: str, partitions: int) -> None:
+        """Delete a topic, and make another one of the same name."""
+
+        def gone() -> bool:
+            try:
+                self.admin.delete_topics([topic])[topic].result()
+            except KafkaException as error:
+                return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return True
+
+        until(gone, f"the end of topic {topic}")
+        self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
         """Every committed score record, as a plain consumer reads it."""
@@ -248,17 +289,14 @@ class Rig:
 
     def delete_records(self, topic: str) -> None:
         """What retention does: everything in the topic is gone."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        partitions = [
-            TopicPartition(topic, p, OFFSET_END) for p in admin.list_topics(topic, timeout=10).topics[topic].partitions
-        ]
-        for deleted in admin.delete_records(partitions).values():
+        known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
+        for deleted in self.admin.delete_records(partitions).values():
             deleted.result()
 
     def marks(self) -> dict[int, dict[str, Any]]:
         """The metadata of each partition's committed offset, with the offset."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
-        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
+        answer = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
         found = answer.topic_partitions or []
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
@@ -268,9 +306,9 @@ class Rig:
         numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
 
-    def audit(self) -> dict[str, Any]:
-        """The count of an auditor that shares no code with the product."""
-        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic)
+    def audit(self, since_ms: int = 0) -> dict[str, Any]:
+        """The count of an auditor that shares no code with the product; of answers to events of that time or later."""
+        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic, since_ms)
 
     def answered(self) -> int:
         """Scores and dead letters that read_committed readers have seen so far."""

@@ -147,7 +147,9 @@ def test_what_cannot_be_replayed_is_told(make_rig: MakeRig) -> None:
     assert "is no time" in rig.run("scorer", "replay", "scorer.yaml", "--from", "soon", code=2).stderr
     elsewhere = ("--set", f"dead_letter.topic={rig.name}.nowhere")
     assert "check CONFIG --create" in rig.run("scorer", "replay", "scorer.yaml", *elsewhere, code=2).stderr
-    foreign = ("--set", f"input.topics=[{rig.scores_topic}]")
+    others = f"{rig.name}.others"
+    rig.make_topic(others, 1)
+    foreign = ("--set", f"input.topics=[{others}]")
     told = replay(rig, *foreign)
     assert (told["replayed"], told["unfit"]) == (0, 1)
     assert "no input topic" in told["unfit_examples"][0]

@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -44,9 +44,16 @@ class Load(threading.Thread):
         self._limit = limit
         self._make = make
         self._enough = threading.Event()
-        self._producer = Producer(
+        self._turn = threading.Lock()
+        self._paused = 0.0
+        self._bootstrap_servers = bootstrap_servers
+        self._producer = self._made()
+
+    def _made(self) -> Producer:
+        return Producer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                "bootstrap.servers": self._bootstrap_servers,
+                "topic.metadata.refresh.interval.ms": 1_000,  # a partition that is added gets its share
                 "enable.idempotence": True,
                 "message.timeout.ms": 120_000,
                 "linger.ms": 5,
@@ -66,17 +73,35 @@ class Load(threading.Thread):
         bad_due = 0.0
         bad = itertools.cycle(BAD)
         while not self._enough.is_set() and (self._limit is None or self.written < self._limit):
-            due = int((time.monotonic() - began) * self._rate)
-            for number in range(self.written, due if self._limit is None else min(due, self._limit)):
-                value: bytes | None = self._make(number)
-                bad_due += self.poison
-                if bad_due >= 1:
-                    bad_due -= 1
-                    value = next(bad)
-                self._write(value, b"k%d" % (number % KEYS))
-                self.written = number + 1
-            self._producer.poll(0)
+            with self._turn:
+                bad_due = self._tick(time.monotonic() - began - self._paused, bad_due, bad)
             self._enough.wait(TICK)
+
+    def _tick(self, seconds: float, bad_due: float, bad: Iterator[bytes | None]) -> float:
+        """What is due after so many seconds of writing."""
+        due = int(seconds * self._rate)
+        for number in range(self.written, due if self._limit is None else min(due, self._limit)):
+            value: bytes | None = self._make(number)
+            bad_due += self.poison
+            if bad_due >= 1:
+                bad_due -= 1
+                value = next(bad)
+            self._write(value, b"k%d" % (number % KEYS))
+            self.written = number + 1
+        self._producer.poll(0)
+        return bad_due
+
+    def begin_anew(self, between: Callable[[], None], seconds: float = 130.0) -> None:
+        """Write on after `between`, with another producer; what was acknowledged before counts no more."""
+        with self._turn:
+            began = time.monotonic()
+            if left := self._producer.flush(seconds):
+                raise RuntimeError(f"{left} events were not acknowledged within {seconds:.0f} s")
+            between()
+            self.acknowledged.clear()
+            self.last.clear()
+            self._producer = self._made()
+            self._paused += time.monotonic() - began
 
     def finish(self, seconds: float = 130.0) -> None:
         """No more events; returns when each is acknowledged or given up. Raises RuntimeError where that takes longer."""

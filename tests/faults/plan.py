@@ -143,6 +143,15 @@ def _foreign_transaction(rng: random.Random, at: float, scorers: int, _: int) ->
     return [Step(at, "begin-foreign"), Step(at + 1, "kill-scorer", victim), Step(at + seconds, "end-foreign")]
 
 
+def _add_partitions(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
+    """Once, or twice in a row."""
+    return [Step(at + 2.0 * k, "add-partitions", str(rng.randint(1, 3))) for k in range(rng.randint(1, 2))]
+
+
+def _recreate_topic(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
+    return [Step(at, "make-again")]
+
+
 PLANNERS: dict[str, Planner] = {
     "kill-scorer": _kill_scorer,
     "freeze-scorer": _freeze_scorer,
@@ -162,6 +171,8 @@ PLANNERS: dict[str, Planner] = {
     "registry-down": _registry_down,
     "twins": _twins,
     "foreign-transaction": _foreign_transaction,
+    "add-partitions": _add_partitions,
+    "recreate-topic": _recreate_topic,
 }
 FAULTS = tuple(PLANNERS)
 

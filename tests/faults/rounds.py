@@ -143,7 +143,7 @@ def _rest(stage: Stage, result: Result) -> None:
 def _count(stage: Stage, result: Result) -> None:
     """Both auditors, over everything that the round wrote."""
     rig = stage.rig
-    counts = rig.audit()
+    counts = rig.audit(stage.since_ms)
     result.counts = {name: counts[name] for name in COUNTED}
     result.inputs = counts["inputs"]
     arguments = ["--bootstrap-servers", rig.bootstrap_servers, "--input", rig.events_topic, "--output", rig.scores_topic]

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from scorer.demo.broker_node import HOST
 from tests import models
-from tests.e2e.rig import Rig
+from tests.e2e.rig import Rig, until
 from tests.faults.cluster import Cluster, Node
 from tests.faults.fleet import Fleet
 from tests.faults.foreign import Foreign
@@ -87,6 +88,9 @@ class Stage:
         self.load = Load(direct, self.rig.events_topic, rate)
         self.foreign = Foreign(direct, self.rig.scores_topic)
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
+        self.since_ms = 0
+        self._working: list[threading.Thread] = []
+        self._failed: list[Exception] = []
         self._killed: Node | None = None
         self._verbs = self._all_verbs()
 
@@ -119,6 +123,8 @@ class Stage:
             "stop-twins": lambda _: self.fleet.stop_twins(),
             "begin-foreign": lambda _: self.foreign.begin(),
             "end-foreign": lambda _: self.foreign.end(),
+            "add-partitions": lambda count: self._apart(lambda: self._add_partitions(int(count))),
+            "make-again": lambda _: self._apart(self._make_again),
             "registry-away": lambda _: self.registry.rename(self._away),
             "registry-back": lambda _: self._away.rename(self.registry),
         }
@@ -137,6 +143,10 @@ class Stage:
         if not self.registry.exists():
             self._away.rename(self.registry)
         self.fleet.heal()
+        for thread in self._working:
+            thread.join()
+        if self._failed:
+            raise self._failed[0]
 
     def close(self, keep: bool) -> None:
         """End the scorers and remove the topics; `keep` leaves the folder with its logs."""
@@ -201,6 +211,44 @@ class Stage:
 
     def _poison(self, share: str) -> None:
         self.load.poison = float(share)
+
+    def _apart(self, work: Callable[[], None]) -> None:
+        """Do this while other faults go on: it waits for brokers that are away."""
+
+        def done() -> None:
+            try:
+                work()
+            except (AssertionError, KafkaException, RuntimeError) as error:
+                self._failed.append(error)
+
+        thread = threading.Thread(target=done, name="apart")
+        self._working.append(thread)
+        thread.start()
+
+    def _add_partitions(self, count: int) -> None:
+        """More partitions for the events; a topic that is gone for a moment gets them when it is there again."""
+        topic = self.rig.events_topic
+
+        def added() -> bool:
+            try:
+                partitions = len(self.rig.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+                self.rig.admin.create_partitions([NewPartitions(topic, partitions + count)])[topic].result()
+            except (KafkaException, KeyError):
+                return False
+            return True
+
+        until(added, "the partitions")
+
+    def _make_again(self) -> None:
+        """Another topic for the events, in the place of the one that there was."""
+
+        def between() -> None:
+            time.sleep(0.01)  # a timestamp lies before or after it, never at it
+            self.since_ms = time.time_ns() // 1_000_000
+            self.watch.begin_anew(self.since_ms)
+            self.rig.make_again(self.rig.events_topic, PARTITIONS)
+
+        self.load.begin_anew(between)
 
     def _swap(self) -> None:
         """On to the next version, by the registry's own command, where there is one."""

@@ -29,6 +29,7 @@ class Watch(threading.Thread):
     def __init__(self, bootstrap_servers: str, scores: str, *others: str) -> None:
         super().__init__(name="watch", daemon=True)
         self.answers = 0
+        self._since_ms = 0
         self.stalls = Stalls()
         self._scores = scores
         self._closing = threading.Event()
@@ -52,10 +53,14 @@ class Watch(threading.Thread):
         while not self._closing.is_set():
             messages = self._consumer.consume(5_000, 0.02)
             now = time.monotonic()
-            good = [message for message in messages if message.error() is None]
+            good = [m for m in messages if m.error() is None and m.timestamp()[1] >= self._since_ms]
             self.answers += len(good)
             for partition in {m.partition() or 0 for m in good if m.topic() == self._scores}:
                 self.stalls.arrived(partition, now)
+
+    def begin_anew(self, since_ms: int) -> None:
+        """Count only answers to events of this time (Unix ms) or later; their answers bear it."""
+        self._since_ms, self.answers = since_ms, 0
 
     def close(self) -> None:
         """No more following."""

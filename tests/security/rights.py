@@ -17,6 +17,7 @@ def scorer(name: str) -> dict[str, Right]:
         "status": (TOPIC, f"{name}.status", WRITE),
         "notices": (TOPIC, f"{name}.status", READ),
         "swaps": (TOPIC, f"{name}.swaps", WRITE),
+        "what was scored": (TOPIC, f"{name}.swaps", READ),
         "group": (GROUP, name, READ),
         "transactions": (TRANSACTIONAL_ID, f"{name}/scorer/*", WRITE),
     }

@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Message
 
 from scorer.batching import BATCH_BYTES
+from scorer.beginnings import Beginnings
 from scorer.events.batch import End
 from scorer.intake import Intake
 
@@ -30,7 +31,9 @@ def test_a_batch_says_what_it_stopped_at(there: int, asked: int, size: int, end:
     consumer = create_autospec(Consumer, instance=True)
     consumer.poll.side_effect = lambda _: waiting.pop(0)
     consumer.consume.side_effect = lambda most, _: [waiting.pop(0) for _ in range(min(most, len(waiting)))]
-    intake = Intake(consumer, ["flights"], "earliest", MagicMock(), MagicMock(), MagicMock())
+    beginnings = create_autospec(Beginnings, instance=True)
+    beginnings.made_again.return_value = set()
+    intake = Intake(consumer, ["flights"], beginnings, MagicMock(), MagicMock(), MagicMock())
     intake.epochs = {("flights", 0): 1}
     batch = intake.take(1.0, lambda _: asked)
     assert batch is not None

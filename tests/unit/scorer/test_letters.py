@@ -17,6 +17,7 @@ from scorer.scores.dead_letter import dead_headers, facts, original_headers
 Headers = list[tuple[str, str | bytes | None]]
 SOURCE = Position("eu", "events", 2, 77)
 NO_ID = IdField(None)
+NOW_MS = 10_000
 
 
 def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Headers:
@@ -27,7 +28,7 @@ def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Header
 
 def letter(headers: Headers, value: bytes | None = b"{}", ids: IdField = NO_ID) -> Any:
     """Read back."""
-    return read(Message("events.dead", 0, 5, b"key", value, headers), ids)
+    return read(Message("events.dead", 0, 5, b"key", value, headers), ids, NOW_MS)
 
 
 headers_ = st.lists(
@@ -95,3 +96,13 @@ def test_a_selection_takes_by_reason_and_time() -> None:
     assert not Selection(["oversize"]).takes(back)
     assert not Selection(window=TimeWindow(1_001)).takes(back)
     assert not Selection(window=TimeWindow(None, 1_000)).takes(back)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "late"), [(b"9999", True), (b"10000", False), (b"90000", False), (b"soon", False), (None, False)]
+)
+def test_a_deadline_that_has_passed_stays_behind(deadline: bytes | None, late: bool) -> None:
+    stated: Headers = [] if deadline is None else [("deadline", deadline)]
+    back = letter(dead([("trace", b"t"), *stated, ("ce_id", b"e1")]))
+    assert back.late == late
+    assert back.record[5] == [("trace", b"t"), *([] if late else stated), ("ce_id", b"e1")]

@@ -1,4 +1,4 @@
-"""What the settings of a model make of each other, and what they refuse."""
+"""What settings make of each other, and what they refuse."""
 
 import json
 from pathlib import Path
@@ -73,3 +73,21 @@ def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: P
     with pytest.raises(SettingsError, match=said) as found:
         settings(files, {"server_tls": tls})
     assert "model.server_tls" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "keys"),
+    [
+        ("output.topic=in", ("input.topics[0]", "output.topic")),
+        ("dead_letter.topic=in", ("input.topics[0]", "dead_letter.topic")),
+        ("dead_letter.topic=out", ("output.topic", "dead_letter.topic")),
+        ("output.topic=n.status", ("output.topic", "name (its status topic)")),
+        ("dead_letter.topic=n.swaps", ("dead_letter.topic", "name (its topic of swaps)")),
+        ("output.topic=in.dead.replayed", ("output.topic", "dead_letter.topic (its topic of what was replayed)")),
+        ("input.topics=[in,in]", ("input.topics[0]", "input.topics[1]")),
+    ],
+)
+def test_two_keys_that_name_one_topic_are_refused_by_name(tmp_path: Path, flag: str, keys: tuple[str, str]) -> None:
+    with pytest.raises(SettingsError) as found:
+        settings(tmp_path, {}, flag)
+    assert all(key in str(found.value) for key in keys), found.value
