@@ -94,7 +94,7 @@ class Positions:
 class CheckpointSession:
     """Publishes batches at least once; see the module and `publisher.session.Session`.
 
-    `make_producer(on_delivery, singly)` gives an idempotent producer that reports only what failed, and that may send each record
+    `make_producer(on_delivery, singly)` gives an idempotent producer that reports only what failed, and may send each record
     by itself. `confirm_seconds`: how long the broker may take to confirm records. `clock` is monotonic, in seconds.
     """
 
