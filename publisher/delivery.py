@@ -94,15 +94,15 @@ class Positions:
 class CheckpointSession:
     """Publishes batches at least once; see the module and `publisher.session.Session`.
 
-    `make_producer(on_delivery)` gives an idempotent producer that reports only what failed. `confirm_seconds`: how long the
-    broker may take to confirm records. `clock` is monotonic, in seconds.
+    `make_producer(on_delivery, singly)` gives an idempotent producer that reports only what failed, and may send each record
+    by itself. `confirm_seconds`: how long the broker may take to confirm records. `clock` is monotonic, in seconds.
     """
 
     transactional = False
 
     def __init__(
         self,
-        make_producer: Callable[[OnDelivery], Producer],
+        make_producer: Callable[[OnDelivery, bool], Producer],
         commits: Commits,
         *,
         confirm_seconds: float,
@@ -117,9 +117,9 @@ class CheckpointSession:
         self._fault: Aborted | None = None
         self._refused = RefusedRecords()
         self._careful_until = float("-inf")
-        self._confirming = self._unfit = False
+        self._careful = self._unfit = False
         self._refusal: str | None = None
-        self._producer = make_producer(self._failed)
+        self._producer = make_producer(self._failed, False)
 
     def open(self) -> None:
         """There is nothing to wait for: the first record waits for the producer's id."""
@@ -133,19 +133,19 @@ class CheckpointSession:
         overlap: bool = False,  # noqa: ARG002
     ) -> None:
         """Hand the records to the producer; the positions follow with a checkpoint. Raises Aborted where a record failed, be it
-        of an earlier call. For some time after the broker has refused a record each call waits until all are confirmed, and
-        raises RecordRefused for records of its own: the earlier ones are safe.
+        of an earlier call. For some time after the broker has refused a record, records are sent singly and each call waits
+        until its own are confirmed: then it raises RecordRefused for those that are not, and the earlier ones are safe.
 
         `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
         `overlap`: nothing is waited for in either case.
         """
         self._look()
-        self._confirming = self._clock() < self._careful_until
+        if self._careful and self._clock() > self._careful_until:
+            self._renew()
         self._produce(records)
-        if self._confirming:
+        if self._careful:
             self._flush(self._confirm_seconds)
         self._check()
-        self._confirming = False
         self._positions.publish(offsets, self._clock())
 
     def settle(self) -> None:
@@ -195,12 +195,16 @@ class CheckpointSession:
         self.counters.aborts += 1
         if self._unfit:
             self._careful_until = self._clock() + CAREFUL_SECONDS
-        if not self._confirming:
+        if not self._careful:
             self._positions = Positions()
-        self._confirming = self._unfit = False
+        self._renew()
+
+    def _renew(self) -> None:
+        """A new producer, careful where it has to be."""
         self._producer.purge()
-        self._producer = self._make_producer(self._failed)
-        self._fault, self._refused = None, RefusedRecords()
+        self._careful = self._clock() < self._careful_until
+        self._producer = self._make_producer(self._failed, self._careful)
+        self._fault, self._unfit, self._refused = None, False, RefusedRecords(singly=True)
 
     def close(self) -> None:
         """Give up what is not confirmed. Never raises."""
@@ -213,7 +217,7 @@ class CheckpointSession:
         try:
             for record in records:
                 topic, value, key, partition, timestamp, headers = record
-                report = partial(self._told, record) if self._confirming else None
+                report = partial(self._told, record) if self._careful else None
                 try:
                     produce(topic, value, key, partition, report, None, timestamp, headers)
                 except BufferError:
@@ -278,4 +282,4 @@ class CheckpointSession:
         if self._refusal is not None:
             raise NotAllowed(self._refusal, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC")
         if self._fault is not None:
-            raise self._refused.error() if self._confirming and self._refused else self._fault
+            raise self._refused.error() if self._careful and self._refused else self._fault

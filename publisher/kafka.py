@@ -126,8 +126,9 @@ def transactional_properties(
     } | client(settings, client_id)
 
 
-def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: int) -> dict[str, Any]:
-    """Properties of the producer of an at-least-once session, which reports only records that failed.
+def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: int, *, singly: bool = False) -> dict[str, Any]:
+    """Properties of the producer of an at-least-once session, which reports only records that failed. `singly`: each record is
+    a request of its own.
 
     Records never expire by themselves: the session gives them up together, so that none overtakes an earlier one.
     """
@@ -139,6 +140,7 @@ def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: 
         "linger.ms": 0,
         "message.max.bytes": LARGEST_MESSAGE,
         "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "batch.num.messages": 1 if singly else 10_000,
         "compression.type": "lz4",
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 65_536,
@@ -225,10 +227,16 @@ def introduced(producer: Producer, topic: str) -> Producer:
 
 
 def checkpoint_producer(
-    settings: KafkaSettings, client_id: str, batch_bytes: int, on_delivery: Callable[[KafkaError, Message], None]
+    settings: KafkaSettings,
+    client_id: str,
+    batch_bytes: int,
+    on_delivery: Callable[[KafkaError, Message], None],
+    *,
+    singly: bool = False,
 ) -> Producer:
     """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
-    return _made(settings, Producer, checkpoint_properties(settings, client_id, batch_bytes) | {"on_delivery": on_delivery})
+    properties = checkpoint_properties(settings, client_id, batch_bytes, singly=singly)
+    return _made(settings, Producer, properties | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:

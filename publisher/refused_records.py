@@ -10,14 +10,15 @@ CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so lon
 
 
 class RefusedRecords:
-    """For one transaction, or for the records under way.
+    """For one transaction, or for the records under way. `singly`: each travels by itself, so that each report is its own.
 
     Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
     Kafka's brokers do for invalid ones, librdkafka (2.16) reports those as invalid and their neighbours with a code of their
     own. Where one of them is guilty, or all are, they are reported alike.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, singly: bool = False) -> None:
+        self._singly = singly
         self._reports: list[tuple[KafkaError, Record]] = []
         self._told_apart: set[tuple[str, int]] = set()
 
@@ -35,7 +36,9 @@ class RefusedRecords:
         """The refusal, with those that it is for certain, or else with all that it may be."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         why = f"{topic}[{partition}] refuses a record: {error.str()}"
-        certain = [record for _, record in self._reports if (record[0], record[3]) in self._told_apart]
-        invalid = all(error.code() == KafkaError.INVALID_RECORD for error, _ in self._reports)
+        if self._singly:
+            return RecordRefused(why, [record for _, record in self._reports], certain=True)
+        invalid = [record for error, record in self._reports if error.code() == KafkaError.INVALID_RECORD]
+        certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
         records = certain or [record for _, record in self._reports]
-        return RecordRefused(why, records, certain=bool(certain), one_or_all=invalid)
+        return RecordRefused(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))

@@ -250,7 +250,9 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
     seconds = settings.kafka.transaction_timeout_ms / 1_000
     if settings.delivery == "at-least-once":
         return CheckpointSession(
-            lambda failed: kafka.checkpoint_producer(settings.kafka, settings.owner, batch_bytes, failed),
+            lambda failed, singly: kafka.checkpoint_producer(
+                settings.kafka, settings.owner, batch_bytes, failed, singly=singly
+            ),
             commits,
             confirm_seconds=seconds,
         )

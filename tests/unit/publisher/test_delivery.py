@@ -23,7 +23,7 @@ class Surroundings:
         self.producers: list[ScriptedQueue] = []
         self.commits = ScriptedCommits(self.log, fails)
 
-        def make(failed: Callable[..., None]) -> ScriptedQueue:
+        def make(failed: Callable[..., None], _: bool) -> ScriptedQueue:
             self.producers.append(ScriptedQueue(self.log, fails, failed, room))
             return self.producers[-1]
 

@@ -32,7 +32,7 @@ class TestCheckpoints(SessionConformance):
         log = Log()
         commits = ScriptedCommits(log, fails)
         session = CheckpointSession(
-            lambda failed: ScriptedQueue(log, fails, failed),  # type: ignore[arg-type, return-value]
+            lambda failed, _: ScriptedQueue(log, fails, failed),  # type: ignore[arg-type, return-value]
             commits,
             confirm_seconds=10.0,
             clock=lambda: log.now,
