@@ -214,13 +214,15 @@ class Intake:
         return messages
 
     def _usable(self, messages: list[Message]) -> list[Message]:
-        """Those that are events. Where a position is out of range, the topic may be another one by now: it is read anew. A topic
-        that is not there may be about to be made again: `beginnings` waits for it."""
+        """Those that are events. Where a position is out of range, the topic may be another one by now, or the error may be
+        about an earlier position: it is read anew. `beginnings` waits for a topic that is not there."""
         messages = [m for m in messages if (e := m.error()) is None or e.code() != KafkaError.UNKNOWN_TOPIC_OR_PART]
-        ends = {(m.topic(), m.partition()) for m in messages if (e := m.error()) and e.code() == KafkaError._AUTO_OFFSET_RESET}
-        anew = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in ends})
-        self._unread |= anew
-        return [m for m in messages if (m.topic(), m.partition()) not in anew and usable(self._consumer, m)]
+        lost = [m for m in messages if (e := m.error()) and e.code() == KafkaError._AUTO_OFFSET_RESET]
+        places = {(m.topic(), m.partition()): m.offset() for m in lost}
+        again = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in places})
+        again |= {p for p, at in self._next.items() if p in places and places[p] != at}
+        self._unread |= again
+        return [m for m in messages if (m.topic(), m.partition()) not in again and usable(self._consumer, m)]
 
     def _keep_aside(self, messages: list[Message]) -> list[Message]:
         """Without those of isolated partitions, which are not read on until what waits of them is answered."""
