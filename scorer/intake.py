@@ -252,23 +252,25 @@ class Intake:
 
     def _usable(self, messages: Iterable[Message]) -> list[Message]:
         """Those that are events. A topic that is not there may be about to be made again: `beginnings` waits for it. Where a
-        position is out of range, the topic may be another one by now, and is read anew."""
+        position is out of range, the topic may be another one by now, or the error about an earlier position: it is read anew.
+        """
         events: list[Message] = []
-        outside: set[Partition] = set()
+        outside: dict[Partition, int | None] = {}
         for message in messages:
             error = message.error()
             if error is None:
                 events.append(message)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                outside.add((message.topic(), message.partition()))  # type: ignore[arg-type]
+                outside[message.topic(), message.partition()] = message.offset()  # type: ignore[index]
             elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 usable(message)
         if not outside:
             return events
-        anew = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in outside})
-        self._unread |= anew
-        self._hold_outside(outside - anew)
-        return [m for m in events if (m.topic(), m.partition()) not in anew]
+        again = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in outside})
+        again |= {p for p, at in self._next.items() if p in outside and outside[p] != at}
+        self._unread |= again
+        self._hold_outside(outside.keys() - again)
+        return [m for m in events if (m.topic(), m.partition()) not in again]
 
     def _hold_outside(self, partitions: set[Partition]) -> None:
         """Hold partitions whose position is out of range, with an alarm, while the others go on."""
