@@ -26,7 +26,7 @@ from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
 from publisher.sightings import Sightings, Source
 from publisher.takeover import ANSWER_SECONDS, destination_of, encoded, fence, follower_of, log_of, now_ms, source_of, write
-from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
+from publisher.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
 from publisher.topic_reader import Partition
 from publisher.watch import ABSENT_SECONDS, Watch
 
@@ -63,7 +63,7 @@ class Fleet:
         settings = self._settings
         self._cluster_ids = self.source.id(), self.destination.id()
         create = settings.destination.create_topics
-        ensure_checkpoint_topic(settings, self.destination, create=create)
+        ensure_own_topics(settings, self.destination, create=create)
         self.checkpoints.look(settings.name)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
@@ -80,7 +80,8 @@ class Fleet:
         openings = [opening for lane in self._lanes for opening in lane.openings]
         self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, openings, on_look)
         written = [pair.destination_name for pair in self._pairs.values()]
-        left = OpenTransactions(quick(settings.destination.kafka), settings.name, [*written, settings.checkpoint_topic])
+        written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
+        left = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
         left.wait(self._stop_waiting)
 
     def begin(self, registration: Registration) -> None:

@@ -154,18 +154,6 @@ def test_a_relay_under_another_name_does_not_copy_the_same_again(make_relay: Mak
     assert f"relay {name!r} copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
 
 
-def test_a_record_that_the_destination_does_not_take_ends_the_relay(make_relay: MakeRelay) -> None:
-    rig = make_relay()
-    rig.create(rig.source)
-    rig.create(rig.destination, max_message_bytes="200")
-    rig.fill(20)
-    rig.fill(4, long="x" * 400)
-    said = rig.refused()
-    assert "does not take a record" in said
-    assert "max.message.bytes" in said
-    assert not rig.json("check", code=1)["ok"]
-
-
 def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
     rig = make_relay(destination={"create_topics": False})
     assert f"topic {rig.name}.checkpoints does not exist" in rig.refused(2)
