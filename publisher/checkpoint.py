@@ -169,7 +169,7 @@ class CheckpointLog:
     def earlier(self, one: Place, other: Place) -> bool:
         """Whether the first checkpoint of `one` was written before that of `other`; both were read. Yes where nobody knows:
         they lie in two partitions."""
-        (place, at), (other_place, other_at) = self._first[one], self._first[other]
+        (place, at), (other_place, other_at) = (self._first.get(name, (None, None)) for name in (one, other))
         return place != other_place or (at or 0) < (other_at or 0)
 
     def _take(self, name: bytes, value: bytes | None, at: tuple[int | None, int | None]) -> None:
