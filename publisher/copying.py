@@ -190,8 +190,8 @@ def copy(
     """Write the copies with `produce` (as Producer.produce takes them); what was no record (ends of partitions, errors).
 
     Key, value, timestamp, partition and all other headers are kept. Records of partitions without a route are passed over.
-    `refuse` is called for a record whose headers the client cannot read: a name in them is not UTF-8. Raises what `produce` and
-    `refuse` raise.
+    `refuse` is called for a record, of any partition, whose headers the client cannot read: a name in them is not UTF-8.
+    Raises what `produce` and `refuse` raise.
 
     For such a name confluent-kafka 2.16 returns a list with a NULL in it beside the exception. Python notices that where a
     function of C makes the call, here `map`; a method call in a loop is specialised (Python 3.11 and later) and goes on with
@@ -201,19 +201,16 @@ def copy(
     marked, filtering, find = rules.marked, bool(rules.wanted), routes.get
     all_headers: Iterator[Any] = map(Message.headers, messages)
     for message in messages:
-        fault = headers = None
         try:
             headers = next(all_headers)
         except SystemError as error:
-            fault = error
+            refuse(message, error)
+            continue
         if message.error() is not None:
             events.append(message)
             continue
         route = find((message.topic(), message.partition()))  # type: ignore[arg-type]
         if route is None:
-            continue
-        if fault is not None:
-            refuse(message, fault)
             continue
         if filtering and not rules.passes(headers):
             route.passed = message

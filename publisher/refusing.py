@@ -72,6 +72,8 @@ class Refusing:
     def unread(self, consumer: Consumer, producer: Producer, message: Message, error: SystemError) -> None:
         """Refuse a record whose headers cannot be read, within the open transaction."""
         found = self._refusal(message, UNREADABLE, repr(error.__cause__ or error), readable=False)
+        if (found.source.topic, found.source.partition) not in self.active:
+            return
         if self._settings.refusal_topic:
             self._write(found, False, producer)
         else:
