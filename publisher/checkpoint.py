@@ -38,8 +38,8 @@ class Place(NamedTuple):
 
 class Checkpoint(msgspec.Struct, frozen=True):
     """The next offset to read of a source partition, and what was there when it was written. `cluster`, `topic_id`: the
-    source's. `epoch` is the leader epoch, `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none);
-    `at_ms` is the wall clock."""
+    source's. `copied` is the last offset before `next` that was copied (-1: none, or not known). `epoch` is the leader epoch,
+    `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock."""
 
     next: int
     cluster: str
@@ -47,6 +47,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     destination_cluster: str
     destination_topic: str
     destination_topic_id: str
+    copied: int = -1
     epoch: int = -1
     timestamp_ms: int = -1
     at_ms: int = 0
@@ -132,42 +133,53 @@ class CheckpointLog:
 
     def __init__(self, reader: TopicReader, topic: str) -> None:
         self.topic = topic
+        self.reader = reader
         self.positions: dict[Place, Checkpoint] = {}
         self.registrations: dict[str, Registration] = {}
         self.sightings: dict[str, Sighting] = {}
-        self._reader = reader
+        self._first: dict[Place, tuple[int | None, int | None]] = {}
         self._read: Offsets = {}
 
     def refresh(self) -> None:
         """Read on to where the topic ends now. Transactions that are open there are waited for: one that was begun before
         may hold the end of what is visible back, behind which a decided one of ours may stand."""
-        self._read_to(self._reader.written(self._reader.partitions([self.topic])))
+        self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
     def look(self, relay: str) -> None:
         """Read on to where readers are stopped now, which is enough to know whom to fence: what a killed process has left open
         is decided only by that, or after its time-out. Where a registration of `relay` stands behind that, it is waited for."""
-        ends = self._reader.written(self._reader.partitions([self.topic]))
-        visible = self._reader.visible(ends)
+        ends = self.reader.written(self.reader.partitions([self.topic]))
+        visible = self.reader.visible(ends)
         self._read_to(visible)
-        hidden = self._reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
+        hidden = self.reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
         if any(message.key() == registration_key(relay) for batch in hidden for message in batch.messages):
             self._read_to(ends)
 
     def _read_to(self, ends: Offsets) -> None:
-        starts = self._read or self._reader.earliest(ends)
-        for batch in self._reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
+        starts = self._read or self.reader.earliest(ends)
+        for batch in self.reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
             for message in batch.messages:
-                self._take(message.key() or b"", message.value())
+                self._take(message.key() or b"", message.value(), (message.partition(), message.offset()))
         self._read = ends
 
     def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
         """The positions of one relay."""
         return {place: found for place, found in self.positions.items() if place.relay == relay}
 
-    def _take(self, name: bytes, value: bytes | None) -> None:
+    def earlier(self, one: Place, other: Place) -> bool:
+        """Whether the first checkpoint of `one` was written before that of `other`; both were read. Yes where nobody knows:
+        they lie in two partitions."""
+        (place, at), (other_place, other_at) = (self._first.get(name, (None, None)) for name in (one, other))
+        return place != other_place or (at or 0) < (other_at or 0)
+
+    def _take(self, name: bytes, value: bytes | None, at: tuple[int | None, int | None]) -> None:
         try:
             place = parse_key(name)
             if isinstance(place, Place):
+                if value is None:
+                    self._first.pop(place, None)
+                else:
+                    self._first.setdefault(place, at)
                 _put(self.positions, place, value, _decode_checkpoint)
             elif isinstance(place, str):
                 _put(self.registrations, place, value, _decode_registration)

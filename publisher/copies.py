@@ -5,7 +5,7 @@ too. Two with one hash would count as a duplicate: with 100 million records that
 source record and 16 a copy, of one partition at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ EXAMPLES = 5
 @dataclass
 class CopyReport:
     """Counts of records. `pending` were not due when the copies were read, `expired` are no longer kept at the destination,
+    `refused` stand in the refusal topic and nowhere else,
     `others` are copies from elsewhere, or of source records that are no longer kept. `examples` are source positions,
     `topic/partition/offset`; of phantoms, the destination's."""
 
@@ -31,6 +32,7 @@ class CopyReport:
     out_of_order: int = 0
     pending: int = 0
     expired: int = 0
+    refused: int = 0
     not_selected: int = 0
     others: int = 0
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -65,9 +67,16 @@ class Copies(Column):
     complete: bool
 
 
-def compare(report: CopyReport, place: tuple[str, str, int], source: Column, due: int, copies: Copies) -> None:
+def compare(
+    report: CopyReport,
+    place: tuple[str, str, int],
+    source: Column,
+    due: int,
+    copies: Copies,
+    refused: Collection[int] = (),
+) -> None:
     """Add one partition's counts. `place`: source topic, destination topic, partition; `due`: up to this source offset the
-    relay had confirmed its copies before they were read."""
+    relay had confirmed its copies before they were read; `refused`: source offsets that are in the refusal topic."""
     topic, target, partition = place
     order = np.argsort(source.hashes, kind="stable")
     at = np.searchsorted(source.hashes, copies.hashes, sorter=order)
@@ -79,6 +88,9 @@ def compare(report: CopyReport, place: tuple[str, str, int], source: Column, due
     ahead = np.maximum.accumulate(where) if len(where) else where
     absent = np.ones(len(source.hashes), np.bool_)
     absent[where] = False
+    told = absent & np.isin(source.offsets, np.array(list(refused), np.int64))
+    report.refused += int(told.sum())
+    absent &= ~told
     begin = 0 if copies.complete else int(where[0]) if len(where) else len(source.hashes)
     late = source.offsets >= due
     report.source += len(source.hashes)

@@ -7,8 +7,9 @@ from typing import Self, cast
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from publisher import kafka, positions
-from publisher.copying import ORIGIN, Headers
+from publisher.copying import origin_of
 from publisher.errors import Fatal, Retriable
+from publisher.headers import headers_of_one
 from publisher.kafka import KafkaSettings
 from publisher.positions import Position
 from publisher.topic_reader import Partition
@@ -45,7 +46,7 @@ class CopyReader:
             message = self._first(copy, offset)
             if message is None:
                 return None
-            origin, at = _origin(message), cast("int", message.offset())
+            origin, at = _origin(message, copy), cast("int", message.offset())
             if origin is None or origin != Position(region, *source, origin.offset):
                 raise Fatal(
                     f"{copy[0]}[{copy[1]}] holds at offset {at} a record of {origin or 'its own'}, and not only copies of "
@@ -60,7 +61,7 @@ class CopyReader:
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
         """Where the first record at this offset or behind it was first written; None where it does not say."""
         message = self._first(partition, offset)
-        return None if message is None else _origin(message)
+        return None if message is None else _origin(message, partition)
 
     def _first(self, partition: Partition, offset: int) -> Message | None:
         """The first record at this offset or behind it; None where none is visible."""
@@ -81,8 +82,8 @@ class CopyReader:
                 raise Fatal(f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=3)
 
 
-def _origin(message: Message) -> Position | None:
-    first = dict(cast("Headers", message.headers() or [])).get(ORIGIN)
+def _origin(message: Message, copy: Partition) -> Position | None:
+    first = origin_of(headers_of_one(message), copy)
     try:
         return None if first is None else positions.parse(first)
     except ValueError:

@@ -1,21 +1,26 @@
-"""Turns the records that were read into those that are written: the same but for two headers. No decision about positions.
+"""Turns the records that were read into those that are written: the same but for three headers. No decision about positions.
 
-`x-origin` says where a record was first written and is never changed; `x-hops` counts the copies. This is the one loop that
-runs for each record, so it does for each no more than it must.
+`x-origin` says where a record was first written and is kept by further copies; `x-hops` counts the copies; `x-copied-to` names
+the partition that the copy was written to. A program that forwards headers writes them elsewhere: that record is no copy, and
+gets an origin of its own. `copy` is the one loop that runs for each record, so it does for each no more than it must.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from confluent_kafka import Message
 
+from publisher import positions
 from publisher.positions import Position
+from publisher.settings import renamed
 from publisher.topic_reader import Partition
 
 ORIGIN = "x-origin"
 HOPS = "x-hops"
+COPIED_TO = "x-copied-to"
+OWN = frozenset({ORIGIN, HOPS, COPIED_TO})
 ROOM = 1_024  # bytes that the headers may add to a record: two region and topic names of the longest kind
 FIRST_HOP = (HOPS, b"1")
 LONGEST_COUNT = 9  # digits; longer ones are no hop counts
@@ -26,58 +31,120 @@ Headers = list[tuple[str, Any]]
 class Route:
     """One partition's way: from where to where, and how far.
 
-    `next` is the next offset to read, `committed` the one that the last confirmed checkpoint holds, `end` where the source's
-    log ends as last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none).
+    `next` is the next offset to read, `copied` the last one that was copied (-1: none), `end` where the source's log ends as
+    last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none). `committed` and `confirmed` are `next` and
+    `copied` in the last confirmed checkpoint. `sent` is the last record that was copied, `passed` the last one that was not.
     """
 
-    __slots__ = ("committed", "destination", "end", "epoch", "last", "next", "origin", "partition", "timestamp_ms", "topic")
+    __slots__ = (
+        "committed", "confirmed", "copied", "destination", "end", "epoch", "next", "origin", "partition", "passed",
+        "sent", "tail", "timestamp_ms", "topic",
+    )  # fmt: skip
 
-    def __init__(self, region: str, topic: str, partition: int, destination: str, start: int) -> None:
+    def __init__(self, region: str, topic: str, partition: int, destination: str, start: int, copied: int = -1) -> None:
         self.topic = topic
         self.partition = partition
         self.destination = destination
         self.origin = str(Position(region, topic, partition, 0))[:-1]
+        self.tail = (FIRST_HOP, (COPIED_TO, _address(destination, partition)))
         self.next = self.committed = self.end = start
+        self.copied = self.confirmed = copied
         self.timestamp_ms = self.epoch = -1
-        self.last: Message | None = None
+        self.sent: Message | None = None
+        self.passed: Message | None = None
 
     def settle(self) -> bool:
-        """Take over what the last copied record says; whether there is more than the last confirmed checkpoint holds."""
-        last, self.last = self.last, None
-        if last is not None:
-            offset, epoch = last.offset(), last.leader_epoch()
-            assert offset is not None
-            self.next = offset + 1
-            self.timestamp_ms = last.timestamp()[1]
-            self.epoch = -1 if epoch is None else epoch
+        """Take over what the last records say; whether there is more than the last confirmed checkpoint holds."""
+        for message in (self.sent, self.passed):
+            if message is not None:
+                offset, epoch = message.offset(), message.leader_epoch()
+                assert offset is not None
+                if message is self.sent:
+                    self.copied = offset
+                if offset >= self.next:
+                    self.next = offset + 1
+                    self.timestamp_ms = message.timestamp()[1]
+                    self.epoch = -1 if epoch is None else epoch
+        self.sent = self.passed = None
         return self.next != self.committed
+
+    def confirm(self) -> None:
+        """A checkpoint of what was settled is committed."""
+        self.committed, self.confirmed = self.next, self.copied
+
+    def rewind(self) -> None:
+        """Go back to the last confirmed checkpoint."""
+        self.sent = self.passed = None
+        self.next, self.copied = self.committed, self.confirmed
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of records: plain integers."""
+    """What became of records: plain integers. `derived` are those of `copied` that carried the origin of another record,
+    `refused` went to the refusal topic."""
 
     copied: int = 0
     looped: int = 0
     filtered: int = 0
+    derived: int = 0
+    refused: int = 0
+
+    @property
+    def written(self) -> int:
+        """Records that a transaction holds."""
+        return self.copied + self.refused
+
+
+def origin_of(headers: Headers | None, partition: Partition, renaming: str = "") -> bytes | None:
+    """Where a copy in `partition` was first written; None for a record that no relay wrote there.
+
+    A copy without `x-copied-to` was written by a relay that did not know that header: it counts as one unless `renaming` (the
+    form of destination topics) is given and leads from its origin to another topic than this.
+    """
+    if not headers:
+        return None
+    found = dict(headers)
+    origin: bytes | None = found.get(ORIGIN)
+    if origin is None:
+        return None
+    if COPIED_TO in found:
+        return origin if found[COPIED_TO] == _address(*partition) else None
+    return origin if not renaming or _leads(renaming, origin, partition) else None
+
+
+def _leads(renaming: str, origin: bytes, partition: Partition) -> bool:
+    try:
+        first = positions.parse(origin)
+    except ValueError:
+        return False
+    return (renamed(renaming, first.region, first.topic), first.partition) == partition
+
+
+def _address(topic: str, partition: int) -> bytes:
+    return f"{topic}/{partition}".encode()
 
 
 class Rules:
-    """Which records are copied: none that was first written in `region`, the destination's; with a filter only those
-    that hold, for each header it names, one of its values."""
+    """Which records are copied: no copy of a record that was first written in `region`, the destination's; with a filter only
+    those that hold, for each header it names, one of its values. `renaming` is the form of destination topics."""
 
-    def __init__(self, region: str, wanted: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, region: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
         self._home = quote(region, safe="").encode("ascii") + b"/"
+        self._renaming = renaming
         self.wanted = {name: frozenset(value.encode() for value in values) for name, values in wanted.items()}
 
-    def marked(self, headers: Headers, origin: str, offset: int) -> Headers | None:
-        """The headers of the copy of a record that has `headers`; None where it comes from the destination."""
-        for name, value in headers:
+    def marked(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+        """The headers of the copy of a record that has `headers`; None for a record that comes from the destination."""
+        for name, _ in headers:
             if name == ORIGIN:
-                return self._once_more(headers, value or b"")
-        headers.append((ORIGIN, f"{origin}{offset}"))
-        headers.append(FIRST_HOP)
+                return self._once_more(headers, route, offset, tally)
+        headers.append((ORIGIN, f"{route.origin}{offset}"))
+        headers.extend(route.tail)
         return headers
+
+    def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
+        """As `origin_of`, for a record of the source."""
+        return origin_of(headers, partition, self._renaming)
 
     def is_home(self, origin: bytes) -> bool:
         """Whether a record of this `x-origin` was first written at the destination."""
@@ -88,12 +155,19 @@ class Rules:
         there = headers or []
         return all(any(name == wanted and value in values for name, value in there) for wanted, values in self.wanted.items())
 
-    def _once_more(self, headers: Headers, origin: bytes) -> Headers | None:
-        if self.is_home(origin):
+    def _once_more(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+        origin, hops = self.origin(headers, (route.topic, route.partition)), 0
+        if origin is None:
+            tally.derived += 1
+            origin = f"{route.origin}{offset}".encode()
+        elif self.is_home(origin):
+            tally.looped += 1
             return None
-        hops = next((value for name, value in headers if name == HOPS), None) or b""
-        count = int(hops) + 1 if hops.isdigit() and len(hops) <= LONGEST_COUNT else 1
-        return [*(header for header in headers if header[0] != HOPS), (HOPS, b"%d" % count)]
+        else:
+            told = dict(headers).get(HOPS) or b""
+            hops = int(told) if told.isdigit() and len(told) <= LONGEST_COUNT else 0
+        kept = [header for header in headers if header[0] not in OWN]
+        return [*kept, (ORIGIN, origin), (HOPS, b"%d" % (hops + 1)), route.tail[1]]
 
 
 def copy(
@@ -102,31 +176,47 @@ def copy(
     rules: Rules,
     produce: Callable[..., None],
     tally: Tally,
+    refuse: Callable[[Message, SystemError], None],
 ) -> list[Message]:
     """Write the copies with `produce` (as Producer.produce takes them); what was no record (ends of partitions, errors).
 
-    Key, value, timestamp, partition and all headers are kept. Raises what `produce` raises.
+    Key, value, timestamp, partition and all other headers are kept. Records of partitions without a route are passed over.
+    `refuse` is called for a record, of any partition, whose headers the client cannot read: a name in them is not UTF-8.
+    Raises what `produce` and `refuse` raise.
+
+    For such a name confluent-kafka 2.16 returns a list with a NULL in it beside the exception. Python notices that where a
+    function of C makes the call, here `map`; a method call in a loop is specialised (Python 3.11 and later) and goes on with
+    the list, to a segmentation fault. A second call gives that list without an exception.
     """
     events: list[Message] = []
-    marked, filtering = rules.marked, bool(rules.wanted)
+    marked, filtering, find = rules.marked, bool(rules.wanted), routes.get
+    all_headers: Iterator[Any] = map(Message.headers, messages)
     for message in messages:
+        try:
+            headers = next(all_headers)
+        except SystemError as error:
+            refuse(message, error)
+            continue
         if message.error() is not None:
             events.append(message)
             continue
-        route = routes[message.topic(), message.partition()]  # type: ignore[index]
-        route.last = message
-        headers: Any = message.headers()
+        route = find((message.topic(), message.partition()))  # type: ignore[arg-type]
+        if route is None:
+            continue
         if filtering and not rules.passes(headers):
+            route.passed = message
             tally.filtered += 1
             continue
         if headers:
-            headers = marked(headers, route.origin, message.offset())  # type: ignore[arg-type]
+            headers = marked(headers, route, message.offset(), tally)  # type: ignore[arg-type]
             if headers is None:
-                tally.looped += 1
+                route.passed = message
                 continue
         else:
-            headers = [(ORIGIN, f"{route.origin}{message.offset()}"), FIRST_HOP]
+            headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
         stamp = message.timestamp()[1]
-        produce(route.destination, message.value(), message.key(), route.partition, None, None, max(stamp, 0), headers)
+        stamp = stamp if stamp > 0 else 0
+        produce(route.destination, message.value(), message.key(), route.partition, None, None, stamp, headers)
+        route.sent = message
         tally.copied += 1
     return events

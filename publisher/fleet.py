@@ -7,11 +7,11 @@ checkpoints of new partitions, all of a topic together, so that one that is miss
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka import Producer
 
-from publisher import checkpoint, refusals
+from publisher import checkpoint, last_copies, refusals
 from publisher.budget import Budget
 from publisher.checkpoint import Place, Registration
 from publisher.clusters import Topic, retention_seconds
@@ -20,13 +20,14 @@ from publisher.errors import Aborted, Fatal
 from publisher.kafka import LARGEST_BATCH
 from publisher.lane_clients import quick
 from publisher.lanes import Lane
+from publisher.last_copies import Expected
 from publisher.open_transactions import OpenTransactions
-from publisher.refusals import End
+from publisher.refusals import End, Refused
 from publisher.relay_state import RelayState
 from publisher.settings import RelaySettings
 from publisher.sightings import Sightings, Source
 from publisher.takeover import ANSWER_SECONDS, destination_of, encoded, fence, follower_of, log_of, now_ms, source_of, write
-from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
+from publisher.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
 from publisher.topic_reader import Partition
 from publisher.watch import ABSENT_SECONDS, Watch
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
 DISCOVERY_SECONDS = 5.0
+REFUSED = 3
 
 
 class Fleet:
@@ -63,7 +65,7 @@ class Fleet:
         settings = self._settings
         self._cluster_ids = self.source.id(), self.destination.id()
         create = settings.destination.create_topics
-        ensure_checkpoint_topic(settings, self.destination, create=create)
+        ensure_own_topics(settings, self.destination, create=create)
         self.checkpoints.look(settings.name)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
@@ -80,7 +82,8 @@ class Fleet:
         openings = [opening for lane in self._lanes for opening in lane.openings]
         self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, openings, on_look)
         written = [pair.destination_name for pair in self._pairs.values()]
-        left = OpenTransactions(quick(settings.destination.kafka), settings.name, [*written, settings.checkpoint_topic])
+        written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
+        left = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
         left.wait(self._stop_waiting)
 
     def begin(self, registration: Registration) -> None:
@@ -155,26 +158,63 @@ class Fleet:
         here = self.source.bounds((pair.name, number) for pair, number in partitions)
         there = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
         own = self.checkpoints.of_relay(settings.name)
-        routes, fresh = [], []
+        others = {other: found for other, found in self.checkpoints.positions.items() if other.relay != settings.name}
+        routes: dict[Place, Route] = {}
+        ends: dict[Place, tuple[End, End]] = {}
         for pair, number in partitions:
             place = Place(settings.name, settings.source.region, pair.name, number)
-            start = refusals.start(
-                place,
-                own.get(place),
-                {other: found for other, found in self.checkpoints.positions.items() if other.relay != settings.name},
+            ends[place] = (
                 End(self._cluster_ids[0], pair.name, pair.source, here[pair.name, number]),
                 End(self._cluster_ids[1], pair.destination_name, pair.destination, there[pair.destination_name, number]),
-                [p.partition for p in own if (p.region, p.topic) == (place.region, place.topic)],
             )
-            route = Route(place.region, pair.name, number, pair.destination_name, start)
+            known = [p.partition for p in own if (p.region, p.topic) == (place.region, place.topic)]
+            start = refusals.start(place, own.get(place), others, *ends[place], known)
+            copied = own[place].copied if place in own else -1
+            route = routes[place] = Route(place.region, pair.name, number, pair.destination_name, start, copied)
             route.end = here[pair.name, number].high
             if place in own:
                 route.timestamp_ms, route.epoch = own[place].timestamp_ms, own[place].epoch
-            else:
-                fresh.append(route)
-            routes.append(route)
-        self._write(fresh, registration)
-        return routes
+        self._refuse_cut_copies(routes, ends)
+        fresh = {place: route for place, route in routes.items() if place not in own}
+        self._write(fresh.values(), registration)
+        self._yield_to_an_earlier_relay(fresh, ends)
+        return list(routes.values())
+
+    def _refuse_cut_copies(self, routes: Mapping[Place, Route], ends: Mapping[Place, tuple[End, End]]) -> None:
+        """Nothing may go on behind copies that are not there any more."""
+        configs = self.destination.configs({route.destination for route in routes.values()})
+        plain = {name for name, config in configs.items() if config.get("cleanup.policy") == "delete"}
+        expected = {
+            (route.destination, route.partition): (place, Expected(route.origin.encode(), route.copied))
+            for place, route in routes.items()
+            if route.copied >= 0 and route.destination in plain
+        }
+        try:
+            lacking = last_copies.cut(self.checkpoints.reader, {target: wanted for target, (_, wanted) in expected.items()})
+        except Fatal as error:
+            if error.exit_code != REFUSED:
+                raise
+            log.info("the copies may not be read, so nobody knows whether the destination holds them all: %s", error)
+            return
+        for target, last in lacking.items():
+            place, wanted = expected[target]
+            raise refusals.cut(place, wanted.copied, target[0], last, ends[place][0].bounds.low)
+
+    def _yield_to_an_earlier_relay(self, fresh: Mapping[Place, Route], ends: Mapping[Place, tuple[End, End]]) -> None:
+        """Relays that begin together find nothing of each other. Each writes its first checkpoints and reads again: the one
+        that wrote first goes on, and the others take theirs back."""
+        if not fresh:
+            return
+        self.checkpoints.refresh()
+        others = {other: found for other, found in self.checkpoints.positions.items() if other.relay != self._settings.name}
+        try:
+            for place in fresh:
+                before = {other: found for other, found in others.items() if self.checkpoints.earlier(other, place)}
+                refusals.refuse_a_second_writer(place, before, *ends[place])
+        except Refused:
+            assert self._control is not None
+            write(self._control, self._settings.checkpoint_topic, [(checkpoint.key(place), None) for place in fresh])
+            raise
 
     def _write(self, fresh: Iterable[Route], registration: Registration | None) -> None:
         records = [self._encoded(route) for route in fresh]

@@ -24,3 +24,8 @@ def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], list[int]]:
             found.append(None)
         else:
             return found, unread
+
+
+def headers_of_one(message: Message) -> Headers:
+    """The headers of one message; None where it has none, or they cannot be read."""
+    return headers_of([message])[0][0]

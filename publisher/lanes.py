@@ -2,7 +2,8 @@
 
 Records and the positions that follow them are one transaction at the destination. The producer whose transaction the broker
 is still ending would have to wait for that; the other one need not. A lane decides nothing: it begins where it is told, and
-ends at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew.
+ends at the first trouble with its reason in `failure`; whoever runs it fences, verifies and begins anew. A record that cannot
+be carried is no such trouble: see `refusing.py`.
 """
 
 import logging
@@ -10,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from typing import Any, cast
@@ -22,16 +24,18 @@ from publisher.copying import Route, Rules, copy
 from publisher.errors import Aborted, Fenced
 from publisher.kafka import RETRY_BACKOFF_MS, introduced, of_no_group, unwrapping
 from publisher.lane_clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
-from publisher.refusals import Refused
+from publisher.refusing import Refusing, Write, places
 from publisher.relay_state import LaneState
 from publisher.rights import READ, Right
 from publisher.settings import RelaySettings
 from publisher.topic_reader import Partition
+from publisher.unfit import HIDING, REASONS, Unfit
 
 log = logging.getLogger(__name__)
 
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
+STUCK_SECONDS = 0.25  # the client sends nothing more once a record of the transaction was refused
 CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
 SEEN_SECONDS = 2.0  # the topics' ids were checked no longer ago than this when a transaction begins
 USUAL_COMMIT_SECONDS = 0.005
@@ -41,8 +45,6 @@ PIECE = 500  # records
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on the client may have asked twice: see README.md
-UNFIT = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
-
 EncodeCheckpoint = Callable[[Route], tuple[bytes, bytes]]
 """The key and value of a position's record."""
 
@@ -69,8 +71,9 @@ class Lane:
     ) -> None:
         self.state = state
         self.failure: Exception | None = None
-        self.state.routes = {}
+        self.state.routes, self.state.stopped = {}, {}
         self._settings = settings
+        self._refusing = Refusing(settings, state, self._publish, self._renew)
         self._writers: dict[str, Producer] = {}
         self._turns = cycle(settings.transactional_ids(state.number))
         self._mine = next(self._turns)
@@ -83,7 +86,7 @@ class Lane:
         rate = settings.bytes_per_second
         self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
         self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
-        self._rules = Rules(settings.destination.region, settings.filter)
+        self._rules = Rules(settings.destination.region, settings.filter, settings.destination.topic)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
         self._rest_until = self._commit_took = 0.0
@@ -137,8 +140,11 @@ class Lane:
             self._stopping.wait(rest)
         messages = consumer.consume(1, IDLE_SECONDS)
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
-            count, size = self._publish(consumer, messages)
-            self._pay(count, size)
+            try:
+                self._pay(*self._publish(partial(self._copy, consumer, messages)))
+                self._refusing.room.committed()
+            except Unfit as unfit:
+                self._refusing.take_back(consumer, messages, unfit)
         self._measure(consumer)
 
     def _assign(self, consumer: Consumer) -> None:
@@ -149,8 +155,10 @@ class Lane:
             for name in {route.destination for route in routes}:  # what has grown is written to only when this client knows
                 for producer in self._writers.values():
                     producer.list_topics(name, CALL_SECONDS)
-            self.state.routes |= {(route.topic, route.partition): route for route in routes}
-            consumer.incremental_assign([TopicPartition(r.topic, r.partition, r.next, leader_epoch=r.epoch) for r in routes])
+            added = {(route.topic, route.partition): route for route in routes}
+            self._refusing.active |= added
+            self.state.routes |= added
+            consumer.incremental_assign(places(routes))
 
     def _same_topics(self) -> bool:
         """Wait until the topics are known to be the same ones; False where the lane ends before that."""
@@ -161,17 +169,17 @@ class Lane:
             self._stopping.wait(0.01)
         return False
 
-    def _publish(self, consumer: Consumer, messages: list[Message]) -> tuple[int, int]:
-        """One transaction: copies of `messages` and of what else is there, and the positions after them. The number of
-        records read, and the bytes of their values."""
-        producer = self._writers[self._mine]
-        before = self.state.tally.copied
+    def _publish(self, write: Write) -> tuple[int, int]:
+        """One transaction: what `write` writes, and the positions after it. Raises Unfit where the destination does not take
+        one of the records; that transaction is still to be aborted."""
+        producer, before = self._writers[self._mine], replace(self.state.tally)
+        self._refusing.begin()
         try:
             producer.begin_transaction()
-            count, size = self._copy(consumer, producer, messages)
+            count, size = write(producer)
             moved = [route for route in self.state.routes.values() if route.settle()]
             due = time.monotonic() - self.state.checkpoint_at >= CHECKPOINT_SECONDS
-            if self.state.tally.copied == before and not (moved and due):
+            if self.state.tally.written == before.written and not (moved and due):
                 producer.abort_transaction(CALL_SECONDS)
                 return count, size
             for route in moved:
@@ -180,20 +188,24 @@ class Lane:
             self._commit(producer)
         except Exception as exception:
             self.state.aborts += 1
+            written, self.state.tally = self.state.tally.written, before
+            self._refusing.aborted()
             if isinstance(exception, KafkaException):
-                raise self._failure(exception.args[0]) from exception
+                raise self._failure(exception.args[0], written - before.written) from exception
             raise
         for route in moved:
-            route.committed = route.next
+            route.confirm()
+        self._refusing.committed()
         self._rest_until = time.monotonic() + (rest_after(self._commit_took) if count < SMALL else 0.0)
         return count, size
 
-    def _copy(self, consumer: Consumer, producer: Producer, messages: list[Message]) -> tuple[int, int]:
+    def _copy(self, consumer: Consumer, messages: list[Message], producer: Producer) -> tuple[int, int]:
         """Copy in small pieces, which stay in the processor's cache, and so few that the producer's queue takes them all."""
-        state, room = self.state, self._settings.transaction_records
+        state, room, active = self.state, self._refusing.room.now, self._refusing.active
+        refuse = partial(self._refusing.unread, consumer, producer)
         count = size = 0
         while messages:
-            for event in copy(messages, state.routes, self._rules, producer.produce, state.tally):
+            for event in copy(messages, active, self._rules, producer.produce, state.tally, refuse):
                 self._hear(event)
             count += len(messages)
             size += sum(map(len, messages))
@@ -205,7 +217,11 @@ class Lane:
     def _commit(self, producer: Producer) -> None:
         """Commit; repeated while the client says that it may be, up to the transaction timeout."""
         deadline = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000
-        producer.flush(self._settings.destination.transaction_timeout_ms / 1_000)
+        left = len(producer)
+        while (
+            still := producer.flush(STUCK_SECONDS)
+        ) and still < left:  # no progress: the commit says why, if there is a reason
+            left, self.state.heartbeat = still, time.monotonic()
         began = time.monotonic()
         while True:
             try:
@@ -229,7 +245,7 @@ class Lane:
         """What the consumer says that is no record."""
         error = event.error()
         assert error is not None
-        code, route = error.code(), self.state.routes.get(cast("Partition", (event.topic(), event.partition())))
+        code, route = error.code(), self._refusing.active.get(cast("Partition", (event.topic(), event.partition())))
         if code == KafkaError._PARTITION_EOF and route is not None:
             route.settle()
             route.next = max(route.next, event.offset() or 0)
@@ -255,26 +271,34 @@ class Lane:
         if now - self._lag_at < LAG_SECONDS:
             return
         self._lag_at = now
-        for partition, route in self.state.routes.items():
+        for partition, route in self._refusing.active.items():
             bounds: Any = consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
             if bounds is not None and bounds[1] >= 0:
                 route.end = bounds[1]
 
-    def _failure(self, error: KafkaError) -> Exception:
-        """What a failed transaction means."""
-        if error.code() in UNFIT:
-            hint = "raise max.message.bytes of the destination topic, or see what is special about the record"
-            return Refused(f"the destination does not take a record of lane {self.state.number}: {error.str()}", hint)
+    def _failure(self, error: KafkaError, written: int = 0) -> Exception:
+        """What a failed transaction of so many records means."""
+        if written and error.code() in REASONS.keys() | HIDING:
+            return Unfit(error, written)
         if error.code() in REFUSED:
             return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
         return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
+
+    def _abort(self) -> None:
+        with unwrapping():
+            self._writers[self._mine].abort_transaction(CALL_SECONDS)
+
+    def _renew(self) -> None:
+        """Abort, and go on with a successor: a client whose records were refused numbers the next ones as if they were not, so
+        that the broker refuses those too (librdkafka 2.16)."""
+        self._abort()
+        self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
 
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
         try:
             if self._mine in self._writers and self.failure is not None:
-                with unwrapping():
-                    self._writers[self._mine].abort_transaction(CALL_SECONDS)
+                self._abort()
         except KafkaException as exception:
             log.info("lane %d: abort: %s", self.state.number, exception.args[0])
         self._writers.clear()

@@ -46,7 +46,7 @@ def start(
 ) -> int:
     """The offset from which the partition `place` is copied. `own` is its checkpoint, `others` those of all other places,
     `known` the partitions of the topic that have one. Raises Refused."""
-    _refuse_a_second_writer(place, others, source, destination)
+    refuse_a_second_writer(place, others, source, destination)
     if own is None:
         _refuse_a_lost_checkpoint(place, others, destination, known)
         return source.bounds.low
@@ -59,6 +59,28 @@ def start(
         lost = f"offsets {own.next} to {low - 1} were deleted before they were copied"
         raise Refused(f"{at}, but its log in {place.region} begins at {low}: {lost}", way_on(place, "earliest"))
     return own.next
+
+
+def refuse_a_second_writer(place: Place, others: Mapping[Place, Checkpoint], source: End, destination: End) -> None:
+    """Raises Refused where another relay copies the same into the same."""
+    for other, found in others.items():
+        same_source = (found.cluster, other.topic, other.partition) == (source.cluster, place.topic, place.partition)
+        if same_source and (found.destination_cluster, found.destination_topic) == (destination.cluster, destination.name):
+            raise Refused(
+                f"relay {other.relay!r} copies {place.topic}[{place.partition}] into {destination.name} already, as far as "
+                f"offset {found.next}",
+                f"keep its name; or end it for good, publisher checkpoint reset with its configuration, and {way_on(place)}",
+            )
+
+
+def cut(place: Place, copied: int, destination: str, last: int, low: int) -> Refused:
+    """A destination partition lacks what its checkpoint says was copied; `low` is where the source's log begins."""
+    there = f"ends with the copy of offset {last}" if last >= 0 else "holds no copy"
+    return Refused(
+        f"{place.topic}[{place.partition}] is copied up to offset {copied}, but {destination}[{place.partition}] at the "
+        f"destination {there}: it was cut, or restored",
+        way_on(place, str(last + 1) if last + 1 >= low else "earliest"),
+    )
 
 
 def fewer_partitions(source: str, partitions: int, destination: str, there: int) -> Refused:
@@ -83,17 +105,6 @@ def recreated(topic: str, region: str, was: str, now: str) -> Refused:
         f"topic {topic} in {region} was made again: its id was {was}, now it is {now}",
         f"to go on deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",
     )
-
-
-def _refuse_a_second_writer(place: Place, others: Mapping[Place, Checkpoint], source: End, destination: End) -> None:
-    for other, found in others.items():
-        same_source = (found.cluster, other.topic, other.partition) == (source.cluster, place.topic, place.partition)
-        if same_source and (found.destination_cluster, found.destination_topic) == (destination.cluster, destination.name):
-            raise Refused(
-                f"relay {other.relay!r} copies {place.topic}[{place.partition}] into {destination.name} already, as far as "
-                f"offset {found.next}",
-                f"keep its name; or end it for good, publisher checkpoint reset with its configuration, and {way_on(place)}",
-            )
 
 
 def _refuse_a_lost_checkpoint(

@@ -7,7 +7,6 @@ everything is read, open transactions waited for. Answers are counted in the reg
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import msgspec
 import numpy as np
@@ -16,9 +15,9 @@ from publisher import kafka, positions
 from publisher.audit_records import Source, dead_source
 from publisher.audit_topics import CLIENT_ID, Plan
 from publisher.consumer_groups import ConsumerGroups
-from publisher.copying import ORIGIN, Headers
+from publisher.copying import origin_of
 from publisher.errors import Fatal, Retriable
-from publisher.headers import headers_of
+from publisher.headers import headers_of, headers_of_one
 from publisher.kafka import KafkaSettings
 from publisher.regions_audit import Home, RegionsAudit, RegionsReport
 from publisher.topic_reader import Batch, Offsets, Partition, TopicReader
@@ -97,7 +96,7 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading) -> None:
     copies: dict[Partition, defaultdict[Home, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
     for batch in reading.read(reading.ends):
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
-            first = dict(cast("Headers", message.headers() or [])).get(ORIGIN)
+            first = origin_of(headers_of_one(message), batch.partition)
             try:
                 origin = None if first is None else positions.parse(first)
             except ValueError:

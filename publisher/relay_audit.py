@@ -5,7 +5,7 @@ that is copied in the meantime is pending at most.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -13,12 +13,14 @@ from rich.table import Table
 
 from publisher.checkpoint import Place
 from publisher.copies import FAULTS, Column, Copies, CopyReport, compare
-from publisher.copying import ORIGIN, Headers, Rules
+from publisher.copying import Rules, origin_of
 from publisher.errors import Fatal
-from publisher.positions import Position
+from publisher.headers import headers_of_one
+from publisher.positions import Position, parse
 from publisher.settings import RelaySettings
 from publisher.takeover import log_of
-from publisher.topic_reader import TopicReader
+from publisher.topic_reader import Partition, TopicReader
+from publisher.unfit import SOURCE
 
 Progress = Callable[[int, int], None]
 """Called with the partitions done, and how many there are."""
@@ -42,24 +44,41 @@ def audit(settings: RelaySettings, progress: Progress, answer_seconds: float) ->
         TopicReader(settings.destination.kafka, settings.name, answer_seconds),
     )
     report = CopyReport()
+    refused = _refused(settings, ends.destination)
     for done, place in enumerate(sorted(due)):
         progress(done, len(due))
-        _partition(settings, ends, place, due[place], report)
+        _partition(settings, ends, place, due[place], refused.get((place.topic, place.partition), set()), report)
     return report
 
 
-def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, report: CopyReport) -> None:
+def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partition, set[int]]:
+    """The offsets of the source's records that stand in the refusal topic."""
+    found: dict[Partition, set[int]] = {}
+    topics = destination.partitions([settings.refusal_topic] if settings.refusal_topic else [])
+    begins, ends = destination.earliest(topics), destination.written(topics)
+    for batch in destination.read({partition: (begins[partition], ends[partition]) for partition in topics}):
+        for message in batch.messages:
+            try:
+                region, topic, partition, offset = parse(dict(headers_of_one(message) or ()).get(SOURCE) or b"")
+            except ValueError:
+                continue  # written by somebody else
+            if region == settings.source.region:
+                found.setdefault((topic, partition), set()).add(offset)
+    return found
+
+
+def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, refused: set[int], report: CopyReport) -> None:
     here, there = (place.topic, place.partition), (settings.destination_topic(place.topic), place.partition)
     copies_end = ends.destination.written([there])[there]
     copies_begin = ends.destination.earliest([there])[there]
     source_begin, source_end = ends.source.earliest([here])[here], ends.source.visible([here])[here]
     origin = str(Position(place.region, place.topic, place.partition, 0))[:-1].encode("ascii")
-    rules = Rules(settings.destination.region, settings.filter)
+    rules = Rules(settings.destination.region, settings.filter, settings.destination.topic)
     hashes, offsets = [], []
     for message in _records(ends.source, here, source_begin, source_end):
-        offset = _offset(message)
-        first = _origin(message)
-        if rules.passes(_headers(message)) and not rules.is_home(first):
+        offset, headers = _offset(message), headers_of_one(message)
+        first = rules.origin(headers, here) or b""
+        if offset in refused or (rules.passes(headers) and not rules.is_home(first)):
             hashes.append(hash(first or origin + b"%d" % offset))
             offsets.append(offset)
         else:
@@ -67,13 +86,13 @@ def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, rep
     source = Column(np.array(hashes, np.int64), np.array(offsets, np.int64))
     hashes, offsets, own = [], [], []
     for message in _records(ends.destination, there, copies_begin, copies_end):
-        first = _origin(message)
+        first = origin_of(headers_of_one(message), there) or b""
         hashes.append(hash(first))
         offsets.append(_offset(message))
         number = first.removeprefix(origin)
         own.append(number != first and number.isdigit() and int(number) >= source_begin)
     copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), copies_begin == 0)
-    compare(report, (place.topic, there[0], place.partition), source, due, copies)
+    compare(report, (place.topic, there[0], place.partition), source, due, copies, refused)
 
 
 def _records(reader: TopicReader, partition: tuple[str, int], begin: int, end: int) -> Iterator[Message]:
@@ -85,18 +104,6 @@ def _offset(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
-
-
-def _headers(message: Message) -> Headers:
-    return cast("Headers", message.headers() or [])
-
-
-def _origin(message: Message) -> bytes:
-    """Where a record says that it was first written; empty where it does not."""
-    for name, value in _headers(message):
-        if name == ORIGIN:
-            return bytes(value or b"")
-    return b""
 
 
 def table(report: CopyReport) -> Table:

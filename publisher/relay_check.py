@@ -11,7 +11,7 @@ from publisher.lane_clients import begin, near_writer
 from publisher.rights import READ, WRITE
 from publisher.settings import RelaySettings
 from publisher.takeover import ANSWER_SECONDS, destination_of, reach, source_of
-from publisher.topic_pairs import Pair, ensure_checkpoint_topic, has_patterns, pairs, readable, selected
+from publisher.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
 
 NOT_REACHED = "check bootstrap_servers and security of that side"
 
@@ -55,7 +55,8 @@ def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]
 def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> Iterator[Finding]:
     """Every right that is missing, of those that copying needs."""
     names = selected(settings, source.names() if has_patterns(settings) else [])
-    written = dict.fromkeys(map(settings.destination_topic, names), frozenset({WRITE}))
+    refusals = [settings.refusal_topic] if settings.refusal_topic else []
+    written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
     name = f"{settings.transactional_prefix}check"
     for attempt in (
         lambda: source.allowed(readable(names)),
@@ -69,7 +70,7 @@ def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> 
 
 
 def _topics(settings: RelaySettings, source: Cluster, destination: Cluster, *, create: bool) -> Iterator[Finding]:
-    ensure_checkpoint_topic(settings, destination, create=create)
+    ensure_own_topics(settings, destination, create=create)
     yield Finding("checkpoints", True, f"topic {settings.checkpoint_topic} keeps the positions")
     names = selected(settings, source.names() if has_patterns(settings) else [])
     found = source.topics(names)

@@ -18,6 +18,12 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
         "Records not copied because they come from the destination.",
         lambda lane: lane.tally.looped,
     ),
+    (
+        "publisher_records_derived",
+        "Records copied that carried the origin of another record and got their own.",
+        lambda lane: lane.tally.derived,
+    ),
+    ("publisher_records_refused", "Records that went to the refusal topic.", lambda lane: lane.tally.refused),
     ("publisher_transactions", "Transactions committed.", lambda lane: lane.transactions),
     ("publisher_aborts", "Transactions that were begun and not committed because of an error.", lambda lane: lane.aborts),
     ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.rotations),
@@ -41,6 +47,14 @@ class RelayMetrics(Collector):
                 family.add_metric([str(lane.number)], value(lane))
             yield family
         yield from self._lags()
+        stopped = GaugeMetricFamily(
+            "publisher_partition_stopped",
+            "1 for a partition at whose next record the relay stopped.",
+            labels=["partition", "error"],
+        )
+        for (topic, partition), why in sorted(item for lane in self._state.lanes for item in list(lane.stopped.items())):
+            stopped.add_metric([f"{topic}[{partition}]", why], 1)
+        yield stopped
         yield CounterMetricFamily("publisher_restarts", "Times the relay began anew after trouble.", self._state.restarts)
         troubles = CounterMetricFamily("publisher_troubles", "What ended a life of the relay.", labels=["family"])
         for family_name, count in sorted(self._state.troubles.items()):

@@ -1,6 +1,6 @@
 """What a running relay says of itself, read from its own metrics over HTTP: what no cluster knows. `parsed` is pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 from prometheus_client.metrics_core import Metric
@@ -15,6 +15,7 @@ LANE_METRICS = {
     "records": "publisher_records",
     "transactions": "publisher_transactions",
     "aborts": "publisher_aborts",
+    "refused": "publisher_records_refused",
     "checkpoint_age_seconds": "publisher_checkpoint_age_seconds",
 }
 """Fields of a lane, and the metrics that they are read from."""
@@ -22,8 +23,9 @@ LANE_METRICS = {
 
 @dataclass(frozen=True)
 class LaneStanding:
-    """One lane, as its process counts since its start: records copied, transactions committed and aborted. Lag in source
-    offsets and in seconds; `checkpoint_age_seconds` since its last commit. `records_per_second` since the look before."""
+    """One lane, as its process counts since its start: records copied and refused, transactions committed and aborted. Lag
+    in source offsets and in seconds; `checkpoint_age_seconds` since its last commit; `records_per_second` since the look
+    before."""
 
     lane: int
     lag_records: int
@@ -32,19 +34,21 @@ class LaneStanding:
     transactions: int
     aborts: int
     checkpoint_age_seconds: float
+    refused: int = 0
     records_per_second: float | None = None
 
 
 @dataclass(frozen=True)
 class Process:
     """A relay's process. `restarts` counts how often it began anew; `last_error` is what last made it, None where nothing did,
-    at `last_error_ms` (Unix)."""
+    at `last_error_ms` (Unix). `stopped` says why, of each partition that it copies no more."""
 
     copying: bool
     restarts: int
     last_error: str | None
     last_error_ms: int | None
     lanes: list[LaneStanding]
+    stopped: list[str] = field(default_factory=list)
 
 
 def ask(listen: str, name: str) -> Process | None:
@@ -85,9 +89,11 @@ def parsed(text: str, name: str) -> Process | None:
                 transactions=int(row["transactions"]),
                 aborts=int(row["aborts"]),
                 checkpoint_age_seconds=row["checkpoint_age_seconds"],
+                refused=int(row["refused"]),
             )
             for lane, row in zip(lanes, rows, strict=True)
         ],
+        stopped=[f"{s.labels['partition']} {s.labels['error']}" for s in _samples(families.get("publisher_partition_stopped"))],
     )
 
 

@@ -37,6 +37,7 @@ def tables(found: Status) -> Group:
     if process.last_error is not None:
         ago = max(0, found.at_ms - (process.last_error_ms or 0)) / 1_000
         lines.append(Text(f"last error, {ago:,.0f} s ago: {process.last_error}", style="yellow"))
+    lines += [Text(why, style="bold red") for why in process.stopped]
     return Group(*lines, _lanes(found), _partitions(found))
 
 
@@ -70,7 +71,7 @@ def _looks(observer: Observer, seconds: float, sleep: Callable[[float], None]) -
 
 
 def _lanes(found: Status) -> Table:
-    shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "checkpoint s ago")
+    shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
     for lane in found.process.lanes if found.process else ():
         shown.add_row(
             str(lane.lane),
@@ -80,6 +81,7 @@ def _lanes(found: Status) -> Table:
             f"{lane.records:,}",
             f"{lane.transactions:,}",
             f"{lane.aborts:,}",
+            f"{lane.refused:,}",
             f"{lane.checkpoint_age_seconds:,.1f}",
             style="bold" if lane.lag_records else "",
         )

@@ -115,6 +115,7 @@ class RelaySettings(Configuration):
     destination: DestinationSettings
     lanes: int = Field(default=1, ge=1, le=64)
     checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
+    refusal_topic: str | None = Field(default=None, pattern=TOPIC)
     filter: dict[str, list[str]] = Field(default_factory=dict)
     transaction_records: int = Field(default=10_000, ge=1, le=100_000)
     bytes_per_second: int = Field(default=0, ge=0)
@@ -124,6 +125,12 @@ class RelaySettings(Configuration):
     def _two_places(self) -> "RelaySettings":
         if self.source.region == self.destination.region:
             raise ValueError(f"source.region and destination.region are both {self.source.region!r}: give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _two_topics(self) -> "RelaySettings":
+        if self.refusal_topic == self.checkpoint_topic:
+            raise ValueError(f"refusal_topic and checkpoint_topic are both {self.refusal_topic!r}: give each its own topic")
         return self
 
     @model_validator(mode="after")
@@ -141,7 +148,7 @@ class RelaySettings(Configuration):
 
     def destination_topic(self, topic: str) -> str:
         """The name that a source topic has at the destination."""
-        return self.destination.topic.replace("{topic}", topic).replace("{region}", self.source.region)
+        return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:
         """The client id of a lane."""
@@ -159,6 +166,11 @@ class RelaySettings(Configuration):
     def lane(self, topic: str, partition: int) -> int:
         """The lane that copies a partition: fixed, and even where there are few topics."""
         return (sum(topic.encode()) + partition) % self.lanes
+
+
+def renamed(form: str, region: str, topic: str) -> str:
+    """The name of a topic's copy; `form` is the setting `destination.topic`, `region` the source's."""
+    return form.replace("{topic}", topic).replace("{region}", region)
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:

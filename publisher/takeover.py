@@ -40,6 +40,7 @@ def encoded(settings: RelaySettings, clusters: tuple[str, str], pair: Pair, rout
         destination_cluster=clusters[1],
         destination_topic=pair.destination_name,
         destination_topic_id=pair.destination.id,
+        copied=route.copied,
         epoch=route.epoch,
         timestamp_ms=route.timestamp_ms,
         at_ms=now_ms(),

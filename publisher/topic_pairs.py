@@ -12,6 +12,8 @@ from publisher.refusals import fewer_partitions
 from publisher.rights import READ, WRITE, Operations
 from publisher.settings import RelaySettings
 
+REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
+
 
 class Pair(NamedTuple):
     """A source topic and where it goes."""
@@ -46,8 +48,9 @@ def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
     taken: dict[str, str] = {}
     for name in names:
         target = settings.destination_topic(name)
-        if target == settings.checkpoint_topic:
-            lines.append(f"source topic {name} would be copied into the checkpoint topic {target}")
+        if target in (settings.checkpoint_topic, settings.refusal_topic):
+            kind = "checkpoint" if target == settings.checkpoint_topic else "refusal"
+            lines.append(f"source topic {name} would be copied into the {kind} topic {target}")
         if target in taken:
             lines.append(f"source topics {taken[target]} and {name} would both be copied into {target}")
         taken[target] = name
@@ -81,18 +84,12 @@ def pairs(
     return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
 
 
-def ensure_checkpoint_topic(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
-    """See that positions can be kept. Raises Fatal (2) where they cannot."""
-    name = settings.checkpoint_topic
-    if name not in destination.allowed({name: frozenset({READ, WRITE})}):
-        if not create:
-            raise Fatal(
-                f"the checkpoint topic {name} does not exist at the destination",
-                "publisher check CONFIG --create makes it; or set destination.create_topics",
-                2,
-            )
-        destination.create(name, 1, checkpoint.TOPIC_CONFIG)
-        destination.led({name: 1})
+def ensure_own_topics(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
+    """See that positions can be kept, and records that cannot be carried. Raises Fatal (2) where they cannot."""
+    name, refusals = settings.checkpoint_topic, settings.refusal_topic
+    _ensure(destination, "checkpoint", name, frozenset({READ, WRITE}), checkpoint.TOPIC_CONFIG, create)
+    if refusals:
+        _ensure(destination, "refusal", refusals, frozenset({WRITE}), REFUSAL_CONFIG, create)
     config = destination.configs([name])[name]
     if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
         raise Fatal(
@@ -100,6 +97,19 @@ def ensure_checkpoint_topic(settings: RelaySettings, destination: Cluster, *, cr
             "set its cleanup.policy to compact",
             2,
         )
+
+
+def _ensure(destination: Cluster, kind: str, name: str, rights: Operations, config: Mapping[str, str], create: bool) -> None:
+    if name in destination.allowed({name: rights}):
+        return
+    if not create:
+        raise Fatal(
+            f"the {kind} topic {name} does not exist at the destination",
+            "publisher check CONFIG --create makes it; or set destination.create_topics",
+            2,
+        )
+    destination.create(name, 1, config)
+    destination.led({name: 1})
 
 
 def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:

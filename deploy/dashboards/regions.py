@@ -126,11 +126,14 @@ def _trouble(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Records held back",
-                "By the filter, or because they come from the destination.",
+                "By the filter, because they come from the destination, or because they cannot be carried.",
                 "ops",
                 [
                     (f"sum({rate('publisher_records_filtered_total')})", "filtered"),
                     (f"sum({rate('publisher_records_looped_total')})", "looped"),
+                    (f"sum({rate('publisher_records_refused_total')})", "refused"),
+                    (f"sum({rate('publisher_records_derived_total')})", "copied under their own origin"),
+                    (f"sum({now('publisher_partition_stopped')})", "partitions stopped"),
                 ],
                 width=THIRD,
             )

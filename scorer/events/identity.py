@@ -7,25 +7,28 @@ from publisher.positions import Position
 from scorer.events.batch import Headers
 
 DEADLINE_DIGITS = 18  # far more than a time in Unix ms has; Python refuses to read more than 4,300
+READ = frozenset({"ce_id", "x-origin", "x-copied-to", "deadline"})
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an event's headers say. `deadline` is Unix ms; `bad_deadline` is the text that is no such number."""
+    """What an event's headers say. `deadline` is Unix ms; `bad_deadline` is the text that is no such number; `copied_to` is the
+    partition that a relay wrote the event to."""
 
     ce_id: str | None = None
     origin: str | None = None
     deadline: int | None = None
     bad_deadline: str | None = None
+    copied_to: str | None = None
 
     @classmethod
     def of(cls, headers: Headers) -> "Facts":
         """The facts of one event; of a header that stands there several times the last."""
-        found = {name: _text(value) for name, value in headers or () if name in ("ce_id", "x-origin", "deadline")}
+        found = {name: _text(value) for name, value in headers or () if name in READ}
         text = found.get("deadline")
         good = text is not None and text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
         deadline = int(text) if good and text is not None else None
-        return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text)
+        return cls(found.get("ce_id"), found.get("x-origin"), deadline, None if good else text, found.get("x-copied-to"))
 
 
 NO_FACTS = Facts()
@@ -34,13 +37,16 @@ NO_FACTS = Facts()
 def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Header ce_id, else the configured field, else the position in x-origin, else the event's own position.
 
-    `source` is (topic, partition, offset).
+    `source` is (topic, partition, offset). An `x-origin` that was forwarded from a copy in another partition does not
+    count: several events may carry it.
     """
     if facts.ce_id is not None:
         return facts.ce_id
     if field is not None:
         return str(field)
-    return facts.origin or f"{_lane(region, source[0], source[1])}{source[2]}"
+    if facts.origin and facts.copied_to in (None, f"{source[0]}/{source[1]}"):
+        return facts.origin
+    return f"{_lane(region, source[0], source[1])}{source[2]}"
 
 
 @lru_cache(maxsize=4_096)

@@ -39,6 +39,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     relay = RelayState(2, "scores")
     relay.note("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
+    relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
     relays = CollectorRegistry()
     relays.register(RelayMetrics(relay, "eu-west", "us-east"))
     return metrics.registry, relays

@@ -8,7 +8,7 @@ CLEAN = {"missing": 0, "duplicates": 0, "phantoms": 0, "out_of_order": 0, "alter
 
 
 def compare(source: list[Message], copies: list[Message]) -> dict[str, int]:
-    """Every source record must be there once, in its partition, in order, and as it was but for the two headers."""
+    """Every source record must be there once, in its partition, in order, and as it was but for the three headers."""
     wanted = {(m.partition(), m.offset()): m for m in source}
     seen: dict[tuple[int | None, int | None], int] = {}
     last: dict[int | None, int] = {}
@@ -36,5 +36,5 @@ def header(message: Message, name: str) -> bytes:
 
 def kept(message: Message) -> tuple[Any, ...]:
     """What a copy keeps."""
-    headers = [header for header in message.headers() or [] if header[0] not in ("x-origin", "x-hops")]
+    headers = [header for header in message.headers() or [] if header[0] not in ("x-origin", "x-hops", "x-copied-to")]
     return message.key(), message.value(), message.timestamp(), message.partition(), headers

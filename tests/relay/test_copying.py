@@ -23,7 +23,11 @@ def test_everything_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRel
     assert rig.audit(target=target) == CLEAN
     assert rig.config(rig.destination, target)["retention.ms"] == "-1"
     first = next(m for m in auditor.read(rig.destination, target) if m.key() == b"tombstone")
-    assert first.headers()[-2:] == [("x-origin", f"eu-west/{rig.topic}/1/0".encode()), ("x-hops", b"1")]  # type: ignore[index]
+    assert first.headers()[-3:] == [  # type: ignore[index]
+        ("x-origin", f"eu-west/{rig.topic}/1/0".encode()),
+        ("x-hops", b"1"),
+        ("x-copied-to", f"{target}/1".encode()),
+    ]
     assert relay.stop() == 0
     rig.fill(500)
     relay = rig.start().ready()

@@ -2,15 +2,25 @@
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Producer
 
+from publisher.fleet import Fleet
 from publisher.lanes import SEEN_SECONDS
+from publisher.refusals import Refused
+from publisher.relay_state import RelayState
+from publisher.settings import load
+from publisher.takeover import log_of, registration
+from scorer.demo.broker import EmbeddedBroker
 from tests import auditor
 from tests.relay.counting import CLEAN
 from tests.relay.rig import MakeRelay, RelayRig, until
+
+ATTEMPTS = 20  # it is the second or third at the latest
 
 
 def copied(make_relay: MakeRelay, count: int = 400) -> RelayRig:
@@ -154,16 +164,110 @@ def test_a_relay_under_another_name_does_not_copy_the_same_again(make_relay: Mak
     assert f"relay {name!r} copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
 
 
-def test_a_record_that_the_destination_does_not_take_ends_the_relay(make_relay: MakeRelay) -> None:
-    rig = make_relay()
+def cut_the_log(broker: EmbeddedBroker, topic: str) -> None:
+    """Partition 0 loses its last records, as where a replica that had fallen behind became the leader."""
+    broker.kill()
+    folder = broker.folder / "data" / f"{topic}-0"
+    segments = sorted(folder.glob("*.log"))
+    markers = [(segment, end) for segment in segments for end in ends_of_transactions(segment.read_bytes())]
+    last, end = markers[len(markers) // 2]
+    last.write_bytes(last.read_bytes()[:end])
+    for other in (*folder.glob("*index"), *folder.glob("*.snapshot"), *segments[segments.index(last) + 1 :]):
+        other.unlink()
+    broker.restart()
+
+
+def ends_of_transactions(data: bytes) -> list[int]:
+    """Where the markers of transactions end in a segment (Kafka protocol: record batches; control batches have bit 5 set)."""
+    at, ends = 0, []
+    while at < len(data):
+        begin, at = at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        if data[begin + 22] & 0x20:
+            ends.append(at)
+    return ends
+
+
+def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
+    rig = make_relay(transaction_records=20)
     rig.create(rig.source)
-    rig.create(rig.destination, max_message_bytes="200")
-    rig.fill(20)
-    rig.fill(4, long="x" * 400)
+    rig.fill(400)
+    relay = rig.start().ready()
+    rig.wait_copied(400)
+    assert relay.stop() == 0
+    cut_the_log(us, rig.topic)
     said = rig.refused()
-    assert "does not take a record" in said
-    assert "max.message.bytes" in said
-    assert not rig.json("check", code=1)["ok"]
+    assert (
+        f"{rig.topic}[0] is copied up to offset 99, but {rig.topic}[0] at the destination ends with the copy of offset" in said
+    )
+    command = said.split("to go on deliberately: publisher ")[1].split('"')[0].split()
+    rig.run(*(word for word in command if word != "CONFIG"))
+    relay = rig.start().ready()
+    rig.fill(40)
+    until(lambda: at_rest(rig), "all copies")
+    assert relay.stop() == 0
+    assert rig.audit() == CLEAN
+
+
+def test_copies_that_the_destination_keeps_no_longer_are_no_reason_to_stop(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    rig.truncate(rig.destination)
+    relay = rig.start().ready()
+    rig.fill(40)
+    until(lambda: at_rest(rig), "all copies")
+    assert relay.stop() == 0
+    audit = rig.json("audit")
+    assert (audit["clean"], audit["copies"], audit["expired"]) == (True, 40, 400)
+
+
+def at_rest(rig: RelayRig) -> bool:
+    """Whether nothing waits to be copied."""
+    return all(row["lag_records"] == 0 for row in rig.json("status")["partitions"])
+
+
+def test_of_two_relays_that_begin_together_one_goes_on(make_relay: MakeRelay) -> None:
+    for attempt in range(ATTEMPTS):
+        rig = make_relay(destination={"create_topics": True})
+        rig.create(rig.source)
+        rig.create(rig.destination)
+        rig.fill(200)
+        outcomes, raced = begin_together(rig, [rig.name, f"{rig.name}-twin"])
+        assert sum(outcome is None for outcome in outcomes) == 1, outcomes
+        if raced:
+            break
+        assert attempt < ATTEMPTS - 1, "they never began at the same moment"
+    assert rig.copied() == 200
+
+
+def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[Refused | None], bool]:
+    """Relays of one topic, all past the first look at the checkpoints when the first of them writes its own if luck has it:
+    how each began, and whether all of them had written. Then they copy everything, and end."""
+    barrier = threading.Barrier(len(names))
+    fleets: list[Fleet] = []
+    for name in names:
+        settings = load(rig.path, [f"name={name}"]).settings
+        fleets.append(Fleet(settings, RelayState(settings.lanes, name), threading.Event()))
+        fleets[-1].survey()
+        fleets[-1].take_over(registration(settings, name, "a test"), lambda: None)
+
+    def begin(number: int) -> Refused | None:
+        barrier.wait()
+        try:
+            fleets[number].begin(registration(load(rig.path).settings, names[number], "a test"))
+        except Refused as refused:
+            return refused
+        return None
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        outcomes = list(pool.map(begin, range(len(names))))
+    raced = all(fleet.checkpoints.of_relay(name) for fleet, name in zip(fleets, names, strict=True))
+    until(lambda: rig.copied() >= 200, "the copies")
+    for fleet in fleets:
+        fleet.close()
+    checkpoints = log_of(load(rig.path).settings)
+    checkpoints.refresh()
+    kept = [bool(checkpoints.of_relay(name)) for name in names]
+    assert kept == [outcome is None for outcome in outcomes], "who does not copy takes its checkpoints back"
+    return outcomes, raced
 
 
 def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:

@@ -19,6 +19,7 @@ METRICS = (
     "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
     "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
     "publisher_restarts_total", "publisher_copying", "publisher_source_retention_seconds",
+    "publisher_records_refused_total", "publisher_records_derived_total",
 )  # fmt: skip
 
 

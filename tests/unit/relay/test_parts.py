@@ -13,6 +13,7 @@ from publisher.kafka import unwrapping
 from publisher.positions_by_hand import offset
 from publisher.settings import RelaySettings
 from publisher.topic_pairs import clashes, selected
+from publisher.unfit import Room
 
 WORDS = st.text(min_size=1, max_size=10)
 
@@ -92,3 +93,20 @@ def test_the_error_of_the_client_behind_one_of_python_is_raised() -> None:
     assert caught.value is fatal
     with pytest.raises(SystemError, match="of its own"), unwrapping():
         raise SystemError("of its own")
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 10_000), st.data())
+def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, data: st.DataObject) -> None:
+    guilty = data.draw(st.integers(0, count - 1))
+    room, begin, transactions = Room(10_000), 0, 0
+    while not (room.now == 1 and begin == guilty):
+        transactions += 1
+        took = min(room.now, count - begin)
+        if begin <= guilty < begin + took:
+            room.failed(took)
+        else:
+            begin += took
+            room.committed()
+    assert transactions <= 45
+    assert begin == guilty, "what lies before it is committed"

@@ -56,6 +56,8 @@ def test_the_event_goes_back_to_where_it_was_with_the_id_it_had() -> None:
         ([("x-origin", b"us/e/0/1")], b'{"id": 17}', "id", "17"),
         ([("x-origin", b"us/e/0/1")], b'{"id": {}}', "id", "us/e/0/1"),
         ([("x-origin", b"us/e/0/1")], b'{"id": "e1"}', None, "us/e/0/1"),
+        ([("x-origin", b"us/e/0/1"), ("x-copied-to", b"events/2")], b"{}", None, "us/e/0/1"),
+        ([("x-origin", b"us/e/0/1"), ("x-copied-to", b"others/2")], b"{}", None, "eu/events/2/77"),
         ([], b'{"id": "e1"', "id", "eu/events/2/77"),
         ([], b"\xff", "id", "eu/events/2/77"),
         ([], None, "id", "eu/events/2/77"),

@@ -1,0 +1,84 @@
+"""Records that a relay cannot carry: why, how one is found among others, and what is kept of it in the refusal topic. Pure.
+
+A broker refuses a whole request for one record of it, and what it answers to the requests behind that hides the reason. So a
+transaction that fails for such a reason is taken back and repeated with fewer records, and only a record that was alone in its
+transaction is refused.
+"""
+
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, Message
+
+from publisher.copying import COPIED_TO, Headers
+from publisher.positions import Position
+
+REASONS = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
+    KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
+    KafkaError.INVALID_RECORD: "invalid-record",
+    KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
+}
+UNREADABLE = "unreadable-headers"
+HIDING = frozenset({KafkaError._STATE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
+"""What a client says of the records and requests behind the one that was refused."""
+
+SOURCE = "refused.source"
+GOOD_SIGNS = 2  # transactions that succeed before larger ones are tried: of two halves one holds the record that is looked for
+LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
+
+
+class Unfit(Exception):
+    """The open transaction of `written` records holds one that the destination does not take. `reason` is None where the error
+    does not say why."""
+
+    def __init__(self, error: KafkaError, written: int) -> None:
+        super().__init__(KafkaError(error.code()).str())
+        self.reason = REASONS.get(error.code())
+        self.written = written
+
+
+class Room:
+    """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried."""
+
+    def __init__(self, most: int) -> None:
+        self.now = self._most = most
+        self._good = 0
+
+    def failed(self, count: int) -> None:
+        """A transaction of so many records failed for the reason of one of them."""
+        self.now, self._good = max(1, min(self.now, count) // 2), 0
+
+    def committed(self) -> None:
+        """A transaction is committed."""
+        self._good += 1
+        if self.now < self._most and self._good >= GOOD_SIGNS:
+            self.now, self._good = min(self._most, 2 * self.now), 0
+
+
+class Refusal(NamedTuple):
+    """A record that cannot be carried: where it stands, and why. `headers` is None where they cannot be read."""
+
+    message: Message
+    source: Position
+    reason: str
+    error: str
+    headers: Headers | None
+
+    def letter(self, *, bare: bool) -> dict[str, Any]:
+        """What is produced to the refusal topic, as Producer.produce takes it. `bare` is the last resort: without value and
+        headers, without a long key, and with the time of the broker's clock."""
+        key, stamp = self.message.key(), self.message.timestamp()[1]
+        lacking = ["headers"] if self.headers is None or bare else []
+        if bare:
+            lacking.append("value")
+            if key is not None and len(key) > LARGEST_KEY:
+                lacking.append("key")
+        own = {"refused.reason": self.reason, "refused.error": self.error, SOURCE: str(self.source)}
+        if lacking:
+            own["refused.without"] = ",".join(lacking)
+        return {
+            "value": None if bare else self.message.value(),
+            "key": None if "key" in lacking else key,
+            "timestamp": 0 if bare else max(stamp, 0),
+            "headers": [*(h for h in self.headers or () if not bare and h[0] != COPIED_TO), *own.items()],
+        }
