@@ -14,6 +14,7 @@ from scorer.events.contract import Poison, Reason
 from scorer.settings import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+LARGEST_ID = 2**31 - 1
 UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for again after so long: it may lag behind its leader
 
 
@@ -47,6 +48,8 @@ class Registry:
 
     def schema(self, number: int, format_: str) -> Schema:
         """The schema with that id. Raises Poison where there is none of that format, Fatal where nobody answers."""
+        if number > LARGEST_ID:  # a registry may answer such a question with anything
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number}: no registry has such an id")
         schema = self._known.get(number) or self._asked(number)
         if schema.format != format_:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number} is {schema.format}, not {format_}")
