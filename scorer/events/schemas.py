@@ -16,6 +16,7 @@ from scorer.settings import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
 UNKNOWN, NOT_LET_IN = (400, 404, 422), (401, 403)  # HTTP: no such schema, where a registry says so; a wrong log-in
+LARGEST_ID = 2**31 - 1
 UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for again after so long: it may lag behind its leader
 
 
@@ -49,6 +50,8 @@ class Registry:
 
     def schema(self, number: int, format_: str) -> Schema:
         """The schema with that id. Raises Poison where there is none of that format, Away where nobody answers."""
+        if number > LARGEST_ID:  # a registry may answer such a question with anything
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number}: no registry has such an id")
         schema = self._known.get(number) or self._asked(number)
         if schema.format != format_:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number} is {schema.format}, not {format_}")

@@ -84,6 +84,7 @@ def test_avro_schemas_change_within_a_batch() -> None:
         framed(8, b""),
         framed(9, b"\2a"),
         framed(1, avro_encoder(old)({"id": "ten", "a": 10.0})),
+        b"\0\xff\xff\xff\xff",  # no registry has such an id: none is asked
     ]
     for _ in range(2):
         decoded = decoder.decode(values)
@@ -99,6 +100,7 @@ def test_avro_schemas_change_within_a_batch() -> None:
             6: unknown,
             7: unknown,
             8: Reason.WRONG_TYPE,
+            10: unknown,
         }
     assert sorted(shelf.asked) == [1, 2, 3, 4, 7, 8, 9]
     now, shelf.schemas[4] = 11.0, shelf.schemas[1]
