@@ -101,7 +101,12 @@ def check(
 
 
 @app.command()
-def status(config: Config, settings: Set = None, json: Json = False) -> None:
+def status(
+    config: Config,
+    settings: Set = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column, on lines as long as they get.")] = False,
+    json: Json = False,
+) -> None:
     """Show the fleet: who runs, which version, how far behind."""
     import time
 
@@ -113,7 +118,7 @@ def status(config: Config, settings: Set = None, json: Json = False) -> None:
     now = time.time_ns() // 1_000_000
     scorers = fleet_status.fleet(loaded.settings)
     rows = [msgspec.to_builtins(s) | {"state": fleet_status.state(s, now)} for s in scorers]
-    print_data(json, {"scorers": rows}, lambda: fleet_status.table(scorers, now))
+    print_data(json, {"scorers": rows}, lambda: fleet_status.table(loaded.settings.name, scorers, now, wide=wide), wide=wide)
 
 
 @app.command()
