@@ -6,16 +6,17 @@ batch in hand is finished or given up, the group is left at once, the last statu
 
 import contextlib
 import faulthandler
+import functools
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
@@ -33,7 +34,6 @@ from publisher.transactions import TransactionSession
 from scorer import backends, topics
 from scorer.intake import Intake
 from scorer.loop import Loop
-from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
@@ -43,6 +43,7 @@ from scorer.patience import patience
 from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
+from scorer.takeover import fence_the_dead, wait_for_the_living
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,8 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
 
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
-    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
+    decided = functools.partial(wait_for_the_living, settings, opened.wait)
+    return parts.make_session(producer, settings.owner, transaction_seconds=seconds, waiting=waiting, decided=decided)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -223,34 +225,12 @@ def _backend(settings: Settings) -> backends.Backend:
 
 
 def _intake(settings: Settings, parts: Parts, consumer: Consumer, session: Session, waiting: Callable[[], None]) -> Intake:
-    def fence_the_dead(partitions: Sequence[TopicPartition]) -> set[str]:
-        """The last owners of these partitions that are no members any more; our own name stands for an earlier life.
-
-        By a client of its own: one that has seen a broker die may keep asking a coordinator that is no more.
-        """
-        try:
-            marks = fencing.last_metadata(settings.kafka, settings.owner, settings.name, partitions).values()
-            owners = {Mark.decode(metadata).owner for metadata in marks} - {""}
-            others = owners - {settings.owner}
-            alive = fencing.live_clients(kafka.admin(settings.kafka, settings.owner), settings.name) if others else set()
-            dead = others - alive
-        except KafkaException as error:
-            log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
-            return set()
-        fencing.fence(
-            lambda name: kafka.introduced(
-                kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
-            ),
-            sorted(dead),
-        )
-        return dead | (owners & {settings.owner})
-
     return parts.make_intake(
         consumer,
         settings.owner,
         settings.input.topics,
         settings.input.start,
-        fence_the_dead,
+        functools.partial(fence_the_dead, settings),
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
         waiting,
