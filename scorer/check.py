@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -13,6 +12,7 @@ from model_registry import channel
 from model_registry.errors import RegistryError
 from model_registry.trust.admission import admission
 from publisher import fencing, kafka
+from publisher.command_line import Finding
 from publisher.connection import connect
 from publisher.errors import Fatal
 from publisher.transactional_ids import initialised
@@ -27,16 +27,6 @@ BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinato
 SAMPLE = 100  # newest events of each input partition that are decoded
 SAMPLE_SECONDS = 5.0
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. `hint` is the way out where it is not ok."""
-
-    check: str
-    ok: bool
-    detail: str
-    hint: str = ""
 
 
 def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 WIDE = 10_000  # columns: nothing is folded
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
