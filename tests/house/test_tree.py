@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scorer.demo.broker_jars import jar_list
+from tests.brokers.__main__ import LISTS, VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
@@ -79,8 +80,15 @@ def test_the_exclusive_extras_are_in_files_of_their_own() -> None:
     assert not re.search(r"^onnxruntime==", gpu, re.MULTILINE)
 
 
-def test_the_brokers_jars_are_pinned() -> None:
-    jars = jar_list()
-    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {"4.3.0"}
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_brokers_jars_are_pinned(version: str) -> None:
+    jars = jar_list(LISTS[version].read_text()) if version in LISTS else jar_list()
+    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {version}
     assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) and jar.size > 0 for jar in jars)
-    assert len({jar.path for jar in jars}) == len(jars)
+    assert len({(jar.group, jar.artifact) for jar in jars}) == len(jars)
+
+
+def test_the_versions_that_pages_name_are_those_that_are_tried() -> None:
+    page = (ROOT / "tests" / "README.md").read_text().partition("# Versions of Apache Kafka")[2].partition("\n# ")[0]
+    assert tuple(re.findall(r"^\| (\d[\d.]+) ", page, re.MULTILINE)) == VERSIONS
+    assert f"tested on {VERSIONS[0]} to {VERSIONS[-1]}" in " ".join((ROOT / "README.md").read_text().split())
