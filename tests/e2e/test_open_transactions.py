@@ -69,20 +69,21 @@ def write(writing: Producer, consumer: Consumer, *, position: int, record: bool 
     writing.send_offsets_to_transaction([TopicPartition(READ, 1, position)], consumer.consumer_group_metadata(), 10)
 
 
-def after_one_is_forgotten(cluster: Cluster, consumer: Consumer) -> Producer:
+def after_one_is_forgotten(cluster: Cluster) -> tuple[Producer, Consumer]:
     """Kill the broker in a transaction until it forgets to end one, which a busy machine's broker does not always do. The
-    next producer of the id, for which the broker says that everything is decided."""
+    next producer of the id, for which the broker says that everything is decided, and a member of the group."""
     for _ in range(TRIES):
+        consumer = member(cluster)  # a new one each time: a broker that comes back late knows the old one no more
         _, begin = consumer.get_watermark_offsets(TopicPartition(WRITTEN, 1), timeout=20)
         write(producer(cluster, TIMEOUT_MS), consumer, position=2)
         cluster.nodes[0].kill()
         refused = refusal(watch(cluster), cluster.nodes[0].start)  # brokers that are away are waited for
         second = producer(cluster, TIMEOUT_MS)
-        if refused is None or refusal(watch(cluster, -1.9)) is None:
-            continue
-        assert f"{WRITTEN}[1] from offset {begin} on" in str(refused)
-        assert "kafka-transactions.sh" in refused.hint
-        return second
+        if refused is not None and refusal(watch(cluster, -1.9)) is not None:
+            assert f"{WRITTEN}[1] from offset {begin} on" in str(refused)
+            assert "kafka-transactions.sh" in refused.hint
+            return second, consumer
+        consumer.close()
     pytest.fail(f"the broker ended the transaction each of {TRIES} times")
 
 
@@ -116,8 +117,9 @@ def test_one_that_ends_is_waited_for_and_one_that_the_broker_forgets_is_named(cl
         watch(cluster, -1.9).wait()
     first.abort_transaction(10)
     watch(cluster, 60.0).wait()
+    consumer.close()
 
-    second = after_one_is_forgotten(cluster, consumer)
+    second, consumer = after_one_is_forgotten(cluster)
     second.begin_transaction()  # what would have happened, and the reason for all this: the old position is committed too
     second.produce(WRITTEN, b"another", partition=1)
     second.send_offsets_to_transaction([TopicPartition(READ, 0, 7)], consumer.consumer_group_metadata(), 10)
