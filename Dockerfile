@@ -10,7 +10,7 @@ ENV PATH=/opt/scorestream/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_C
 # The pinned requirements first: they stay in the build cache while the sources change.
 COPY deploy/requirements/${EXTRA}.txt requirements.txt
 RUN python3 -m pip install --require-hashes -r requirements.txt
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY model_registry model_registry
 COPY publisher publisher
 COPY scorer scorer

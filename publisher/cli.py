@@ -4,14 +4,15 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from publisher import command_line
+from publisher.command_line import talk
 from publisher.failover_command import failover
 from publisher.time_window import HELP as TIME_HELP
-from publisher.time_window import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,6 @@ app = typer.Typer(
 )
 positions = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True)
 app.add_typer(positions, name="checkpoint")
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Topics = list[str] | None
 Config = Annotated[Path, typer.Argument(help="The relay's configuration, a YAML file.", show_default=False)]
@@ -60,24 +60,13 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say what is wrong before anything is copied: clusters, topics, checkpoints."""
-    from dataclasses import asdict
-
     from publisher.relay_check import check as checks
     from publisher.settings import load
 
-    findings = []
-    for finding in checks(load(config, settings or []).settings, create=create):
-        findings.append(finding)
-        if not as_json:
-            mark = "[green]ok[/]  " if finding.ok else "[red]FAIL[/]"
-            talk.print(f"{mark} {finding.check}: ", end="")
-            talk.print(finding.detail, markup=False)
-            if not finding.ok:
-                talk.print(f"     hint: {finding.hint}", markup=False)
-    clean = all(finding.ok for finding in findings)
+    found = command_line.tell(checks(load(config, settings or []).settings, create=create), silently=as_json)
     if as_json:
-        _json({"ok": clean, "checks": [asdict(finding) for finding in findings]})
-    if not clean:
+        _json(found)
+    if not found["ok"]:
         raise typer.Exit(1)
 
 
@@ -186,7 +175,7 @@ def audit_command(
 
     if not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
-    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *_window(start, end))
+    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *command_line.time_window(start, end))
     kafka = _settings(bootstrap_servers, [*_lines(kafka_config), *(properties or [])])
     _audited(audit_view.audited(kafka, plan, timeout, talk), as_json)
 
@@ -202,13 +191,6 @@ def _audited(report: "Report", as_json: bool) -> None:
         talk.print(audit_view.verdict(report))
     if not report.clean:
         raise typer.Exit(1)
-
-
-def _window(start: str | None, end: str | None) -> TimeWindow:
-    try:
-        return TimeWindow.of(start, end)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 app.command()(failover)
@@ -282,22 +264,4 @@ def _moves(moves: "Sequence[Move]", as_json: bool) -> None:
 
 def main() -> None:
     """Entry point: errors become one line and a hint."""
-    from publisher.configuration import SettingsError
-    from publisher.errors import Fatal
-
-    try:
-        app()
-    except SettingsError as error:
-        _end(2, *str(error).splitlines())
-    except Fatal as error:
-        _end(error.exit_code, str(error), hint=error.hint)
-    except (BrokenPipeError, KeyboardInterrupt):
-        sys.exit(130)
-
-
-def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
-    for error in errors:
-        talk.print(f"error: {error}", markup=False)
-    if hint:
-        talk.print(f"hint: {hint}", markup=False)
-    sys.exit(code)
+    command_line.run(app)

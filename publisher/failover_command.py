@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from publisher.command_line import talk
+
 if TYPE_CHECKING:
     from publisher.failover import Plan
 
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
 NOT_CONFIRMED = 3
 
 

@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from publisher.clusters import Cluster
+from publisher.command_line import Finding
 from publisher.copying import ROOM
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.lane_clients import begin, near_writer
@@ -14,16 +14,6 @@ from publisher.takeover import ANSWER_SECONDS, destination_of, reach, source_of
 from publisher.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
 
 NOT_REACHED = "check bootstrap_servers and security of that side"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: its name, whether all is well, what was found, and the way out."""
-
-    check: str
-    ok: bool
-    detail: str
-    hint: str = ""
 
 
 def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from publisher.command_line import talk, time_window
 from publisher.time_window import HELP as TIME_HELP
-from scorer.output import Config, Json, Set, print_data, talk
+from scorer.output import Config, Json, Set, print_data
 
 ANSWER_SECONDS = 10.0  # that a broker may take to answer
 
@@ -31,15 +32,10 @@ def audit(
 
 def _here(config: Path, flags: list[str], times: tuple[str | None, str | None], json: bool) -> bool:
     from publisher import audit_view
-    from publisher.time_window import TimeWindow
     from scorer.audit import plan
     from scorer.settings import load
 
-    try:
-        window = TimeWindow.of(*times)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    loaded = load(config, flags).settings
+    window, loaded = time_window(*times), load(config, flags).settings
     report = audit_view.audited(loaded.kafka, plan(loaded, window), ANSWER_SECONDS, talk)
     print_data(json, report.to_dict(), lambda: audit_view.table(report))
     talk.print(audit_view.verdict(report))

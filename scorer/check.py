@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -13,6 +12,7 @@ from model_registry import channel
 from model_registry.errors import RegistryError
 from model_registry.trust.admission import admission
 from publisher import fencing, kafka
+from publisher.command_line import Finding
 from publisher.connection import connect
 from publisher.errors import Fatal
 from publisher.transactional_ids import initialised
@@ -29,16 +29,6 @@ SAMPLE_SECONDS = 5.0
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. `hint` is the way out where it is not ok."""
-
-    check: str
-    ok: bool
-    detail: str
-    hint: str = ""
-
-
 def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
     """Every check in turn; one that cannot run because an earlier one failed is left out."""
     found: dict[str, topics.Topic] = {}
@@ -50,13 +40,16 @@ def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> I
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
         found = yield from _broker(settings, admin, create, partitions)
     try:
-        servable = _servable(settings)
+        servable, golden = _servable(settings)
     except (backends.BackendMissing, RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except backends.ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:
-        yield Finding("model", True, f"{servable.label} loads, and answers its golden examples")
+        answers = (
+            f"answers its golden examples ({golden})" if golden else "brings no golden examples: no score of it was compared"
+        )
+        yield Finding("model", True, f"{servable.label} loads, and {answers}")
         yield from _samples(settings, servable, found)
 
 
@@ -76,7 +69,8 @@ def _broker(
     except Fatal as error:
         yield Finding("rights" if error.exit_code == REFUSED else "broker", False, str(error), error.hint)
         return {}
-    yield Finding("rights", True, "topics, group and transactions may be used")
+    tried = ["topics that exist", "group", *(["transactions"] if settings.delivery == "exactly-once" else [])]
+    yield Finding("rights", True, f"the broker refuses none of: {', '.join(tried)}")
     if settings.kafka.group_protocol == "consumer":
         yield _group_settings(settings, admin)
     return found
@@ -122,13 +116,14 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     return Finding("group protocol", True, f"consumer, session {session} ms")
 
 
-def _servable(settings: Settings) -> Servable:
+def _servable(settings: Settings) -> tuple[Servable, int]:
+    """The version that the channel names, loaded, and how many golden examples it answered."""
     store = open_source(settings)
     resolution = channel.resolve(store, settings.model.tag)
     cache = open_cache(settings.model)
     admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
     package = cache.fetch(store, resolution.digest, version=resolution.version)
-    return make(package, resolution, backends.find(settings.model), settings)
+    return make(package, resolution, backends.find(settings.model), settings), len(package.golden)
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
@@ -136,11 +131,14 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
     for name in settings.input.topics:
         if name not in found:
             continue
-        values = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
+        values, offsets = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
+        if settings.input.tombstones == "skip":
+            values = [value for value in values if value is not None]
         decoded = servable.decoder.decode(values)
         good = len(decoded.rows)
         if not values:
-            yield Finding("sample", True, f"{name} holds no events yet")
+            none = f"no event came of its newest {offsets} offsets within {SAMPLE_SECONDS:.0f} s" if offsets else "it is empty"
+            yield Finding("sample", True, f"no event of {name} was decoded: {none}")
         elif decoded.rejected:
             row, poison = next(iter(sorted(decoded.rejected.items())))
             yield Finding(
@@ -154,19 +152,21 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
 
 
-def newest(consumer: Consumer, topic: topics.Topic) -> list[bytes | None]:
-    """The values of up to SAMPLE newest events of each partition. Closes the consumer."""
+def newest(consumer: Consumer, topic: topics.Topic) -> tuple[list[bytes | None], int]:
+    """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Closes the consumer."""
     try:
         wanted: dict[int, int] = {}
+        offsets = 0
         for p in range(topic.partitions):
             low, high = consumer.get_watermark_offsets(TopicPartition(topic.name, p), timeout=SAMPLE_SECONDS)
             if high > low:
                 wanted[p] = max(low, high - SAMPLE)
+                offsets += high - wanted[p]
         if not wanted:
-            return []
+            return [], 0
         consumer.assign([TopicPartition(topic.name, p, offset) for p, offset in wanted.items()])
         messages = consumer.consume(SAMPLE * len(wanted), SAMPLE_SECONDS if len(wanted) else 0)
-        return [m.value() for m in messages if m.error() is None]
+        return [m.value() for m in messages if m.error() is None], offsets
     finally:
         consumer.close()
 

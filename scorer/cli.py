@@ -4,20 +4,21 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from publisher import command_line
+from publisher.command_line import talk
 from publisher.time_window import HELP as TIME_HELP
 from scorer.audit_command import audit
 from scorer.console.command import console
 from scorer.contract import contract
 from scorer.demo.command import demo
-from scorer.output import Config, Json, Set, print_data, print_json, table, talk
+from scorer.output import Config, Json, Set, print_data, print_json, table
 
 if TYPE_CHECKING:
     from publisher.configuration import Loaded
-    from publisher.time_window import TimeWindow
     from scorer.settings import Settings
 
 app = typer.Typer(
@@ -76,28 +77,23 @@ def check(
     json: Json = False,
 ) -> None:
     """Say what is wrong before anything runs: broker, topics, model, golden examples, a sample of the events."""
-    from dataclasses import asdict
-
     from scorer.check import check as checks
 
     loaded = _load(config, settings)
-    findings = []
-    for finding in checks(loaded.settings, create=create, partitions=partitions):
-        findings.append(finding)
-        if not json:
-            mark = "[green]ok[/]  " if finding.ok else "[red]FAIL[/]"
-            talk.print(f"{mark} {finding.check}: ", end="")
-            talk.print(finding.detail, markup=False)
-            if not finding.ok and finding.hint:
-                talk.print(f"     hint: {finding.hint}", markup=False)
+    found = command_line.tell(checks(loaded.settings, create=create, partitions=partitions), silently=json)
     if json:
-        print_json({"ok": all(f.ok for f in findings), "checks": [asdict(f) for f in findings]})
-    if not all(f.ok for f in findings):
+        print_json(found)
+    if not found["ok"]:
         raise typer.Exit(1)
 
 
 @app.command()
-def status(config: Config, settings: Set = None, json: Json = False) -> None:
+def status(
+    config: Config,
+    settings: Set = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column, on lines as long as they get.")] = False,
+    json: Json = False,
+) -> None:
     """Show the fleet: who runs, which version, how far behind."""
     import time
 
@@ -109,7 +105,7 @@ def status(config: Config, settings: Set = None, json: Json = False) -> None:
     now = time.time_ns() // 1_000_000
     scorers = fleet_status.fleet(loaded.settings)
     rows = [msgspec.to_builtins(s) | {"state": fleet_status.state(s, now)} for s in scorers]
-    print_data(json, {"scorers": rows}, lambda: fleet_status.table(scorers, now))
+    print_data(json, {"scorers": rows}, lambda: fleet_status.table(loaded.settings.name, scorers, now, wide=wide), wide=wide)
 
 
 @app.command()
@@ -193,7 +189,7 @@ def replay(
     from scorer.replay import replay as put_back
 
     loaded = _load(config, settings)
-    selection = Selection(_reasons(reason or []), _window(start, end))
+    selection = Selection(_reasons(reason or []), command_line.time_window(start, end))
     summary = put_back(loaded.settings, selection, rate=rate, dry_run=dry_run)
     rows = [(name, str(count)) for name, count in sorted(summary.replayed.items())]
     print_data(json, summary.to_dict(), lambda: table(["reason", "would be replayed" if dry_run else "replayed"], rows))
@@ -227,34 +223,14 @@ app.command()(console)
 def main() -> None:
     """Entry point: errors become one line and a hint."""
     from model_registry.errors import RegistryError
-    from publisher.configuration import SettingsError
-    from publisher.errors import Fatal
 
-    try:
-        app()
-    except SettingsError as error:
-        _end(2, *str(error).splitlines())
-    except Fatal as error:
-        _end(error.exit_code, str(error), hint=error.hint)
-    except RegistryError as error:
-        _end(error.exit_code, str(error), hint=error.hint)
-    except (BrokenPipeError, KeyboardInterrupt):
-        sys.exit(130)
+    command_line.run(app, RegistryError)
 
 
 def _load(config: Path, flags: list[str] | None) -> "Loaded[Settings]":
     from scorer.settings import load
 
     return load(config, flags or [])
-
-
-def _window(start: str | None, end: str | None) -> "TimeWindow":
-    from publisher.time_window import TimeWindow
-
-    try:
-        return TimeWindow.of(start, end)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _reasons(names: list[str]) -> list[str]:
@@ -265,11 +241,3 @@ def _reasons(names: list[str]) -> list[str]:
         if name not in list(Reason):
             raise typer.BadParameter(f"{name!r} is no reason; {nearest(name, list(Reason))}", param_hint="--reason")
     return names
-
-
-def _end(code: int, *errors: str, hint: str = "") -> NoReturn:
-    for error in errors:
-        talk.print(f"error: {error}", markup=False)
-    if hint:
-        talk.print(f"hint: {hint}", markup=False)
-    sys.exit(code)

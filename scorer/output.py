@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
+WIDE = 10_000  # columns: nothing is folded
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set batching.latency_target_ms=10")]
@@ -23,12 +23,12 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def print_data(as_json: bool, value: object, shown: Callable[[], Any]) -> None:
-    """The value as JSON, or what `shown` makes of it for people."""
+def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: bool = False) -> None:
+    """The value as JSON, or what `shown` makes of it for people: as wide as the terminal, or with `wide` as it comes."""
     if as_json:
         print_json(value)
     else:
-        Console().print(shown())
+        Console(width=WIDE if wide else None).print(shown())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:

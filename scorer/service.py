@@ -13,11 +13,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from publisher import fencing, kafka
@@ -38,7 +38,6 @@ from scorer.beginnings import Beginnings
 from scorer.in_hand import InHand
 from scorer.intake import Intake
 from scorer.loop import Loop
-from scorer.marks import Mark
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
@@ -52,6 +51,7 @@ from scorer.servables.manager import VersionManager
 from scorer.servables.servable import make
 from scorer.settings import Settings
 from scorer.supervisor import HANGING
+from scorer.takeover import fence_the_dead, wait_for_the_living
 
 log = logging.getLogger(__name__)
 
@@ -263,7 +263,8 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
     prefix = settings.transactional_prefix(settings.owner)
-    return parts.make_session(producer, prefix, transaction_seconds=seconds, waiting=waiting, decided=opened.wait)
+    decided = partial(wait_for_the_living, settings, opened.wait)
+    return parts.make_session(producer, prefix, transaction_seconds=seconds, waiting=waiting, decided=decided)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -274,31 +275,11 @@ def _backend(settings: Settings) -> backends.Backend:
 
 
 def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Session, waiting: Callable[[], None]) -> Intake:
-    def fence_the_dead(partitions: Sequence[TopicPartition]) -> None:
-        """End what the last owners of these partitions left open, where they are no members any more.
-
-        By a client of its own: one that has seen a broker die may keep asking a coordinator that is no more.
-        """
-        try:
-            marks = fencing.last_metadata(settings.kafka, settings.owner, settings.name, partitions).values()
-            others = {Mark.decode(metadata).owner for metadata in marks} - {"", settings.owner}
-            alive = fencing.live_clients(kafka.admin(settings.kafka, settings.owner), settings.name) if others else set()
-            dead = others - alive
-        except KafkaException as error:
-            log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
-            return
-        fencing.fence(
-            lambda name: kafka.introduced(
-                kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
-            ),
-            map(settings.transactional_prefix, sorted(dead)),
-        )
-
     return parts.make_intake(
         commits.consumer,
         settings.input.topics,
         Beginnings(settings, waiting),
-        fence_the_dead,
+        partial(fence_the_dead, settings),
         lambda partitions, lost: session.release(partitions, lost=lost),
         session.decide,
         waiting,

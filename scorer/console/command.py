@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from publisher.command_line import talk
 
 LISTEN = "127.0.0.1:9480"
 
@@ -39,6 +40,5 @@ def console(
     loaded = load(config, settings or [])
     logs.configure({"console": loaded.settings.name}, "WARNING")
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # a line for each attempt; the pages say it once
-    talk = Console(stderr=True, highlight=False, soft_wrap=True)
     serving = Serving(listen, allow_actions, tuple(allow_host or ()), user_header)
     serve(loaded.settings, config, serving, lambda address: talk.print(f"the console is at {address}", markup=False))

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker_guard import Guard
-from scorer.demo.broker_jars import INSTALL, WAY_OUT, BrokerUnavailable, OnProgress, classpath
+from scorer.demo.broker_jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, OnProgress, classpath
 from scorer.demo.broker_node import HOST, cluster_id, free_ports, is_taken, write_node
 
 START_SECONDS = 90.0
@@ -40,7 +40,8 @@ class EmbeddedBroker:
     `folder` must be new or empty and is removed at the end; without it a temporary one is made. `properties` go over those
     of the server; a function that is told the ports (broker, controller) may name listeners beside the node's own.
     `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
-    `on_progress` hears of the download at the very first start; without it a bar shows that on stderr.
+    `on_progress` hears of the download at the very first start; without it a bar shows that on stderr. `jars` are those of
+    another version of Apache Kafka; one before 3.9 needs its voters among the properties (`controller.quorum.voters`).
     Whatever happens to this process, the broker ends and its folder goes (see `broker_guard`), unless it was detached.
     """
 
@@ -52,11 +53,13 @@ class EmbeddedBroker:
         on_progress: OnProgress | None = None,
         *,
         quick_start: bool = True,
+        jars: tuple[Jar, ...] = (),
     ) -> None:
         self._given_folder = folder
         self._properties: Properties = properties or {}
         self._options = [f"-Xmx{heap_mb}m", *(QUICK_START if quick_start else ())]
         self._on_progress = on_progress
+        self._jars = jars
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
         self._folder: Path | None = None
@@ -88,7 +91,7 @@ class EmbeddedBroker:
         """Start on free ports and wait until it answers. Raises BrokerUnavailable, and ValueError for a folder in use."""
         if self._folder is not None:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
-        jars = classpath(on_progress=self._on_progress)
+        jars = classpath(on_progress=self._on_progress, jars=self._jars)
         self._folder = _new_folder(self._given_folder)
         self._java = [java_executable(), *self._options, f"-Dscorestream.log={self._folder / 'broker.log'}"]
         self._java += [
@@ -159,7 +162,8 @@ class EmbeddedBroker:
         """Write the files of a new node for the present ports and format its storage."""
         properties = self._properties(self._ports) if callable(self._properties) else self._properties
         write_node(self.folder, self._ports, properties)
-        command = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", self._cluster_id]
+        alone = [] if "controller.quorum.voters" in properties else ["--standalone"]
+        command = [*self._java, "kafka.tools.StorageTool", "format", *alone, "--cluster-id", self._cluster_id]
         command += ["--config", str(self.folder / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
         if done.returncode != 0:

@@ -65,11 +65,11 @@ class Jar:
             return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
 
 
-def jar_list() -> tuple[Jar, ...]:
-    """All jars of the broker, as pinned."""
-    lines = files("scorer.demo").joinpath("broker_jars.txt").read_text().splitlines()
+def jar_list(text: str | None = None) -> tuple[Jar, ...]:
+    """All jars of the broker, as pinned; or those of another list's text."""
+    text = text or files("scorer.demo").joinpath("broker_jars.txt").read_text()
     return tuple(
-        Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in (line.split(" ") for line in lines)
+        Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, text.splitlines())
     )
 
 

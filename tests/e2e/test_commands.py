@@ -43,6 +43,28 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     assert "sha256" in checks(rig, code=1)["model"]
 
 
+def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
+    rig = make_rig(delivery="at-least-once", input={"tombstones": "skip"})
+
+    def said(*flags: str) -> dict[str, str]:
+        done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
+        return {finding["check"]: finding["detail"] for finding in done["checks"]}
+
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
+    rig.promote("1.0.0")
+    told = said()
+    assert told["model"].endswith("loads, and answers its golden examples (1)")
+    assert told["rights"].endswith("none of: topics that exist, group")
+    assert told["sample"].endswith("it is empty")
+    rig.promote("2.0.0")
+    rig.produce(None, key=b"k")
+    told = said("--set", "delivery=exactly-once")
+    assert told["model"].endswith("loads, and brings no golden examples: no score of it was compared")
+    assert told["rights"].endswith("none of: topics that exist, group, transactions")
+    assert "no event came of its newest 1 offsets" in told["sample"]
+
+
 def test_check_refuses_a_dead_letter_topic_that_might_not_take_a_dead_letter(make_rig: MakeRig) -> None:
     rig = ready(make_rig)
     rig.alter(rig.dead_topic, "max.message.bytes", "1000")
@@ -137,6 +159,7 @@ def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
     assert scorer.stop() == 0
     assert [s["state"] for s in rig.fleet()] == ["stopped", "running"]
     assert "1.0.0" in rig.run("scorer", "status", "scorer.yaml").stdout
+    assert f"{rig.events_topic}[" in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
 
 
 def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:

@@ -1,16 +1,23 @@
 """Killed, frozen and stopped scorers on the real broker: the count stays zero."""
 
+import contextlib
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
 from tests import models
-from tests.e2e.rig import MakeRig, Rig, events, until
+from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
 
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
 COUNT = 24_000
+FEW, TRIES = 20_000, 6
 
 
 def running(make_rig: MakeRig, **overrides: object) -> Rig:
@@ -23,9 +30,9 @@ def running(make_rig: MakeRig, **overrides: object) -> Rig:
     return rig
 
 
-def load(rig: Rig, count: int = COUNT, rate: int = 2_000) -> threading.Thread:
+def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> threading.Thread:
     """Events at a steady rate, in the background."""
-    thread = threading.Thread(target=rig.emit, args=(events(count, keys=300), "--rate", str(rate)))
+    thread = threading.Thread(target=rig.emit, args=(events(count, start, keys=300), "--rate", str(rate)))
     thread.start()
     return thread
 
@@ -58,6 +65,47 @@ def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: Make
     assert_clean(rig, COUNT)
     assert {record["version"] for record in rig.scores()} == {"1.0.0", "2.0.0"}
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
+
+
+def test_a_survivor_that_recovers_ends_the_transaction_of_the_dead(make_rig: MakeRig) -> None:
+    """It recovers where the group's new generation refuses its own transaction, as happens more often than not; else only the
+    time-out would end the other, here later than this test does."""
+    rig = running(make_rig, kafka={"transaction_timeout_ms": 300_000})
+    survivor, tries = rig.start("b").ready(), 0
+    while "ILLEGAL_GENERATION" not in survivor.said:
+        assert tries < TRIES
+        take_over(rig, survivor, tries * FEW, (tries + 1) * FEW)
+        tries += 1
+    assert_clean(rig, tries * FEW)
+
+
+def take_over(rig: Rig, survivor: ScorerProcess, start: int, stop: int) -> None:
+    """A second scorer joins and dies with a transaction open, while the events `start` to `stop` flow."""
+    armed = rig.folder / "armed"
+    with doomed(rig, armed):
+        until(lambda: survivor.metric("scorer_assigned_partitions") == 3, "a share of the partitions")
+        events_flow = load(rig, stop - start, start=start)
+        until(lambda: rig.answered() > start + 2_000, "the first scores")
+        armed.symlink_to("after:send_offsets_to_transaction")
+    until(lambda: survivor.metric("scorer_assigned_partitions") == 6, "the take-over")
+    events_flow.join()
+    until(lambda: rig.answered() >= stop, "all scores")
+
+
+@contextlib.contextmanager
+def doomed(rig: Rig, armed: Path) -> Iterator[None]:
+    """A scorer that kills itself at the step of a transaction that `armed` names; returns when it is dead."""
+    command = [sys.executable, "-m", "tests.faults.launcher", str(rig.path), "--set", "replica=a"]
+    environment = {**os.environ, "ARM_FILE": str(armed)}
+    with (rig.folder / "doomed.log").open("ab") as log:
+        victim = subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=log, stderr=log)
+    try:
+        yield
+        until(lambda: victim.poll() is not None, "the death")
+        assert victim.returncode == -signal.SIGKILL
+    finally:
+        victim.kill()
+        victim.wait()
 
 
 def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:

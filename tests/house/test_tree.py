@@ -1,22 +1,26 @@
 """What is tracked: the agreed top level, nothing about the machine it was made on, and requirements that are pinned."""
 
 import ast
+import hashlib
 import importlib.metadata
 import itertools
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scorer.demo.broker_jars import jar_list
+from tests.brokers.__main__ import LISTS, VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-TOP = {"pyproject.toml", "README.md", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
+TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
 DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
+APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
 HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
 """A path that exists on somebody's machine only."""
 INDEXES = re.compile(rb"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
@@ -41,6 +45,16 @@ def test_top_level_is_the_agreed_one() -> None:
 def test_nothing_names_a_machine() -> None:
     found = {str(path): paths for path in tracked() if (paths := machine_paths((ROOT / path).read_bytes()))}
     assert found == {}
+
+
+def test_the_wheel_carries_the_licence_unmodified(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        found = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
+    licence = next(content for name, content in found.items() if name.endswith("/licenses/LICENSE"))
+    assert hashlib.sha256(licence).hexdigest() == APACHE_2
+    assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
 
 
 @pytest.mark.parametrize("home", ["work", "root", "home/ann", "Users/ann"])
@@ -94,8 +108,15 @@ def test_the_exclusive_extras_are_in_files_of_their_own() -> None:
     assert not re.search(r"^onnxruntime==", gpu, re.MULTILINE)
 
 
-def test_the_brokers_jars_are_pinned() -> None:
-    jars = jar_list()
-    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {"4.3.0"}
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_brokers_jars_are_pinned(version: str) -> None:
+    jars = jar_list(LISTS[version].read_text()) if version in LISTS else jar_list()
+    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {version}
     assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) and jar.size > 0 for jar in jars)
-    assert len({jar.path for jar in jars}) == len(jars)
+    assert len({(jar.group, jar.artifact) for jar in jars}) == len(jars)
+
+
+def test_the_versions_that_pages_name_are_those_that_are_tried() -> None:
+    page = (ROOT / "tests" / "README.md").read_text().partition("# Versions of Apache Kafka")[2].partition("\n# ")[0]
+    assert tuple(re.findall(r"^\| (\d[\d.]+) ", page, re.MULTILINE)) == VERSIONS
+    assert f"tested on {VERSIONS[0]} to {VERSIONS[-1]}" in " ".join((ROOT / "README.md").read_text().split())

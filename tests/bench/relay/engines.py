@@ -149,8 +149,7 @@ def mirror_maker_properties(job: Job, here: str, there: str) -> dict[str, str]:
 
 def mirror_maker_jars() -> tuple[Jar, ...]:
     """Those of MirrorMaker 2, as pinned, and what a broker brings for logging."""
-    lines = JARS.read_text().splitlines()
-    pinned = [Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, lines)]
+    pinned = jar_list(JARS.read_text())
     return (*pinned, *(jar for jar in jar_list() if (jar.group, jar.artifact) not in {(p.group, p.artifact) for p in pinned}))
 
 

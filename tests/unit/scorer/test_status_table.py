@@ -1,0 +1,66 @@
+"""What `scorer status` shows a person: a scorer a line on 80 columns, everything with --wide."""
+
+import io
+
+from rich.console import Console
+
+from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
+from scorer.status import table
+
+NAME = "flight-delay"
+REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")
+NOW = 1_800_000_000_000
+WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
+
+
+def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[ScorerStatus]:
+    """Three scorers with names and figures as they are in production."""
+    served = VersionStatus("flight-delay", "2025.11.05-3", "sha256:" + "a3" * 32, 41)
+    return [
+        ScorerStatus(
+            f"{NAME}.{replica}",
+            "eu-west-1",
+            "running",
+            NOW - 3_000 - 100_000 * number,
+            NOW - 86_400_000,
+            4711,
+            [PartitionStatus("fraud.payments.authorised.v2", p, 123_456) for p in range(number, 24, 3)],
+            {"champion": served},
+            {"2025.12.01-1": WHY} if refused else {},
+            (1e-4, 1e-6),
+            {"events": 1_234_567_890},
+        )
+        for number, replica in enumerate(replicas)
+    ]
+
+
+def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS) -> list[str]:
+    """The table's lines on a terminal of that width."""
+    console = Console(width=width, file=io.StringIO())
+    console.print(table(NAME, fleet(replicas, refused=refused), NOW, wide=wide))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_scorer_is_a_line_of_80_columns() -> None:
+    for refused in (False, True):
+        head, _, *rows = lines(80, refused=refused)
+        ours = ["2025.12.01-1"] if refused else []
+        assert head.split() == ["scorer", "state", "partitions", "lag", "version", *(["refused"] if refused else [])]
+        states = [["running"], ["silent", "103", "s"], ["silent", "3", "min"]]
+        for row, replica, state in zip(rows, REPLICAS, states, strict=True):
+            assert row.split() == [replica, *state, "8", "987,648", "2025.11.05-3", *ours]
+
+
+def test_a_long_name_folds_and_nothing_else_does() -> None:
+    pod = "flight-delay-canary-eu-west-1-0"
+    rows = lines(80, refused=True, replicas=(pod,))[2:]
+    assert "".join(row.split()[0] for row in rows) == pod
+    assert rows[0].split()[1:] == ["running", "8", "987,648", "2025.11.05-3", "2025.12.01-1"]
+
+
+def test_wide_has_every_fact_on_one_line() -> None:
+    _, _, *rows = lines(10_000, refused=True, wide=True)
+    assert len(rows) == len(REPLICAS)
+    for fact in ("eu-west-1", "sha256:a3a3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0,3,6", WHY):
+        assert fact in rows[0]
