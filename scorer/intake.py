@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
-SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then, unless it has no leader
-LOOK_SECONDS = 10.0  # between looks whether somebody has moved the group back into range
+SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
+LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
 RANGE = "out of range"  # why a partition is held
 
 
@@ -40,10 +40,9 @@ class Intake:
     means an earlier life of ours). `before_revoke(partitions, lost)` runs while they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
     now and then while no broker tells them, and may raise Aborted. `start` (earliest or latest) holds where there are none.
-    `renew` gives another consumer for the one that is no member any more. `outside` says why partitions are not read whose
-    position is not in them. `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody
-    has claimed yet. Only `transactional` sessions send the group metadata, and it is not cheap: a quarter of what a batch of
-    one event costs.
+    `renew` gives another consumer for the one that is no member any more. `outside` says of partitions that cannot be read
+    why that is. `marks` and `committed` are what the group's offsets say, `arrivals` the assignments that nobody has claimed
+    yet. Only `transactional` sessions send the group metadata, which is not cheap: a quarter of a batch of one event.
     """
 
     def __init__(
@@ -78,6 +77,7 @@ class Intake:
         self._waiting = waiting
         self._changes = self._largest = 0
         self._look_at = 0.0
+        self._unled: set[Partition] = set()
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
         self._lived: set[Partition] = set()
@@ -167,20 +167,34 @@ class Intake:
         self._pauses.release(partitions, reason)
 
     def look_again(self, now: float) -> None:
-        """Read partitions that were out of range from where the group has been moved to since, if it has. `now`: monotonic.
+        """Tell of partitions without a leader, and read those again that were out of range where the group was moved since.
 
-        A position that has come into range by itself is none to go on from: what lies before it was never read.
+        A position that has come into range by itself is none to go on from: records before it were never read. `now` is in
+        monotonic seconds.
         """
-        if not self.outside or now < self._look_at:
+        if now < self._look_at:
             return
         self._look_at = now + LOOK_SECONDS
-        moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside})
+        self._mind_leaders()
+        moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside.keys() - self._unled})
         if moved:
             self.rewind(moved)
             self.release(moved, RANGE)
             for partition in moved:
                 log.info("%s[%d]: the group was moved; reading again", *partition)
                 del self.outside[partition]
+
+    def _mind_leaders(self) -> None:
+        """The client itself goes on with a partition when it has a leader again."""
+        without = group_offsets.leaderless(self._consumer, self._topics) & self.epochs.keys()
+        for partition in without - self.outside.keys():
+            self._unled.add(partition)
+            self.outside[partition] = "{}[{}] has no leader: none of its brokers is there".format(*partition)
+            log.error("%s; the others go on", self.outside[partition])
+        for partition in self._unled - without:
+            self._unled.discard(partition)
+            if self.outside.pop(partition, None):
+                log.info("%s[%d] has a leader again", *partition)
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
@@ -238,21 +252,16 @@ class Intake:
         return batch
 
     def _seek(self, position: TopicPartition) -> None:
-        """Seek, again while a fresh assignment has not begun to fetch. One without a leader does not: it is assigned anew."""
+        """Seek, again while a fresh assignment has not begun to fetch."""
         deadline = time.monotonic() + SEEK_SECONDS
-        while time.monotonic() < deadline:
+        while True:
             try:
-                self._consumer.seek(position)
+                return self._consumer.seek(position)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE:
+                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
                     raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
                 self._waiting()
                 time.sleep(0.01)
-            else:
-                return
-        self._consumer.incremental_unassign([position])
-        self._consumer.incremental_assign([position])
-        self._pauses.again((position.topic, position.partition))
 
     def _usable(self, message: Message) -> bool:
         """Whether this is an event. A partition whose position is out of range is held, with an alarm, and the others go on."""
