@@ -75,8 +75,22 @@ def known_ends(
     return rows
 
 
+def leaderless(consumer: Consumer, topics: Iterable[str]) -> set[Partition]:
+    """The partitions of these topics that no broker leads; nothing where no broker tells."""
+    found = set()
+    for topic in topics:
+        try:
+            told = consumer.list_topics(topic, timeout=END_SECONDS).topics[topic]
+        except KafkaException:
+            break
+        found |= {(topic, number) for number, partition in told.partitions.items() if partition.leader < 0}
+    return found
+
+
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
     """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
+    if not positions:
+        return []
     try:
         found = consumer.committed([TopicPartition(*partition) for partition in positions], timeout=END_SECONDS)
     except KafkaException as error:

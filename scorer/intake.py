@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 ELSEWHERE_SECONDS = 1.0
-SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then, unless it has no leader
-LOOK_SECONDS = 10.0  # between looks whether somebody has moved the group back into range
+SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
+LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
 RANGE = "out of range"  # why a partition is held
 
 
@@ -41,8 +41,8 @@ class Intake:
     they are still ours, unless they are lost.
     `before_read` runs before committed offsets are read: what is being committed has to be decided by then. `waiting` is called
     now and then while no broker tells them, and may raise Aborted. `beginnings` says where to begin without any.
-    `renew` gives another consumer for the one that is no member any more. `outside` says why partitions are not read whose
-    position is not in them. `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has
+    `renew` gives another consumer for the one that is no member any more. `outside` says of partitions that cannot be
+    read why that is. `marks` and `committed` are what the group's offsets say, `arrived` the assignments that nobody has
     looked at yet, `anew` the partitions of topics that were made again of which nothing has been answered. Only `transactional`
     sessions send the group metadata, and it is not cheap: a quarter of what a batch of one event costs.
     """
@@ -77,6 +77,7 @@ class Intake:
         self._waiting = waiting
         self._changes = self._largest = 0
         self._look_at = 0.0
+        self._unled: set[Partition] = set()
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
@@ -166,20 +167,34 @@ class Intake:
         self._pauses.release(partitions, reason)
 
     def look_again(self, now: float) -> None:
-        """Read partitions that were out of range from where the group has been moved to since, if it has. `now`: monotonic.
+        """Tell of partitions without a leader, and read those again that were out of range where the group was moved since.
 
-        A position that has come into range by itself is none to go on from: what lies before it was never read.
+        A position that has come into range by itself is none to go on from: records before it were never read. `now` is in
+        monotonic seconds.
         """
-        if not self.outside or now < self._look_at:
+        if now < self._look_at:
             return
         self._look_at = now + LOOK_SECONDS
-        moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside})
+        self._mind_leaders()
+        moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside.keys() - self._unled})
         if moved:
             self.rewind(moved)
             self.release(moved, RANGE)
             for partition in moved:
                 log.info("%s[%d]: the group was moved; reading again", *partition)
                 del self.outside[partition]
+
+    def _mind_leaders(self) -> None:
+        """The client itself goes on with a partition when it has a leader again."""
+        without = group_offsets.leaderless(self._consumer, self._topics) & self.epochs.keys()
+        for partition in without - self.outside.keys():
+            self._unled.add(partition)
+            self.outside[partition] = "{}[{}] has no leader: none of its brokers is there".format(*partition)
+            log.error("%s; the others go on", self.outside[partition])
+        for partition in self._unled - without:
+            self._unled.discard(partition)
+            if self.outside.pop(partition, None):
+                log.info("%s[%d] has a leader again", *partition)
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
@@ -234,19 +249,15 @@ class Intake:
         return batch
 
     def _seek(self, position: TopicPartition) -> bool:
-        """Whether reading goes on there. Not where an assignment has not begun to fetch, or is about to go. One that has no
-        leader does not begin: it is assigned anew."""
+        """Whether reading goes on there; not where an assignment has not begun to fetch, or is about to go."""
         try:
             self._consumer.seek(position)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._STATE:
-                raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
             self._unsought_since = self._unsought_since or time.monotonic()
-            if time.monotonic() < self._unsought_since + SEEK_SECONDS:
-                return False
-            self._consumer.incremental_unassign([position])
-            self._consumer.incremental_assign([position])
-            self._pauses.again((position.topic, position.partition))
+            if error.args[0].code() != KafkaError._STATE or time.monotonic() > self._unsought_since + SEEK_SECONDS:
+                self._unsought_since = 0.0
+                raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
+            return False
         self._unsought_since = 0.0
         return True
 
@@ -340,6 +351,8 @@ class Intake:
         if key in self.epochs and before is not None and before.topic_id != beginning.mark.topic_id:
             self._changes += 1  # what is in hand of it is another topic's
             self.epochs[key] = self._changes
+            self.release([key], RANGE)
+            self.outside.pop(key, None)
         self.marks[key] = beginning.mark
         self.committed[key] = self._next[key] = position.offset
         if beginning.after is not None:

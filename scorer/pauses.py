@@ -42,8 +42,3 @@ class Pauses:
         """They go to another owner; should they come back, they are read."""
         if held := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
             self._consumer.resume(held)
-
-    def again(self, partition: Partition) -> None:
-        """The consumer has begun anew with it."""
-        if partition in self._reasons:
-            self._consumer.pause([TopicPartition(*partition)])

@@ -98,7 +98,7 @@ def test_two_live_processes_with_one_replica_are_refused(make_rig: MakeRig) -> N
     assert first.stop() == 0
 
 
-def test_offsets_that_the_topic_no_longer_holds_end_the_scorer_with_the_way_on(make_rig: MakeRig) -> None:
+def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
     rig = ready(make_rig)
     scorer = rig.start().ready()
     rig.emit(events(100))

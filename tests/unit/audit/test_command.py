@@ -148,7 +148,7 @@ def test_unreadable_dead_letters_and_swaps(topics: Topics) -> None:
     topics.swap(revision=-1)
     report = topics.report("dead", "swaps")
     assert report["examples"] == {
-        "unreadable": [f"{topics.name}.dead/0/0", f"{topics.name}.dead/0/1", f"{topics.name}.swaps/0/0"]
+        "unreadable": [f"{topics.name}.swaps/0/0", f"{topics.name}.dead/0/0", f"{topics.name}.dead/0/1"]
     }
 
 

@@ -1,5 +1,6 @@
-"""What a batch stops at, by what the client has to give."""
+"""What a batch stops at, by what the client has to give; which partitions are not read, and who is told of it."""
 
+from types import SimpleNamespace
 from unittest.mock import MagicMock, create_autospec
 
 import pytest
@@ -8,7 +9,8 @@ from confluent_kafka import Consumer, Message
 from scorer.batching import BATCH_BYTES
 from scorer.beginnings import Beginnings
 from scorer.events.batch import End
-from scorer.intake import Intake
+from scorer.intake import LOOK_SECONDS, Intake
+from scorer.pauses import Pauses
 
 
 def message(offset: int, size: int = 2) -> Message:
@@ -38,3 +40,36 @@ def test_a_batch_says_what_it_stopped_at(there: int, asked: int, size: int, end:
     batch = intake.take(1.0, lambda _: asked)
     assert batch is not None
     assert (batch.end, len(batch)) == (end, taken)
+
+
+def test_a_partition_is_read_again_when_no_reason_holds_it_any_more() -> None:
+    paused: set[int] = set()
+    consumer = create_autospec(Consumer, instance=True)
+    consumer.pause.side_effect = lambda which: paused.update(p.partition for p in which)
+    consumer.resume.side_effect = lambda which: paused.difference_update(p.partition for p in which)
+    pauses = Pauses(consumer)
+    first, second = ("flights", 0), ("flights", 1)
+    pauses.hold([first, second], "away")
+    pauses.hold([first], "revision")
+    pauses.release([first, second], "away")
+    assert paused == {0}
+    pauses.release([second], "revision")
+    assert pauses.partitions == {first}
+    pauses.release([first], "revision")
+    assert paused == set()
+    pauses.hold([first], "out of range")
+    pauses.forget([first])
+    assert paused == set()
+
+
+def test_partitions_without_a_leader_are_told_until_they_have_one() -> None:
+    consumer = create_autospec(Consumer, instance=True)
+    intake = Intake(consumer, "demo.a", ["flights"], "earliest", MagicMock(), MagicMock(), MagicMock())
+    intake.epochs = {("flights", 0): 1, ("flights", 1): 1}
+    told = []
+    for second, leader in enumerate((2, -1, -1, 2)):
+        partitions = {0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=leader), 2: SimpleNamespace(leader=-1)}
+        consumer.list_topics.return_value = SimpleNamespace(topics={"flights": SimpleNamespace(partitions=partitions)})
+        intake.look_again(float(second) * LOOK_SECONDS)
+        told.append(sorted(intake.outside))
+    assert told == [[], [("flights", 1)], [("flights", 1)], []]
