@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import Message, Producer
 
 from tests import auditor
-from tests.relay import raw
+from tests.fuzz.raw import RawProducer, RawRecord
 from tests.relay.counting import CLEAN, compare, header
 from tests.relay.rig import MakeRelay, RelayRig, until
 
@@ -16,7 +16,11 @@ DAY_MS = 86_400_000
 
 def unreadable(rig: RelayRig) -> int:
     """A header name that is not UTF-8, as a client in C or Go writes it; into partition 0."""
-    return raw.write(rig.source, rig.topic, 0, b"bad", [(b"\xff\xfe", b"1")])
+    offset = sum(m.partition() == 0 for m in auditor.read(rig.source, rig.topic))
+    writer = RawProducer(rig.source)
+    assert writer.write(rig.topic, 0, [RawRecord(b"raw", b"bad", ((b"\xff\xfe", b"1"),))]) == 0
+    writer.close()
+    return offset
 
 
 def too_large(rig: RelayRig) -> int:
