@@ -6,6 +6,7 @@ are those that the session's conformance suite scripts, so that what passes ther
 
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
@@ -103,6 +104,10 @@ class MemoryConsumer:
     def get_watermark_offsets(self, _: TopicPartition, **_more: Any) -> tuple[int, int]:
         """First and next offset."""
         return 0, len(self._messages)
+
+    def list_topics(self, topic: str, **_: Any) -> SimpleNamespace:
+        """One partition, which has a leader."""
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: SimpleNamespace(leader=0)})})
 
     def consumer_group_metadata(self) -> str:
         """What offsets are sent with."""

@@ -64,7 +64,7 @@ def test_a_partition_is_read_again_when_no_reason_holds_it_any_more() -> None:
 
 def test_partitions_without_a_leader_are_told_until_they_have_one() -> None:
     consumer = create_autospec(Consumer, instance=True)
-    intake = Intake(consumer, "demo.a", ["flights"], "earliest", MagicMock(), MagicMock(), MagicMock())
+    intake = Intake(consumer, ["flights"], create_autospec(Beginnings, instance=True), MagicMock(), MagicMock(), MagicMock())
     intake.epochs = {("flights", 0): 1, ("flights", 1): 1}
     told = []
     for second, leader in enumerate((2, -1, -1, 2)):
