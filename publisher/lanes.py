@@ -29,7 +29,8 @@ from publisher.relay_state import LaneState
 from publisher.rights import READ, Right
 from publisher.settings import RelaySettings
 from publisher.topic_reader import Partition
-from publisher.unfit import HIDING, REASONS, Unfit
+from publisher.transaction_states import RECORD_CODES
+from publisher.unfit import HIDING, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -278,7 +279,7 @@ class Lane:
 
     def _failure(self, error: KafkaError, written: int = 0) -> Exception:
         """What a failed transaction of so many records means."""
-        if written and error.code() in REASONS.keys() | HIDING:
+        if written and error.code() in RECORD_CODES.keys() | HIDING:
             return Unfit(error, written)
         if error.code() in REFUSED:
             return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")

@@ -76,15 +76,13 @@ REFUSED_CODES = frozenset(
     }
 )
 """The broker's answers that say that a right is missing."""
-RECORD_CODES = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-    }
-)
-"""The broker's answers that are about a record: no repetition will help."""
+RECORD_CODES = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
+    KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
+    KafkaError.INVALID_RECORD: "invalid-record",
+    KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
+}
+"""The broker's answers that are about a record, and a word for each: no repetition will help."""
 INIT_REPEATED_CODES = frozenset(
     {
         KafkaError.CONCURRENT_TRANSACTIONS,

@@ -11,13 +11,8 @@ from confluent_kafka import KafkaError, Message
 
 from publisher.copying import COPIED_TO, Headers
 from publisher.positions import Position
+from publisher.transaction_states import RECORD_CODES
 
-REASONS = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
-    KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
-    KafkaError.INVALID_RECORD: "invalid-record",
-    KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
-}
 UNREADABLE = "unreadable-headers"
 HIDING = frozenset({KafkaError._STATE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
 """What a client says of the records and requests behind the one that was refused."""
@@ -33,7 +28,7 @@ class Unfit(Exception):
 
     def __init__(self, error: KafkaError, written: int) -> None:
         super().__init__(KafkaError(error.code()).str())
-        self.reason = REASONS.get(error.code())
+        self.reason = RECORD_CODES.get(error.code())
         self.written = written
 
 
