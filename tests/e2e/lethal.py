@@ -73,8 +73,8 @@ def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None]) -> Decod
     return decode(decoder, values)
 
 
-backends.find = LethalBackend
-JsonDecoder.decode = lethal_decode  # type: ignore[method-assign, assignment]
-
+if __name__ in ("__main__", "__mp_main__"):  # as examiners call it
+    backends.find = LethalBackend
+    JsonDecoder.decode = lethal_decode  # type: ignore[method-assign, assignment]
 if __name__ == "__main__":
     cli.main()

@@ -98,13 +98,15 @@ def doomed(rig: Rig, armed: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "tests.faults.launcher", str(rig.path), "--set", "replica=a"]
     environment = {**os.environ, "ARM_FILE": str(armed)}
     with (rig.folder / "doomed.log").open("ab") as log:
-        victim = subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment, stdout=log, stderr=log)
+        where = Path(__file__).parents[2]
+        victim = subprocess.Popen(command, cwd=where, env=environment, stdout=log, stderr=log, process_group=0)
     try:
         yield
         until(lambda: victim.poll() is not None, "the death")
         assert victim.returncode == -signal.SIGKILL
     finally:
-        victim.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(victim.pid, signal.SIGKILL)
         victim.wait()
 
 

@@ -2,7 +2,7 @@
 
     python launcher.py CONFIG [--set key=value ...]
 
-The environment says what: ARM_FILE names a file whose content, `before:commit_transaction` for instance, kills the process
+The environment says what: ARM_FILE names a file whose content, `before:commit_transaction` for instance, kills its processes
 with SIGKILL at that call of a transactional producer; BROKEN is `no-rotation` (a producer keeps its place however slow its
 commit was) or `late-metadata` (batches are taken ahead, the group metadata is asked for when the offsets are sent, and
 assignment epochs are not looked at). The product has no such switch.
@@ -64,7 +64,8 @@ class CrashingProducer:
 
 
 def _crash_at(point: str, producer: Producer, armed: Path) -> None:
-    """End the process as `kill -9` does, where this point is armed; the order is used up."""
+    """End the worker and its parent as `kill -9` does, where this point is armed; the order is used up. They are a process
+    group of their own."""
     try:
         order = os.readlink(armed)  # noqa: PTH115 - a Path costs ten times as much, and this is asked every event
     except OSError:
@@ -73,7 +74,7 @@ def _crash_at(point: str, producer: Producer, armed: Path) -> None:
         if point == "after:produce":
             producer.poll(0.05)  # let the record reach the broker
         armed.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.killpg(0, signal.SIGKILL)
 
 
 class LateIntake(Intake):
