@@ -280,6 +280,10 @@ class TransactionSession:
         except (BufferError, KafkaException) as error:
             if record is not None and isinstance(error, KafkaException):
                 refused.note(record, error.args[0])
+                if error.args[0].code() == KafkaError._STATE:  # one that was sent before has failed: its report says why
+                    self._careful_until = self._clock() + CAREFUL_SECONDS
+                    if careful:
+                        producer.flush(CONFIRM_SECONDS)
             raise self._failed(refused.error() if refused else Aborted(f"could not produce: {error}")) from error
         if careful:
             self._confirm(producer)

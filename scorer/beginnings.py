@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from publisher.clusters import Cluster, Topic
 from publisher.errors import Fatal, Retriable
@@ -74,6 +74,11 @@ def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: b
     return "added" if elsewhere else "start"
 
 
+def known(epoch: int | None) -> int:
+    """A leader epoch as positions carry it."""
+    return NO_EPOCH if epoch is None else epoch
+
+
 class Beginnings:
     """For one scorer. `waiting` is called now and then while something is waited for, and may raise Aborted."""
 
@@ -127,7 +132,7 @@ class Beginnings:
             ways = self._ways(consumer, odd, marks, ids)
         for topic, topic_id in ids.items():
             self._first.setdefault(topic, topic_id)
-        positions = self._offsets(consumer, ways)
+        positions = self._offsets(consumer, ways, ids)
         marks = {
             p: mark if ways.get(p, "position") == "position" else Mark(anew=ways[p] == "made again")
             for p, mark in marks.items()
@@ -138,8 +143,8 @@ class Beginnings:
             place = p.topic, p.partition
             how = ways.get(place, "position")
             mark = msgspec.structs.replace(marks[place], topic_id=ids[p.topic])
-            epoch = p.leader_epoch if how == "position" else None
-            position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=NO_EPOCH if epoch is None else epoch)
+            epoch = known(p.leader_epoch if how == "position" else None)
+            position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=epoch)
             found.append(Beginning(how, position, mark, answers if mark.anew else None))
         return found
 
@@ -187,12 +192,26 @@ class Beginnings:
                 found.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)
         return found
 
-    def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way]) -> dict[Partition, int]:
+    def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> dict[Partition, int]:
         first = [place for place, how in ways.items() if how in ("made again", "added")]
-        edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
-        fresh = [place for place, how in ways.items() if how == "start"]
         lows = {place: bounds.low for place, bounds in self._told(lambda: self._cluster.bounds(first)).items()}
-        return lows | group_offsets.edges(consumer, fresh, edge, self._waiting)
+        return lows | self._started(consumer, {topic for (topic, _), how in ways.items() if how == "start"}, ids)
+
+    def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
+        """Where each partition of these topics begins, in which nobody has been: `input.start` decides, for all at once.
+
+        That is committed, so that it is not decided again at another time or, for another member, as for an added partition.
+        """
+        edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
+        every = [(topic, number) for topic in topics for number in range(self._looks.found[topic].partitions)]
+        starts = group_offsets.edges(consumer, every, edge, self._waiting)
+        kept = [TopicPartition(*place, offset, Mark(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()]
+        try:
+            if kept:
+                consumer.commit(offsets=kept, asynchronous=False)
+        except KafkaException as error:
+            log.info("where the group begins is not committed yet: %s", error.args[0])
+        return starts
 
     def _answers_from(self) -> AnswersFrom:
         """The ends of the topics of answers: nobody has answered an event of the new topic yet."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from publisher.errors import Aborted
 from publisher.session import Session
+from scorer.beginnings import NO_EPOCH
 from scorer.intake import Intake, Partition
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ class Claims:
         marks = {p: replace(self._intake.marks[p], owner=owner) for p in partitions}
         if not marks:
             return
-        offsets = [TopicPartition(*p, self._intake.committed[p], mark.encode()) for p, mark in marks.items()]
+        at, epochs = self._intake.committed, self._intake.leader_epochs
+        offsets = [TopicPartition(*p, at[p], mark.encode(), epochs.get(p, NO_EPOCH)) for p, mark in marks.items()]
         self._session.publish([], offsets, self._intake.group)
         self._session.checkpoint()
         self._intake.marks |= marks

@@ -51,12 +51,13 @@ class ExaminerDied(Away):
 class Examiner:
     """Makes servables whose decoder and model live in a child process, which is started again when it has died.
 
-    `alive` is called while the child works. Threads take turns.
+    `alive` is called while the thread that made this one waits for the child. Threads take turns.
     """
 
     def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
         self._settings = settings
         self._alive = alive
+        self._owner = threading.get_ident()
         self._opened: dict[str, Package] = {}
         self._turn = threading.Lock()
         self._closed = False
@@ -91,15 +92,23 @@ class Examiner:
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """One question to the child, and `seconds` for the answer. Raises what the child raises, and ExaminerDied."""
         while not self._turn.acquire(timeout=LOOK_SECONDS):
-            self._alive()
+            self._show_life()
         try:
             if self._closed:
-                raise Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
+                raise self._gone()
             if self._process is None:
                 self._start()
             return self._call((what, digest, *arguments), seconds)
         finally:
             self._turn.release()
+
+    def _show_life(self) -> None:
+        if threading.get_ident() == self._owner:
+            self._alive()
+
+    @staticmethod
+    def _gone() -> Away:
+        return Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
 
     def free(self, digest: str) -> None:
         """The child frees this version."""
@@ -108,17 +117,23 @@ class Examiner:
             self.ask("free", digest)
 
     def close(self) -> None:
-        """End the child for good. A question that comes later is answered by Away."""
+        """End the child for good. A question that comes later, or waits for its answer now, is answered by Away."""
+        self._closed = True
+        if (process := self._process) is not None:
+            process.kill()
         with self._turn:
-            self._closed = True
             self._end()
 
     def _start(self) -> None:
         """A new child that has opened what the last one had. Raises Away."""
         self._pipe, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_examine, args=(theirs, self._settings), daemon=True)
-        self._process.start()
+        process = self._context.Process(target=_examine, args=(theirs, self._settings), daemon=True)
+        process.start()
         theirs.close()
+        self._process = process
+        if self._closed:
+            self._end()
+            raise self._gone()
         try:
             for digest, package in list(self._opened.items()):
                 self._call(("open", digest, package), math.inf)
@@ -131,7 +146,7 @@ class Examiner:
             self._pipe.send(question)
         looks = seconds / LOOK_SECONDS
         while not connection.wait([self._pipe, self._process.sentinel], LOOK_SECONDS):
-            self._alive()
+            self._show_life()
             looks -= 1  # a machine that was asleep has not looked
             if looks <= 0:
                 self._end()
@@ -142,7 +157,7 @@ class Examiner:
             self._process.join(LOOK_SECONDS)
             code = self._process.exitcode
             self._end()
-            raise ExaminerDied(how(code)) from None
+            raise self._gone() if self._closed else ExaminerDied(how(code)) from None
         if good:
             return answer
         raise answer

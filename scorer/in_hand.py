@@ -16,9 +16,11 @@ from pathlib import Path
 import msgspec
 
 Partition = tuple[str, int]
-SIZE = 1 << 20  # bytes; only pages that are written take memory
-MOST = 1_000  # partitions in one note, of names as long as Kafka allows
+SIZE = 1 << 16  # bytes
+MOST = 1_000  # partitions in one note, fewer where their names are long
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LENGTH = struct.Struct("<I")
+ROOM = SIZE - LENGTH.size
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
 
 
@@ -32,7 +34,8 @@ class InHand:
     def note(self, ends: Mapping[Partition, int]) -> None:
         """The events from the committed offset of each partition up to this offset are in hand."""
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MOST)]
-        body = self._encode(rows)
+        while len(body := self._encode(rows)) > ROOM:
+            del rows[len(rows) // 2 :]
         memory = self._memory
         LENGTH.pack_into(memory, 0, 0)  # whoever dies in here has noted nothing
         memory[LENGTH.size : LENGTH.size + len(body)] = body
@@ -67,7 +70,11 @@ def _file(path: Path) -> mmap.mmap:
             return mmap.mmap(-1, SIZE)
         raise
     try:
-        os.ftruncate(opened, SIZE)
+        os.posix_fallocate(opened, 0, SIZE)  # a disk that is full later must not end who writes the note
         return mmap.mmap(opened, SIZE)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            return mmap.mmap(-1, SIZE)
+        raise
     finally:
         os.close(opened)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from publisher.errors import Evicted, Fatal, MemberLost
 from scorer import group_offsets
 from scorer.batching import chunk
-from scorer.beginnings import NO_EPOCH, AnswersFrom, Beginning, Beginnings
+from scorer.beginnings import AnswersFrom, Beginning, Beginnings, known
 from scorer.columns import batch_of
 from scorer.consumer_errors import out_of_range, usable
 from scorer.events.batch import Batch, End
@@ -64,6 +64,7 @@ class Intake:
         self.outside: dict[Partition, str] = {}
         self.marks: dict[Partition, Mark] = {}
         self.committed: dict[Partition, int] = {}
+        self.leader_epochs: dict[Partition, int] = {}
         self.arrived: set[Partition] = set()
         self.joined = self._closing = False
         self._topics = list(topics)
@@ -81,6 +82,7 @@ class Intake:
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._unread: set[Partition] = set()
         self._next: dict[Partition, int] = {}
+        self._doubted: dict[Partition, int] = {}
         self._end: End = "empty"
         self._group: Any = None
         self._join(consumer)
@@ -126,8 +128,8 @@ class Intake:
             topic_id = self.marks.get(partition, mark).topic_id
             if topic_id not in marks:
                 marks[topic_id] = replace(mark, topic_id=topic_id).encode()
-            epoch = batch.leader_epochs[partition]
-            positions.append(TopicPartition(*partition, offset, marks[topic_id], NO_EPOCH if epoch is None else epoch))
+            epoch = known(batch.leader_epochs[partition])
+            positions.append(TopicPartition(*partition, offset, marks[topic_id], epoch))
         return positions
 
     def commit(self, batch: Batch, mark: Mark) -> None:
@@ -136,6 +138,7 @@ class Intake:
             if self.epochs.get(partition) == batch.epochs[partition]:
                 self.marks[partition] = replace(mark, topic_id=self.marks[partition].topic_id)
                 self.committed[partition] = offset
+                self.leader_epochs[partition] = known(batch.leader_epochs[partition])
                 self.anew.pop(partition, None)
 
     def hear(self, wait: float) -> None:
@@ -182,7 +185,7 @@ class Intake:
             self.release(moved, RANGE)
             for partition in moved:
                 log.info("%s[%d]: the group was moved; reading again", *partition)
-                del self.outside[partition]
+                self.outside.pop(partition, None)
 
     def _mind_leaders(self) -> None:
         """The client itself goes on with a partition when it has a leader again."""
@@ -278,14 +281,24 @@ class Intake:
         if not outside:
             return events
         again = self._beginnings.look({p: mark for p, mark in self.marks.items() if p in outside})
-        again |= {p for p, at in self._next.items() if p in outside and outside[p] != at}
+        again |= {p for p in outside.keys() & self._next.keys() if self._is_doubtful(p, outside[p])}
         self._unread |= again
         self._hold_outside(outside.keys() - again)
         return [m for m in events if (m.topic(), m.partition()) not in again]
 
+    def _is_doubtful(self, partition: Partition, at: int | None) -> bool:
+        """Whether an error may be about an earlier position than ours. Of a log that was cut the client does not say where:
+        that is doubted once for each position."""
+        here = self._next[partition]
+        if at is not None and at >= 0:
+            return at != here
+        before, self._doubted[partition] = self._doubted.get(partition), here
+        return before != here
+
     def _hold_outside(self, partitions: set[Partition]) -> None:
         """Hold partitions whose position is out of range, with an alarm, while the others go on."""
-        for partition in sorted(partitions & self.epochs.keys() - self.outside.keys()):
+        for partition in sorted(partitions & self.epochs.keys() - (self.outside.keys() - self._unled)):
+            self._unled.discard(partition)
             self.hold([partition], RANGE)
             self.outside[partition] = out_of_range(self._consumer, TopicPartition(*partition), self.committed[partition])
             log.error("%s; the others go on", self.outside[partition])
@@ -326,6 +339,8 @@ class Intake:
             self.outside.pop(key, None)
             self._unread.discard(key)
             self._next.pop(key, None)
+            self._doubted.pop(key, None)
+            self.leader_epochs.pop(key, None)
             self.anew.pop(key, None)
         self._pauses.forget([(p.topic, p.partition) for p in partitions])
         self._consumer.incremental_unassign(partitions)
@@ -355,19 +370,10 @@ class Intake:
             self.outside.pop(key, None)
         self.marks[key] = beginning.mark
         self.committed[key] = self._next[key] = position.offset
+        self.leader_epochs[key] = known(position.leader_epoch)
         if beginning.after is not None:
             self.anew[key] = beginning.after
-        elif beginning.way == "start":
-            self._keep(position, beginning.mark)
         return position
-
-    def _keep(self, position: TopicPartition, mark: Mark) -> None:
-        """Commit where a partition began that nobody has been in: `input.start` must not decide again, at another place."""
-        try:
-            kept = TopicPartition(position.topic, position.partition, position.offset, mark.encode())
-            self._consumer.commit(offsets=[kept], asynchronous=False)
-        except KafkaException as error:
-            log.info("the beginning of %s is not committed yet: %s", _names([position]), error.args[0])
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -120,8 +120,8 @@ class Loop:
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
-        if (before := self._versions.flip()) is not None:
-            self._metrics.swaps.inc(before.resolution != self._versions.serving.resolution)
+        if self._versions.flip() is not None:
+            self._metrics.swaps.inc()
             self._flipped = True
             self._show(self._versions.serving)
         servable = self._versions.serving
@@ -136,29 +136,15 @@ class Loop:
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
             self._settle()
+            if not self._intake.epochs:
+                self._absence.end()
             return
         began = self._clock()
         self._pacing.begin(began, full=full(batch.end, len(batch)))
         self._traces.begin(batch, servable.encoder.provenance)
-        self._aftermath.take_up(batch)
-        try:
-            scored = self._scoring.score(batch, servable, self._now_ms, self._alive)
-        except ExaminerDied as error:
-            self._settle()
-            if not self._aftermath.died(batch, error):
-                self._traces.fail(error)
-                self._session.checkpoint()
-                self._intake.rewind(batch.epochs)
-                return
-            scored = self._scoring.give_up(batch, servable, self._now_ms, str(error))
-        except Away as error:
-            self._settle()
-            self._traces.fail(error)
-            self._absence.begin(error)
+        scored = self._score(batch, servable)
+        if scored is None:
             return
-        finally:
-            self._aftermath.put_down()
-        self._aftermath.answered(batch)
         scoring = self._clock() - began
         self._settle()
         if self._intake.stale(batch):
@@ -166,6 +152,28 @@ class Loop:
             self._intake.rewind(batch.epochs)
             return
         self._publish(batch, scored, servable, began, scoring)
+
+    def _score(self, batch: Batch, servable: Servable) -> Scored | None:
+        """The records of a batch; None where it has to be taken again. Raises Aborted."""
+        self._aftermath.take_up(batch)
+        try:
+            scored = self._scoring.score(batch, servable, self._now_ms, self._alive)
+        except Away as error:
+            self._settle()
+            self._session.checkpoint()
+            if isinstance(error, ExaminerDied) and self._aftermath.died(batch, error):
+                scored = self._scoring.give_up(batch, servable, self._now_ms, str(error))
+            else:
+                self._traces.fail(error)
+                if isinstance(error, ExaminerDied):
+                    self._intake.rewind(batch.epochs)
+                else:
+                    self._absence.begin(error)
+                return None
+        finally:
+            self._aftermath.put_down()
+        self._aftermath.answered(batch)
+        return scored
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
@@ -210,6 +218,7 @@ class Loop:
             self._bury(error)
         published, self._published = self._published, None
         if published is not None:
+            self._metrics.outages.end(COMMITS)
             self._intake.commit(published.batch, published.mark)
             if self._session.transactional:
                 self._pacing.committed(self._session.counters.last_commit_seconds)

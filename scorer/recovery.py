@@ -4,6 +4,7 @@ from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 from scorer.restarts import backoff
 
 REFUSED_SECONDS = 60.0  # a member that is refused for so long should have been told what it is now
+SERIES_SECONDS = 30.0  # refusals that lie further apart have nothing to do with each other
 AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
 
 
@@ -15,6 +16,7 @@ class RecoveryLimits:
         self._name = name
         self._commits = self._failures = 0
         self._refused: float | None = None
+        self._last = 0.0
 
     def judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
         """What to recover from after `error`, and the seconds to wait before that. `commits`: so many in all.
@@ -27,7 +29,8 @@ class RecoveryLimits:
         if not isinstance(error, Evicted | Fenced):
             self._failures += 1
             return error, backoff(self._failures - AT_ONCE) if self._failures > AT_ONCE else 0.0
-        if self._refused is None:
+        before, self._last = self._last, now
+        if self._refused is None or now - before > SERIES_SECONDS:
             self._refused = now
         elif now - self._refused > REFUSED_SECONDS:
             if isinstance(error, Fenced):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from model_registry.stores import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
+NAMELESS = "?"  # no tag, and so no version, is called so
 
 Ref = Annotated[
     str, typer.Argument(metavar="REF", help="HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False)
@@ -106,13 +107,19 @@ def champion_of(store: "Store", target: "Reference") -> str:
 
 
 def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
-    """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says."""
+    """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says.
+
+    Raises BadReference for a digest whose manifest does not say its version.
+    """
     from model_registry import channel, tags, versions
+    from model_registry.errors import BadReference
 
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):
         called = channel.resolve(store, called).version
-    stated = versions.describe(store, digest, version=called).version
+    stated = versions.describe(store, digest, version=called or NAMELESS).version
+    if stated == NAMELESS:
+        raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]
 
 

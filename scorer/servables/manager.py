@@ -28,6 +28,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
+AGAIN_SECONDS = 1.0  # between tries to load a model again that is served
 JITTER = 0.2  # polls of many scorers spread by themselves
 
 
@@ -142,17 +143,27 @@ class VersionManager:
             servable = self._shared.ready.pop(action.digest)
             servable = replace(servable, resolution=aspired, reason=self._shared.reason)
             self._shared.ready[action.digest] = servable
-            self._shared.serving, self._shared.moving = servable, False
+            self._shared.serving = servable
             self._wake.set()
             return before
 
     def move(self, make: Make) -> None:
-        """Make the aspired version anew, by `make`, and every later one. The models that were open are closed already."""
+        """Make the version that is served anew, by `make`, and every later one. What was open is closed already."""
         with self._lock:
             self._make = make
             self._shared.moving = True
             self._shared.ready.clear()
             self._wake.set()
+
+    def _move(self) -> None:
+        """Serve the same version from a model made anew. What it raises is told, and it is tried again."""
+        before = self.serving
+        package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
+        servable = replace(self._make(package, before.resolution), reason=before.reason)
+        with self._lock:
+            self._shared.serving = self._shared.ready[before.digest] = servable
+            self._shared.moving = False
+        log.info("%s is loaded into this process", servable.label)
 
     def hurry(self) -> None:
         """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
@@ -172,13 +183,15 @@ class VersionManager:
 
     def _poll_for_ever(self) -> None:
         while not self._closing.is_set():
-            poll = self._settings.model.poll_seconds
+            poll = AGAIN_SECONDS if self._shared.moving else self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
             self._note()
             if self._closing.is_set():
                 return
             try:
+                if self._shared.moving:
+                    self._move()
                 self._look()
                 self._work()
                 self._outages.end(MODEL_REGISTRY)
@@ -221,12 +234,12 @@ class VersionManager:
                 return
 
     def _load(self) -> None:
-        aspired = self._shared.aspired
+        aspired, make = self._shared.aspired, self._make
         assert aspired is not None
         try:
             self._admission.check(self._store, aspired.digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, aspired.digest, version=aspired.version)
-            servable = self._make(package, aspired)
+            servable = make(package, aspired)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._validator = None
@@ -238,9 +251,11 @@ class VersionManager:
                 self._shared.refused[aspired.digest] = refusal
             self._on_refused(refusal)
             return
-        log.info("%s is ready (revision %d)", servable.label, aspired.revision)
         with self._lock:
+            if make is not self._make:  # its model was closed meanwhile
+                return
             self._shared.ready[aspired.digest] = servable
+        log.info("%s is ready (revision %d)", servable.label, aspired.revision)
 
     def _note(self) -> None:
         """Keep in mind what is served, a version that was gone back to included: a start falls back on it."""
@@ -267,7 +282,7 @@ class VersionManager:
         return policy.Snapshot(
             aspired=shared.aspired.digest if shared.aspired else None,
             aspired_revision=shared.aspired.revision if shared.aspired else 0,
-            serving=shared.serving.digest if shared.serving and not shared.moving else None,
+            serving=shared.serving.digest if shared.serving else None,
             serving_revision=shared.serving.resolution.revision if shared.serving else 0,
             known=known,
         )

@@ -85,6 +85,9 @@ class ScriptedProducer:
     def poll(self, _: float) -> int:
         return 0
 
+    def flush(self, _: float) -> int:
+        return 0
+
 
 class ScriptedQueue:
     """A producer outside transactions. Records wait in it until a poll or a flush, of which each has its own fate.

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher import transactional_ids as transactional_ids_module
-from publisher.errors import Aborted, Evicted, Fatal, Fenced
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
 from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
 from publisher.transactional_ids import POOL_SIZE, transactional_ids
 from publisher.transactions import SLOW_COMMIT_SECONDS, TransactionSession
@@ -312,3 +312,39 @@ def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
 def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
     assert verdict(step, error) is not Verdict.REPEAT
+
+
+class Refusing(ScriptedProducer):
+    """The broker refuses the first record while the second is being produced, and says so where a report is asked for."""
+
+    report: Callable[[KafkaError, None], None] | None = None
+
+    def produce(self, _topic: str, value: bytes, *more: Any) -> None:
+        if value == b"{}":
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.report = more[2]
+
+    def flush(self, _: float) -> int:
+        if self.report:
+            self.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+        return 0
+
+
+def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_second_try() -> None:
+    log = Log()
+    under_test = TransactionSession(
+        lambda name: Refusing(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
+        "app/scorer/r",
+        transaction_seconds=0.0,
+        clock=lambda: log.now,
+    )
+    under_test.open()
+    large = ("scores", b"large", None, 0, 0, None)
+    with pytest.raises(Aborted) as first:
+        under_test.publish([large, RECORD], OFFSETS, "metadata")
+    assert not isinstance(first.value, RecordRefused)
+    under_test.recover()
+    with pytest.raises(RecordRefused) as second:
+        under_test.publish([large, RECORD], OFFSETS, "metadata")
+    assert list(second.value.records) == [large]
+    under_test.close()

@@ -40,6 +40,8 @@ def test_a_folder_that_cannot_be_written_leaves_the_note_in_memory(monkeypatch: 
 def test_a_note_has_room_for_many_partitions(tmp_path: Path) -> None:
     note = InHand(path_of(tmp_path, "a"))
     note.note({("t" * 249, number): 2**62 for number in range(5_000)})
+    assert 100 < len(note.read()) < 1_000
+    note.note({("t", number): 2**62 for number in range(5_000)})
     assert len(note.read()) == 1_000
 
 

@@ -67,6 +67,7 @@ def made() -> tuple[Loop, Mock, Mock]:
     """A loop between an intake, with one partition, and a session."""
     intake = create_autospec(Intake, instance=True)
     intake.marks, intake.committed = {("flights", 0): Mark(owner=SETTINGS.owner)}, {("flights", 0): 7}
+    intake.leader_epochs = {}
     intake.arrived, intake.epochs, intake.joined, intake.outside = set(), {}, True, {}
     intake.lag.return_value = {}
     session = create_autospec(TransactionSession, instance=True)

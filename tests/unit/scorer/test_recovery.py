@@ -29,6 +29,8 @@ def test_a_member_that_its_group_refuses_is_patient_and_then_joins_as_another() 
 
 def test_who_is_fenced_for_a_minute_without_a_commit_has_a_twin() -> None:
     under_test, error = limits(), Fenced("x")
+    under_test.judge(Evicted("x"), -3_600.0, 7)  # long ago
+    assert under_test.judge(error, 0.0, 7) == (error, 0.0)
     for number in range(20):
         assert under_test.judge(error, number * REFUSED_SECONDS / 20, 7) == (error, 0.0)
     with pytest.raises(Fatal, match="another live process"):
