@@ -1,5 +1,7 @@
 """A transaction of somebody else on the output topic, which says nothing in the end: it is aborted."""
 
+import threading
+
 from confluent_kafka import KafkaException, Producer
 
 SECONDS = 60.0
@@ -7,7 +9,7 @@ TIMEOUT_MS = 300_000  # by itself it ends far too late
 
 
 class Foreign:
-    """One transaction at a time, under an id that no scorer has."""
+    """One transaction at a time, under an id that no scorer has. Its steps wait for brokers that are away."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
@@ -17,25 +19,28 @@ class Foreign:
             "transaction.timeout.ms": TIMEOUT_MS,
         }
         self._open: Producer | None = None
+        self._turn = threading.Lock()
 
     def begin(self) -> None:
         """With a record in some partition, where readers of committed records wait behind it."""
         self.end()
-        producer = self._initialised()
-        producer.begin_transaction()
-        producer.produce(self._topic, b"no score")
-        producer.flush(SECONDS)
-        self._open = producer
+        with self._turn:
+            producer = self._initialised()
+            producer.begin_transaction()
+            producer.produce(self._topic, b"no score")
+            producer.flush(SECONDS)
+            self._open = producer
 
     def end(self) -> None:
-        """Where one is open."""
-        producer, self._open = self._open, None
-        if producer is None:
-            return
-        try:
-            producer.abort_transaction(SECONDS)
-        except KafkaException:
-            self._initialised()  # by a successor
+        """Where one is open, or is about to be."""
+        with self._turn:
+            producer, self._open = self._open, None
+            if producer is None:
+                return
+            try:
+                producer.abort_transaction(SECONDS)
+            except KafkaException:
+                self._initialised()  # by a successor
 
     def _initialised(self) -> Producer:
         producer = Producer(self._properties)

@@ -121,8 +121,8 @@ class Stage:
             "swap": lambda _: self._swap(),
             "start-twin": lambda k: self.fleet.start_twin(int(k)),
             "stop-twins": lambda _: self.fleet.stop_twins(),
-            "begin-foreign": lambda _: self.foreign.begin(),
-            "end-foreign": lambda _: self.foreign.end(),
+            "begin-foreign": lambda _: self._apart(self.foreign.begin),
+            "end-foreign": lambda _: self._apart(self.foreign.end),
             "add-partitions": lambda count: self._apart(lambda: self._add_partitions(int(count))),
             "make-again": lambda _: self._apart(self._make_again),
             "registry-away": lambda _: self.registry.rename(self._away),
@@ -139,12 +139,12 @@ class Stage:
             self._free_disk()
         self.ground.proxies.heal()
         self.ground.cluster.whole()
-        self.foreign.end()
         if not self.registry.exists():
             self._away.rename(self.registry)
         self.fleet.heal()
         for thread in self._working:
             thread.join()
+        self.foreign.end()
         if self._failed:
             raise self._failed[0]
 
