@@ -85,11 +85,12 @@ class Refusing:
         alone (`messages`)."""
         alone = self._written[0] if self._written else None
         self._renew()
+        suspects = {place: route.next for place, route in self.active.items() if route.settle()}
         for route in self._state.routes.values():
             route.rewind()
         if self.room.now > 1:
             log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
-            self.room.failed(unfit.written)
+            self.room.failed(unfit.written, suspects)
         elif unfit.reason is None:
             raise Aborted(f"lane {self._state.number}: {unfit}")
         elif alone is not None:  # it is the refusal topic that does not take it

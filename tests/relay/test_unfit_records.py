@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Message, Producer
 
 from tests import auditor
@@ -127,3 +128,25 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
 def in_partitions(rig: RelayRig, *partitions: int) -> int:
     """Copies in some partitions."""
     return sum(m.partition() in partitions for m in auditor.read(rig.destination, rig.topic))
+
+
+@pytest.mark.parametrize("where", ["broker", "client"])
+def test_idle_partitions_do_not_keep_the_record_from_being_found(make_relay: MakeRelay, where: str) -> None:
+    """What they tell at every new beginning, that they end, says nothing of the record that is looked for."""
+    rig = make_relay(refusal_topic=None)
+    rig.configure(refusal_topic=f"{rig.name}.refusals")
+    if where == "client":
+        rig.configure(destination={"extra": {"message.max.bytes": 3_000}})
+    rig.create(rig.source, partitions=12)
+    rig.create(rig.destination, partitions=12, max_message_bytes="3000")
+    rig.fill(120, partitions=12)
+    relay = rig.start().ready()
+    rig.wait_copied(120)
+    for _ in range(3):
+        too_large(rig)
+        rig.fill(120, partitions=12)
+    rig.wait_copied(480)
+    until(lambda: relay.metric("publisher_records_refused_total") == 3, "the refusals")
+    assert relay.metric("publisher_restarts_total") == 0
+    assert relay.stop() == 0
+    assert rig.json("audit")["clean"]
