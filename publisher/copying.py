@@ -216,7 +216,7 @@ def copy(
             headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
         stamp = message.timestamp()[1]
         stamp = stamp if stamp > 0 else 0
+        route.sent = message  # also where `produce` refuses it
         produce(route.destination, message.value(), message.key(), route.partition, None, None, stamp, headers)
-        route.sent = message
         tally.copied += 1
     return events

@@ -246,10 +246,11 @@ class Lane:
         """What the consumer says that is no record."""
         error = event.error()
         assert error is not None
-        code, route = error.code(), self._refusing.active.get(cast("Partition", (event.topic(), event.partition())))
-        if code == KafkaError._PARTITION_EOF and route is not None:
-            route.settle()
-            route.next = max(route.next, event.offset() or 0)
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
+                route.settle()
+                route.next = max(route.next, event.offset() or 0)
         elif code == KafkaError._AUTO_OFFSET_RESET:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -277,9 +278,9 @@ class Lane:
             if bounds is not None and bounds[1] >= 0:
                 route.end = bounds[1]
 
-    def _failure(self, error: KafkaError, written: int = 0) -> Exception:
-        """What a failed transaction of so many records means."""
-        if written and error.code() in RECORD_CODES.keys() | HIDING:
+    def _failure(self, error: KafkaError, written: int | None = None) -> Exception:
+        """What an error means; `written` where it failed a transaction of so many records."""
+        if written is not None and (error.code() in RECORD_CODES or (written and error.code() in HIDING)):
             return Unfit(error, written)
         if error.code() in REFUSED:
             return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
