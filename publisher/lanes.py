@@ -87,7 +87,7 @@ class Lane:
         rate = settings.bytes_per_second
         self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
         self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
-        self._rules = Rules(settings.destination.region, settings.filter, settings.destination.topic)
+        self._rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
         self._rest_until = self._commit_took = 0.0
