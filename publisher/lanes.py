@@ -291,10 +291,13 @@ class Lane:
             self._writers[self._mine].abort_transaction(CALL_SECONDS)
 
     def _renew(self) -> None:
-        """Abort, and go on with a successor: a client whose records were refused numbers the next ones as if they were not, so
-        that the broker refuses those too (librdkafka 2.16)."""
+        """Abort, and make a successor: a client whose records were refused numbers the next ones as if they were not, so that
+        the broker refuses those too (librdkafka 2.16).
+
+        The next transaction is the lane's other producer's, which is fenced where another process has taken over."""
         self._abort()
         self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
+        self._mine = next(self._turns)
 
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""

@@ -1,11 +1,18 @@
 """A record that cannot be carried stops its partition alone, or goes to the refusal topic; nothing else is held up or lost."""
 
 import random
+import threading
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Message, Producer
 
+from publisher.budget import Budget
+from publisher.copying import Route
+from publisher.errors import Fenced
+from publisher.lanes import Lane
+from publisher.relay_state import LaneState
+from publisher.settings import load
 from tests import auditor
 from tests.fuzz.raw import RawProducer, RawRecord
 from tests.relay.counting import CLEAN, compare, header
@@ -142,3 +149,40 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert in_partitions(rig, 0, 1) == 20
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.stop() == 0
+
+
+def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay) -> None:
+    rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
+    for servers in (rig.source, rig.destination):
+        rig.create(servers)
+    rig.create(rig.destination, f"{rig.name}.checkpoints", partitions=1)
+    too_large(rig)
+    rig.fill(4)
+    settings, stopping = load(rig.path).settings, threading.Event()
+    replaced: list[float] = []
+
+    def seen() -> float:
+        """Asked when the records are there, and the transaction that holds them is not begun."""
+        if not replaced:
+            replaced.append(time.monotonic())
+            opened(successor)
+        return time.monotonic()
+
+    def opened(made: Lane) -> Lane:
+        for opening in made.openings:
+            opening(30.0)
+        return made
+
+    def encode(route: Route) -> tuple[bytes, bytes]:
+        return b"position", str(route.next).encode()
+
+    lane, successor = (
+        Lane(settings, LaneState(0), encode, seen, Budget(0), 1_000_000, stopping, threading.Event()) for _ in range(2)
+    )
+    opened(lane).add([Route("eu", rig.topic, partition, rig.topic, 0) for partition in (0, 1)])
+    lane.start()
+    until(lambda: lane.join(0.1) or rig.copied() > 0, "the end of the lane")
+    stopping.set()
+    assert isinstance(lane.failure, Fenced), lane.failure
+    assert rig.copied() == 0
+    assert list(auditor.read(rig.destination, f"{rig.name}.checkpoints")) == []
