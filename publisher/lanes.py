@@ -143,7 +143,7 @@ class Lane:
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
             try:
                 self._pay(*self._publish(partial(self._copy, consumer, messages)))
-                self._refusing.passed(consumer)
+                self._refusing.room.passed(self._refusing.active)
             except Unfit as unfit:
                 self._refusing.take_back(consumer, messages, unfit)
         self._measure(consumer)

@@ -97,20 +97,7 @@ class Refusing:
             self._refuse(consumer, alone, (True,))
         else:
             self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
-        self._assign(consumer)
-
-    def passed(self, consumer: Consumer) -> None:
-        """A transaction did not fail."""
-        before = len(self.room.suspects)
-        self.room.passed(self.active)
-        if len(self.room.suspects) < before:
-            self._assign(consumer)
-
-    def _assign(self, consumer: Consumer) -> None:
-        """Read on: while a record is looked for only the partitions that may hold it, or each record of the others would be a
-        transaction of its own."""
-        sought = [self.active[place] for place in self.room.suspects if place in self.active]
-        consumer.assign(places(sought or self.active.values()))
+        consumer.assign(places(self.active.values()))
 
     def _is_copied(self, messages: list[Message]) -> bool:
         """Whether this is a record of a partition that is copied: not its end, nor nothing."""

@@ -36,24 +36,24 @@ class Unfit(Exception):
 class Room:
     """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried.
 
-    The partitions of a failed transaction are `suspects`, up to the offsets that followed it. Larger transactions are tried when all of that is
+    The partitions of a failed transaction are suspects up to where it went. Larger transactions are tried when all of that is
     behind, not earlier: what others commit in the meantime says nothing of the record that is looked for.
     """
 
     def __init__(self, most: int) -> None:
         self.now = self._most = most
-        self.suspects: dict[Partition, int] = {}
+        self._suspects: dict[Partition, int] = {}
 
     def failed(self, count: int, suspects: Mapping[Partition, int]) -> None:
         """A transaction of so many records failed for the reason of one of them; `suspects` are the offsets that follow it."""
-        self.now, self.suspects = max(1, min(self.now, count) // 2), dict(suspects)
+        self.now, self._suspects = max(1, min(self.now, count) // 2), dict(suspects)
 
     def passed(self, active: Mapping[Partition, Route]) -> None:
         """A transaction did not fail; a partition that is not in `active` is copied no more."""
         if self.now < self._most:
-            left = self.suspects.items()
-            self.suspects = {p: end for p, end in left if p in active and active[p].committed < end}
-            if not self.suspects:
+            left = self._suspects.items()
+            self._suspects = {p: end for p, end in left if p in active and active[p].committed < end}
+            if not self._suspects:
                 self.now = min(self._most, 2 * self.now)
 
 
