@@ -125,11 +125,12 @@ def _address(topic: str, partition: int) -> bytes:
 
 
 class Rules:
-    """Which records are copied: no copy of a record that was first written in `region`, the destination's; with a filter only
-    those that hold, for each header it names, one of its values. `renaming` is the form of destination topics."""
+    """Which records of region `source` are copied: no copy of a record that was first written in `region`, the destination's;
+    with a filter only those that hold, for each header it names, one of its values. `renaming` is the form of destination
+    topics."""
 
-    def __init__(self, region: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
-        self._home = quote(region, safe="").encode("ascii") + b"/"
+    def __init__(self, source: str, region: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
+        self._source, self._home = (quote(name, safe="").encode("ascii") + b"/" for name in (source, region))
         self._renaming = renaming
         self.wanted = {name: frozenset(value.encode() for value in values) for name, values in wanted.items()}
 
@@ -143,8 +144,10 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """As `origin_of`, for a record of the source."""
-        return origin_of(headers, partition, self._renaming)
+        """As `origin_of`, for a record of the source. What says that it was first written in this very region is no copy: to
+        there nothing is copied back."""
+        found = origin_of(headers, partition, self._renaming)
+        return None if found is None or found.startswith(self._source) else found
 
     def is_home(self, origin: bytes) -> bool:
         """Whether a record of this `x-origin` was first written at the destination."""
@@ -216,7 +219,7 @@ def copy(
             headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
         stamp = message.timestamp()[1]
         stamp = stamp if stamp > 0 else 0
+        route.sent = message  # also where `produce` refuses it
         produce(route.destination, message.value(), message.key(), route.partition, None, None, stamp, headers)
-        route.sent = message
         tally.copied += 1
     return events

@@ -1,6 +1,6 @@
 """All lanes of a relay in one life: what they copy is surveyed, taken over, verified, begun, supervised, closed. In that order.
 
-Besides the lanes' producers there is one more, under `<name>.checkpoints`: it registers the process and writes the first
+Besides the lanes' producers there is one more, under `<name>/relay/checkpoints`: it registers the process and writes the first
 checkpoints of new partitions, all of a topic together, so that one that is missing later is known to be lost.
 """
 

@@ -87,7 +87,7 @@ class Lane:
         rate = settings.bytes_per_second
         self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
         self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
-        self._rules = Rules(settings.destination.region, settings.filter, settings.destination.topic)
+        self._rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
         self._lag_at = float("-inf")
         self._rest_until = self._commit_took = 0.0
@@ -143,7 +143,7 @@ class Lane:
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
             try:
                 self._pay(*self._publish(partial(self._copy, consumer, messages)))
-                self._refusing.room.committed()
+                self._refusing.room.passed(self._refusing.active)
             except Unfit as unfit:
                 self._refusing.take_back(consumer, messages, unfit)
         self._measure(consumer)
@@ -246,10 +246,11 @@ class Lane:
         """What the consumer says that is no record."""
         error = event.error()
         assert error is not None
-        code, route = error.code(), self._refusing.active.get(cast("Partition", (event.topic(), event.partition())))
-        if code == KafkaError._PARTITION_EOF and route is not None:
-            route.settle()
-            route.next = max(route.next, event.offset() or 0)
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
+                route.settle()
+                route.next = max(route.next, event.offset() or 0)
         elif code == KafkaError._AUTO_OFFSET_RESET:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -277,9 +278,9 @@ class Lane:
             if bounds is not None and bounds[1] >= 0:
                 route.end = bounds[1]
 
-    def _failure(self, error: KafkaError, written: int = 0) -> Exception:
-        """What a failed transaction of so many records means."""
-        if written and error.code() in RECORD_CODES.keys() | HIDING:
+    def _failure(self, error: KafkaError, written: int | None = None) -> Exception:
+        """What an error means; `written` where it failed a transaction of so many records."""
+        if written is not None and (error.code() in RECORD_CODES or (written and error.code() in HIDING)):
             return Unfit(error, written)
         if error.code() in REFUSED:
             return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
@@ -290,10 +291,13 @@ class Lane:
             self._writers[self._mine].abort_transaction(CALL_SECONDS)
 
     def _renew(self) -> None:
-        """Abort, and go on with a successor: a client whose records were refused numbers the next ones as if they were not, so
-        that the broker refuses those too (librdkafka 2.16)."""
+        """Abort, and make a successor: a client whose records were refused numbers the next ones as if they were not, so that
+        the broker refuses those too (librdkafka 2.16).
+
+        The next transaction is the lane's other producer's, which is fenced where another process has taken over."""
         self._abort()
         self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
+        self._mine = next(self._turns)
 
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""

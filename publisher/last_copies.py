@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from publisher.copying import origin_of
 from publisher.headers import headers_of_one
+from publisher.positions import offset_of
 from publisher.topic_reader import Batch, Offsets, Partition, TopicReader
 
 LOOK_BACK = 64  # offsets of a partition, at first: markers of transactions are among them
@@ -50,7 +51,6 @@ def _last(batches: Iterable[Batch], expected: Mapping[Partition, Expected]) -> O
         begins = expected[batch.partition].origin
         for message in batch.messages:
             origin = origin_of(headers_of_one(message), batch.partition) or b""
-            number = origin.removeprefix(begins)
-            if number != origin and number.isdigit():
-                found[batch.partition] = int(number)
+            if (offset := offset_of(origin, begins)) >= 0:
+                found[batch.partition] = offset
     return found

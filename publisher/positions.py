@@ -42,6 +42,14 @@ def parse(text: str | bytes) -> Position:
     return Position(region, topic, partition, offset)
 
 
+def offset_of(text: bytes, begins: bytes) -> int:
+    """The offset of a position that begins so (`<region>/<topic>/<partition>/`); -1 for any other text."""
+    try:
+        return _number(text.removeprefix(begins).decode("ascii"), LARGEST_OFFSET) if text.startswith(begins) else -1
+    except ValueError:
+        return -1
+
+
 def _number(text: str, largest: int) -> int:
     if not text.isdigit() or len(text) > len(str(largest)) or int(text) > largest:
         raise ValueError

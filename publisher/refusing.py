@@ -85,18 +85,23 @@ class Refusing:
         alone (`messages`)."""
         alone = self._written[0] if self._written else None
         self._renew()
+        suspects = {place: route.next for place, route in self.active.items() if route.settle()}
         for route in self._state.routes.values():
             route.rewind()
         if self.room.now > 1:
             log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
-            self.room.failed(unfit.written)
-        elif unfit.reason is None:
+            self.room.failed(unfit.written, suspects)
+        elif unfit.reason is None or not self._is_copied(messages):
             raise Aborted(f"lane {self._state.number}: {unfit}")
         elif alone is not None:  # it is the refusal topic that does not take it
             self._refuse(consumer, alone, (True,))
         else:
             self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
         consumer.assign(places(self.active.values()))
+
+    def _is_copied(self, messages: list[Message]) -> bool:
+        """Whether this is a record of a partition that is copied: not its end, nor nothing."""
+        return any(not m.error() and (m.topic(), m.partition()) in self.active for m in messages)
 
     def _refuse(self, consumer: Consumer, found: Refusal, forms: tuple[bool, ...]) -> None:
         """Refuse a record in a transaction of its own, bare as the last resort."""
@@ -116,10 +121,10 @@ class Refusing:
         return Refusal(message, source, reason, error, headers_of_one(message) or [] if readable else None)
 
     def _write(self, found: Refusal, bare: bool, producer: Producer) -> tuple[int, int]:
-        producer.produce(self._settings.refusal_topic, **found.letter(bare=bare))  # type: ignore[arg-type]
         self.active[found.source.topic, found.source.partition].passed = found.message
-        self._state.tally.refused += 1
         self._written.append(found)
+        producer.produce(self._settings.refusal_topic, **found.letter(bare=bare))  # type: ignore[arg-type]
+        self._state.tally.refused += 1
         return 1, 0
 
     def _stop(self, consumer: Consumer, found: Refusal) -> None:

@@ -16,7 +16,7 @@ from publisher.copies import FAULTS, Column, Copies, CopyReport, compare
 from publisher.copying import Rules, origin_of
 from publisher.errors import Fatal
 from publisher.headers import headers_of_one
-from publisher.positions import Position, parse
+from publisher.positions import Position, offset_of, parse
 from publisher.settings import RelaySettings
 from publisher.takeover import log_of
 from publisher.topic_reader import Partition, TopicReader
@@ -73,7 +73,7 @@ def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, ref
     copies_begin = ends.destination.earliest([there])[there]
     source_begin, source_end = ends.source.earliest([here])[here], ends.source.visible([here])[here]
     origin = str(Position(place.region, place.topic, place.partition, 0))[:-1].encode("ascii")
-    rules = Rules(settings.destination.region, settings.filter, settings.destination.topic)
+    rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
     hashes, offsets = [], []
     for message in _records(ends.source, here, source_begin, source_end):
         offset, headers = _offset(message), headers_of_one(message)
@@ -89,8 +89,7 @@ def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, ref
         first = origin_of(headers_of_one(message), there) or b""
         hashes.append(hash(first))
         offsets.append(_offset(message))
-        number = first.removeprefix(origin)
-        own.append(number != first and number.isdigit() and int(number) >= source_begin)
+        own.append(offset_of(first, origin) >= source_begin)
     copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), copies_begin == 0)
     compare(report, (place.topic, there[0], place.partition), source, due, copies, refused)
 

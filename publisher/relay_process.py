@@ -63,17 +63,17 @@ def ask(listen: str, name: str) -> Process | None:
 
 
 def parsed(text: str, name: str) -> Process | None:
-    """The process of these metrics (Prometheus' text format); None where they are not those of relay `name`. Raises
-    ValueError where they are no metrics."""
+    """The process of these metrics (Prometheus' text format); None where they are not those of relay `name`. A metric that an
+    older version lacks counts as 0. Raises ValueError where they are no metrics."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
     if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [name]:
         return None
     lanes = sorted({int(sample.labels["lane"]) for sample in families["publisher_transactions"].samples})
     by_lane = {
-        metric: {int(sample.labels["lane"]): sample.value for sample in families[metric].samples}
+        metric: {int(sample.labels["lane"]): sample.value for sample in _samples(families.get(metric))}
         for metric in LANE_METRICS.values()
     }
-    rows = [{field: by_lane[metric][lane] for field, metric in LANE_METRICS.items()} for lane in lanes]
+    rows = [{field: by_lane[metric].get(lane, 0) for field, metric in LANE_METRICS.items()} for lane in lanes]
     trouble = next(iter(_samples(families.get("publisher_last_trouble_timestamp_seconds"))), None)
     return Process(
         copying=families["publisher_copying"].samples[0].value == 1,

@@ -5,12 +5,14 @@ transaction that fails for such a reason is taken back and repeated with fewer r
 transaction is refused.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from publisher.copying import COPIED_TO, Headers
+from publisher.copying import COPIED_TO, Headers, Route
 from publisher.positions import Position
+from publisher.topic_reader import Partition
 from publisher.transaction_states import RECORD_CODES
 
 UNREADABLE = "unreadable-headers"
@@ -18,7 +20,6 @@ HIDING = frozenset({KafkaError._STATE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
 """What a client says of the records and requests behind the one that was refused."""
 
 SOURCE = "refused.source"
-GOOD_SIGNS = 2  # transactions that succeed before larger ones are tried: of two halves one holds the record that is looked for
 LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
 
@@ -33,21 +34,27 @@ class Unfit(Exception):
 
 
 class Room:
-    """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried."""
+    """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried.
+
+    The partitions of a failed transaction are suspects up to where it went. Larger transactions are tried when all of that is
+    behind, not earlier: what others commit in the meantime says nothing of the record that is looked for.
+    """
 
     def __init__(self, most: int) -> None:
         self.now = self._most = most
-        self._good = 0
+        self._suspects: dict[Partition, int] = {}
 
-    def failed(self, count: int) -> None:
-        """A transaction of so many records failed for the reason of one of them."""
-        self.now, self._good = max(1, min(self.now, count) // 2), 0
+    def failed(self, count: int, suspects: Mapping[Partition, int]) -> None:
+        """A transaction of so many records failed for the reason of one of them; `suspects` are the offsets that follow it."""
+        self.now, self._suspects = max(1, min(self.now, count) // 2), dict(suspects)
 
-    def committed(self) -> None:
-        """A transaction is committed."""
-        self._good += 1
-        if self.now < self._most and self._good >= GOOD_SIGNS:
-            self.now, self._good = min(self._most, 2 * self.now), 0
+    def passed(self, active: Mapping[Partition, Route]) -> None:
+        """A transaction did not fail; a partition that is not in `active` is copied no more."""
+        if self.now < self._most:
+            left = self._suspects.items()
+            self._suspects = {p: end for p, end in left if p in active and active[p].committed < end}
+            if not self._suspects:
+                self.now = min(self._most, 2 * self.now)
 
 
 class Refusal(NamedTuple):

@@ -1,11 +1,18 @@
 """A record that cannot be carried stops its partition alone, or goes to the refusal topic; nothing else is held up or lost."""
 
 import random
+import threading
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Message, Producer
 
+from publisher.budget import Budget
+from publisher.copying import Route
+from publisher.errors import Fenced
+from publisher.lanes import Lane
+from publisher.relay_state import LaneState
+from publisher.settings import load
 from tests import auditor
 from tests.fuzz.raw import RawProducer, RawRecord
 from tests.relay.counting import CLEAN, compare, header
@@ -14,11 +21,11 @@ from tests.relay.rig import MakeRelay, RelayRig, until
 DAY_MS = 86_400_000
 
 
-def unreadable(rig: RelayRig) -> int:
-    """A header name that is not UTF-8, as a client in C or Go writes it; into partition 0."""
-    offset = sum(m.partition() == 0 for m in auditor.read(rig.source, rig.topic))
+def unreadable(rig: RelayRig, partition: int = 0) -> int:
+    """A header name that is not UTF-8, as a client in C or Go writes it."""
+    offset = sum(m.partition() == partition for m in auditor.read(rig.source, rig.topic))
     writer = RawProducer(rig.source)
-    assert writer.write(rig.topic, 0, [RawRecord(b"raw", b"bad", ((b"\xff\xfe", b"1"),))]) == 0
+    assert writer.write(rig.topic, partition, [RawRecord(b"raw", b"bad", ((b"\xff\xfe", b"1"),))]) == 0
     writer.close()
     return offset
 
@@ -127,3 +134,55 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
 def in_partitions(rig: RelayRig, *partitions: int) -> int:
     """Copies in some partitions."""
     return sum(m.partition() in partitions for m in auditor.read(rig.destination, rig.topic))
+
+
+def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_theirs(make_relay: MakeRelay) -> None:
+    rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
+    rig.create(rig.source)
+    rig.fill(40)
+    too_large(rig)
+    unreadable(rig, 1)  # its partition's end is told beside it
+    relay = rig.start().ready()
+    until(lambda: relay.metric("publisher_partition_stopped") == 2, "the stops")
+    rig.fill(40)
+    until(lambda: in_partitions(rig, 2, 3) == 40, "the copies of the others")
+    assert in_partitions(rig, 0, 1) == 20
+    assert relay.metric("publisher_restarts_total") == 0
+    assert relay.stop() == 0
+
+
+def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay) -> None:
+    rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
+    for servers in (rig.source, rig.destination):
+        rig.create(servers)
+    rig.create(rig.destination, f"{rig.name}.checkpoints", partitions=1)
+    too_large(rig)
+    rig.fill(4)
+    settings, stopping = load(rig.path).settings, threading.Event()
+    replaced: list[float] = []
+
+    def seen() -> float:
+        """Asked when the records are there, and the transaction that holds them is not begun."""
+        if not replaced:
+            replaced.append(time.monotonic())
+            opened(successor)
+        return time.monotonic()
+
+    def opened(made: Lane) -> Lane:
+        for opening in made.openings:
+            opening(30.0)
+        return made
+
+    def encode(route: Route) -> tuple[bytes, bytes]:
+        return b"position", str(route.next).encode()
+
+    lane, successor = (
+        Lane(settings, LaneState(0), encode, seen, Budget(0), 1_000_000, stopping, threading.Event()) for _ in range(2)
+    )
+    opened(lane).add([Route("eu", rig.topic, partition, rig.topic, 0) for partition in (0, 1)])
+    lane.start()
+    until(lambda: lane.join(0.1) or rig.copied() > 0, "the end of the lane")
+    stopping.set()
+    assert isinstance(lane.failure, Fenced), lane.failure
+    assert rig.copied() == 0
+    assert list(auditor.read(rig.destination, f"{rig.name}.checkpoints")) == []

@@ -42,3 +42,10 @@ def test_garbage_is_a_value_error_or_a_position(text: str | bytes) -> None:
     except ValueError:
         return
     assert positions.parse(str(position)) == position
+
+
+def test_the_offset_behind_a_known_beginning_is_read_where_it_is_one() -> None:
+    begins = b"eu/t/0/"
+    assert positions.offset_of(b"eu/t/0/17", begins) == 17
+    for other in (b"", b"eu/t/0", begins, b"eu/t/1/17", b"17", b"eu/t/0/-1", b"eu/t/0/\xc2\xb2", begins + 5_000 * b"9"):
+        assert positions.offset_of(other, begins) == -1

@@ -39,7 +39,7 @@ def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Rout
 @settings(max_examples=50)
 @given(HEADERS)
 def test_everything_is_kept_and_the_origin_is_added_last(headers: list[tuple[str, bytes | None]]) -> None:
-    produced, route, tally = copied(Rules("us", {}), record(17, list(headers)))
+    produced, route, tally = copied(Rules("eu", "us", {}), record(17, list(headers)))
     [(topic, value, key, partition, _, _, timestamp, written)] = produced
     assert (topic, value, key, partition, timestamp) == ("eu.scores", b"v", b"k", 3, 1_700_000_000_017)
     assert written[:-3] == headers
@@ -54,19 +54,19 @@ TO = ("x-copied-to", b"scores/3")
 
 def test_a_record_that_came_from_elsewhere_keeps_its_origin_and_counts_a_hop() -> None:
     before = [("x-origin", b"asia/t/0/5"), ("a", b"1"), ("x-hops", b"2"), TO]
-    [one], _, tally = copied(Rules("us", {}), record(1, before))
+    [one], _, tally = copied(Rules("eu", "us", {}), record(1, before))
     assert one[-1] == [("a", b"1"), ("x-origin", b"asia/t/0/5"), ("x-hops", b"3"), ("x-copied-to", b"eu.scores/3")]
-    [one], _, _ = copied(Rules("us", {}), record(1, [("x-origin", b"asia/t/0/5"), ("x-hops", b"many"), TO]))
+    [one], _, _ = copied(Rules("eu", "us", {}), record(1, [("x-origin", b"asia/t/0/5"), ("x-hops", b"many"), TO]))
     assert one[-1][1] == ("x-hops", b"1")
     assert tally.derived == 0
 
 
 def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
     headers = [("x-origin", b"us%20east/t/0/5"), ("x-hops", b"1"), TO]
-    produced, route, tally = copied(Rules("us east", {}), record(8, list(headers)))
+    produced, route, tally = copied(Rules("eu", "us east", {}), record(8, list(headers)))
     assert produced == []
     assert (route.settle(), route.next, tally.looped) == (True, 9, 1)
-    produced, _, _ = copied(Rules("us", {}), record(8, headers))
+    produced, _, _ = copied(Rules("eu", "us", {}), record(8, headers))
     assert len(produced) == 1
 
 
@@ -78,23 +78,25 @@ def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
         [("x-origin", b"us/flights/3/5"), ("x-hops", b"1")],
         [("x-origin", b"us/scores/2/5")],
         [("x-origin", b"https://example.com")],
+        [("x-origin", b"eu/scores/3/0"), ("x-copied-to", b"scores/3")],
+        [("x-origin", b"eu/scores/3/" + 5_000 * b"9"), ("x-copied-to", b"scores/3")],
     ],
 )
 def test_what_forwards_the_headers_of_a_copy_is_copied_under_its_own_name(forwarded: list[tuple[str, bytes]]) -> None:
-    [one], _, tally = copied(Rules("us", {}), record(8, [("a", b"1"), *forwarded]))
+    [one], _, tally = copied(Rules("eu", "us", {}), record(8, [("a", b"1"), *forwarded]))
     assert one[-1] == [("a", b"1"), ("x-origin", b"eu/scores/3/8"), ("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert (tally.copied, tally.derived) == (1, 1)
 
 
 def test_copies_from_before_the_third_header_count_where_their_names_lead_here() -> None:
     old = [("x-origin", b"us/scores/3/5"), ("x-hops", b"1")]
-    assert copied(Rules("us", {}), record(8, list(old)))[2].looped == 1
-    assert copied(Rules("us", {}, "{region}.{topic}"), record(8, list(old)))[2].derived == 1
+    assert copied(Rules("eu", "us", {}), record(8, list(old)))[2].looped == 1
+    assert copied(Rules("eu", "us", {}, "{region}.{topic}"), record(8, list(old)))[2].derived == 1
     assert origin_of(list(old), ("anything", 0)) == b"us/scores/3/5"
 
 
 def test_a_filter_wants_one_value_of_each_header() -> None:
-    rules = Rules("us", {"decision": ["late", "lost"], "role": ["champion"]})
+    rules = Rules("eu", "us", {"decision": ["late", "lost"], "role": ["champion"]})
     good = [("decision", b"late"), ("role", b"champion")]
     others = [None, [], [("decision", b"late")], [("decision", b"on time"), ("role", b"champion")], [("role", b"champion")]]
     produced, route, tally = copied(rules, *(record(n, headers) for n, headers in enumerate([*others, good])))

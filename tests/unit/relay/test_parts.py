@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from publisher.budget import Budget
 from publisher.checkpoint import Place, key, parse_key, registration_key
 from publisher.clusters import Bounds, copied_config, retention_seconds
+from publisher.copying import Route
 from publisher.errors import Fatal
 from publisher.kafka import unwrapping
 from publisher.positions_by_hand import offset
@@ -96,17 +97,34 @@ def test_the_error_of_the_client_behind_one_of_python_is_raised() -> None:
 
 
 @settings(max_examples=50)
-@given(st.integers(1, 10_000), st.data())
-def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, data: st.DataObject) -> None:
+@given(st.integers(1, 10_000), st.integers(0, 12), st.data())
+def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, idle: int, data: st.DataObject) -> None:
+    """Though other partitions tell first, at each new beginning, that they end."""
     guilty = data.draw(st.integers(0, count - 1))
-    room, begin, transactions = Room(10_000), 0, 0
-    while not (room.now == 1 and begin == guilty):
+    route = Route("eu", "t", 0, "t", 0)
+    active = {("t", 0): route} | {("t", 1 + n): Route("eu", "t", 1 + n, "t", 7) for n in range(idle)}
+    room, transactions, ends = Room(10_000), 0, idle
+    while not (room.now == 1 and not ends and route.committed == guilty):
         transactions += 1
-        took = min(room.now, count - begin)
-        if begin <= guilty < begin + took:
-            room.failed(took)
+        told = min(room.now, ends)
+        took = min(room.now - told, count - route.committed)
+        ends -= told
+        if route.committed <= guilty < route.committed + took:
+            room.failed(took, {("t", 0): route.committed + took})
+            ends = idle
         else:
-            begin += took
-            room.committed()
-    assert transactions <= 45
-    assert begin == guilty, "what lies before it is committed"
+            route.committed += took
+            room.passed(active)
+    assert transactions <= 45 + 24 * idle
+    assert route.committed == guilty, "what lies before it is committed"
+
+
+def test_larger_transactions_are_tried_when_all_of_the_failed_one_is_behind() -> None:
+    one, other, stopped = ("t", 0), ("t", 1), ("t", 2)
+    active = {place: Route("eu", *place, "t", 0) for place in (one, other)}
+    room = Room(100)
+    room.failed(10, {one: 6, other: 4, stopped: 9})
+    for place, committed, now in ((one, 5, 5), (one, 6, 5), (other, 3, 5), (other, 4, 10), (other, 4, 20)):
+        active[place].committed = committed
+        room.passed(active)
+        assert room.now == now
