@@ -2,6 +2,7 @@
 
 import threading
 
+from publisher.transactional_ids import POOL_SIZE
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.e2e.test_kill import assert_clean
@@ -30,6 +31,10 @@ def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make
     assert HINT in younger.said
     assert "an older process runs" in younger.said or "a live process runs" in younger.said
     survivor.ready()
+    until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
+    commits = survivor.metric("scorer_commits_total")
+    # each producer of the pool may have been fenced, and is told so at its next turn
+    until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
     recoveries = survivor.said.count("recovering")
     third = rig.start("a")
     assert third.wait() == 3
