@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 
 SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
 SECOND_LOOK_SECONDS = 1.0
+LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
 LISTEN_SECONDS = 0.5  # between looks whether the group still counts a process of our name
 TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
 
@@ -290,7 +291,14 @@ def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Se
 
 def _ready(metrics: Metrics, progress: Progress) -> Callable[[], str | None]:
     """None where this scorer is in its group and serves; else what is missing."""
-    return lambda: metrics.outages.told() or (None if progress.joined else progress.state)
+
+    def missing() -> str | None:
+        since = metrics.session.counters.open_since
+        age = time.monotonic() - since if since is not None else 0.0
+        late = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None
+        return metrics.outages.told() or late or (None if progress.joined else progress.state)
+
+    return missing
 
 
 def _live(settings: Settings, progress: Progress) -> Callable[[], str | None]:

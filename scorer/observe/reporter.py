@@ -10,8 +10,6 @@ from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter,
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
 
-LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
-
 
 class Reporter:
     """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
