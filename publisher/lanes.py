@@ -95,14 +95,14 @@ class Lane:
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     @property
-    def openings(self) -> list[Callable[[float], None]]:
-        """What takes over its transactional ids, each within so many seconds: after all of them no other process writes as this
-        lane. They raise as `begin` does."""
+    def openings(self) -> list[Callable[[float], Producer]]:
+        """What takes over its transactional ids, each within so many seconds. They raise as `begin` does."""
         return [partial(self._open, name) for name in self._settings.transactional_ids(self.state.number)]
 
-    def _open(self, name: str, seconds: float) -> None:
+    def _open(self, name: str, seconds: float) -> Producer:
         writer = introduced(near_writer(self._settings, name, self._batch_bytes), self._settings.checkpoint_topic)
         self._writers[name] = begin(self._settings, name, writer, self._stopping, seconds)
+        return self._writers[name]
 
     def start(self) -> None:
         """Begin to copy what is added."""
@@ -197,6 +197,10 @@ class Lane:
         for route in moved:
             route.confirm()
         self._refusing.committed()
+        if self._commit_took >= SLOW_COMMIT_SECONDS:
+            self.state.rotations += 1
+            self._replace(self._mine)
+        self._mine = next(self._turns)
         self._rest_until = time.monotonic() + (rest_after(self._commit_took) if count < SMALL else 0.0)
         return count, size
 
@@ -237,10 +241,6 @@ class Lane:
         self._commit_took = now - began
         self.state.transactions += 1
         self.state.commit_seconds += self._commit_took
-        if self._commit_took >= SLOW_COMMIT_SECONDS:
-            self.state.rotations += 1
-            self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
-        self._mine = next(self._turns)
 
     def _hear(self, event: Message) -> None:
         """What the consumer says that is no record."""
@@ -292,12 +292,20 @@ class Lane:
 
     def _renew(self) -> None:
         """Abort, and make a successor: a client whose records were refused numbers the next ones as if they were not, so that
-        the broker refuses those too (librdkafka 2.16).
-
-        The next transaction is the lane's other producer's, which is fenced where another process has taken over."""
+        the broker refuses those too (librdkafka 2.16)."""
         self._abort()
-        self._open(self._mine, self._settings.destination.transaction_timeout_ms / 1_000)
+        self._replace(self._mine)
         self._mine = next(self._turns)
+
+    def _replace(self, name: str) -> None:
+        """A new producer for an id of this lane. It fences a process that has taken the lane over just as well: so the lane's
+        other producer commits a position once more, and is fenced where that process has its id (see `takeover.fence`)."""
+        self._open(name, self._settings.destination.transaction_timeout_ms / 1_000)
+        (other,) = (producer for known, producer in self._writers.items() if known != name)
+        key, value = self._encode(next(iter(self.state.routes.values())))
+        other.begin_transaction()
+        other.produce(self._settings.checkpoint_topic, value, key)
+        other.commit_transaction(CALL_SECONDS)
 
     def _close(self) -> None:
         """Abort what is open, so that readers need not wait for its time-out; let the clients go."""

@@ -84,10 +84,10 @@ class Refusing:
         """Give up a transaction that holds a record which cannot be carried, and go on with fewer records; refuse one that was
         alone (`messages`)."""
         alone = self._written[0] if self._written else None
-        self._renew()
         suspects = {place: route.next for place, route in self.active.items() if route.settle()}
         for route in self._state.routes.values():
             route.rewind()
+        self._renew()
         if self.room.now > 1:
             log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
             self.room.failed(unfit.written, suspects)
@@ -111,8 +111,8 @@ class Refusing:
                 return
             except Unfit as again:
                 log.warning("lane %d: the refusal topic does not take %s: %s", self._state.number, found.source, again)
-                self._renew()
                 self.active[found.source.topic, found.source.partition].rewind()
+                self._renew()
         self._stop(consumer, found)
 
     def _refusal(self, message: Message, reason: str, error: str, *, readable: bool = True) -> Refusal:

@@ -9,8 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
@@ -53,7 +52,7 @@ def fence(
     checkpoints: CheckpointLog,
     told: Registration,
     stopping: threading.Event,
-    openings: Sequence[Callable[[float], None]] = (),
+    openings: Sequence[Callable[[float], Producer]] = (),
     on_look: Callable[[], None] = lambda: None,
 ) -> Producer:
     """Take every transactional id of the relay, its lanes' by `openings` if there are any; the producer of its checkpoints.
@@ -61,6 +60,9 @@ def fence(
     That producer's comes first, and then the registration: whoever loses a lane must find who has replaced it, or it would take
     the lanes back. `on_look` is called when nobody else can register any more, and may raise. Until all lanes are fenced the
     registration names as many as any process may still have.
+
+    A lane of a predecessor that renews a producer takes that id back. It then commits with its other id, so it ends if that was
+    taken by then; and where it was not yet, the commit that follows here with every id finds the one that is gone.
     """
     seconds = settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
     name = f"{settings.transactional_prefix}checkpoints"
@@ -69,14 +71,16 @@ def fence(
     on_look()
     last = checkpoints.registrations.get(settings.name)
     claim = msgspec.structs.replace(told, lanes=max(last.lanes if last else 0, settings.lanes))
-    write(control, settings.checkpoint_topic, [(checkpoint.registration_key(settings.name), checkpoint.encode(claim))])
+    registered = [(checkpoint.registration_key(settings.name), checkpoint.encode(claim))]
+    write(control, settings.checkpoint_topic, registered)
     others = range(settings.lanes if openings else 0, claim.lanes)
     names = [name for lane in others for name in settings.transactional_ids(lane)]
     with ThreadPoolExecutor(len(names) + len(openings) or 1, thread_name_prefix="take-over") as pool:
-        opened: list[Future[Any]] = [pool.submit(opening, seconds) for opening in openings]
+        opened = [pool.submit(opening, seconds) for opening in openings]
         opened += [pool.submit(_taken, settings, name, stopping, seconds) for name in names]
-        for future in opened:
-            future.result()
+        producers = [future.result() for future in opened]
+        for _ in pool.map(lambda producer: write(producer, settings.checkpoint_topic, registered), producers):
+            pass
     return control
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Message, Producer
 
 from publisher.budget import Budget
@@ -151,13 +152,16 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert relay.stop() == 0
 
 
-def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay) -> None:
+@pytest.mark.parametrize("beside", [0, 4])
+def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
+    """`beside`: records that are read together with the one that cannot be carried."""
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     for servers in (rig.source, rig.destination):
         rig.create(servers)
     rig.create(rig.destination, f"{rig.name}.checkpoints", partitions=1)
     too_large(rig)
-    rig.fill(4)
+    if beside:
+        rig.fill(beside)
     settings, stopping = load(rig.path).settings, threading.Event()
     replaced: list[float] = []
 
@@ -181,7 +185,9 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
     )
     opened(lane).add([Route("eu", rig.topic, partition, rig.topic, 0) for partition in (0, 1)])
     lane.start()
-    until(lambda: lane.join(0.1) or rig.copied() > 0, "the end of the lane")
+    until(lambda: lane.join(0.1) or bool(lane.state.stopped), "the end of the lane")
+    rig.fill(4)
+    until(lambda: lane.join(0.1) or rig.copied() > 0, "the end of the lane, or a copy")
     stopping.set()
     assert isinstance(lane.failure, Fenced), lane.failure
     assert rig.copied() == 0
