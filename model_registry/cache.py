@@ -23,14 +23,16 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry import digest as digests
-from model_registry import files, package, versions
-from model_registry.channel import Resolution
+from model_registry import files
+from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.limits import MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.manifest import Version
-from model_registry.package import Package
+from model_registry.oci import digest as digests
+from model_registry.oci.manifest import Version
+from model_registry.package import folder as package
+from model_registry.package.folder import Package
 from model_registry.stores import Store
+from model_registry.stores import select as versions
 from model_registry.stores.layout import LayoutStore
 
 log = logging.getLogger(__name__)

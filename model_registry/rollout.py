@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 
 NOTICE = "_channel/"
 STALE_SECONDS = 15.0  # a scorer tells every 5 s; one that has been silent for so long is gone

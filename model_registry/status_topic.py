@@ -13,8 +13,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from model_registry import rollout
+from model_registry.channels.history import Move
 from model_registry.errors import BadFile, BadReference, Unreachable
-from model_registry.moves import Move
 from model_registry.rollout import Fleet, Verdict
 
 POLL_SECONDS = 0.1

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from publisher import command_line
-from publisher.command_line import talk
-from publisher.failover_command import failover
-from publisher.time_window import HELP as TIME_HELP
+from publisher.failover.command import failover
+from publisher.process import command_line
+from publisher.process.command_line import talk
+from publisher.process.time_window import HELP as TIME_HELP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from publisher.audit import Report
-    from publisher.kafka import KafkaSettings
-    from publisher.positions_by_hand import Move
+    from publisher.audit.ledger import Report
+    from publisher.kafka.clients import KafkaSettings
+    from publisher.relay.commands.checkpoint import Move
 
 app = typer.Typer(
     help="Write to Kafka exactly once, and count that it was so.",
@@ -44,8 +44,9 @@ def publisher() -> None:
 @app.command()
 def run(config: Config, settings: Set = None, log_level: Annotated[str, typer.Option()] = "INFO") -> None:
     """Copy topics into this region, each record exactly once, until SIGTERM."""
-    from publisher import logs, relay_service
-    from publisher.settings import load
+    from publisher.process import logs
+    from publisher.relay import service as relay_service
+    from publisher.relay.settings import load
 
     loaded = load(config, settings or [])
     logs.configure({"publisher": loaded.settings.name}, log_level.upper())
@@ -60,8 +61,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say what is wrong before anything is copied: clusters, topics, checkpoints."""
-    from publisher.relay_check import check as checks
-    from publisher.settings import load
+    from publisher.relay.commands.check import check as checks
+    from publisher.relay.settings import load
 
     found = command_line.tell(checks(load(config, settings or []).settings, create=create), silently=as_json)
     if as_json:
@@ -84,10 +85,10 @@ def status(
     """Show how far each partition is copied and how far behind it is; of a process that answers, also what its lanes do."""
     import msgspec
 
-    from publisher import relay_view
-    from publisher.relay_status import Observer
-    from publisher.settings import load
-    from publisher.takeover import now_ms
+    from publisher.relay.commands import status_view as relay_view
+    from publisher.relay.commands.status import Observer
+    from publisher.relay.settings import load
+    from publisher.relay.takeover import now_ms
 
     console = Console(highlight=False)
     if live and not as_json and not console.is_terminal:
@@ -118,8 +119,8 @@ def set_positions(
     as_json: Json = False,
 ) -> None:
     """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
-    from publisher.positions_by_hand import move
-    from publisher.settings import load
+    from publisher.relay.commands.checkpoint import move
+    from publisher.relay.settings import load
 
     _moves(move(load(config, settings or []).settings, topic, partition, to), as_json)
 
@@ -132,8 +133,8 @@ def reset_positions(
     as_json: Json = False,
 ) -> None:
     """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
-    from publisher.positions_by_hand import forget
-    from publisher.settings import load
+    from publisher.relay.commands.checkpoint import forget
+    from publisher.relay.settings import load
 
     _moves(forget(load(config, settings or []).settings, topic), as_json)
 
@@ -170,8 +171,8 @@ def audit_command(
     if config is not None:
         _audit_relay(config, settings or [], timeout, as_json)
         return
-    from publisher import audit_view
-    from publisher.audit_topics import Plan
+    from publisher.audit import view as audit_view
+    from publisher.audit.topics import Plan
 
     if not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
@@ -182,7 +183,7 @@ def audit_command(
 
 def _audited(report: "Report", as_json: bool) -> None:
     """Print the count; exit code 1 where something is wrong."""
-    from publisher import audit_view
+    from publisher.audit import view as audit_view
 
     if as_json:
         _json(report.to_dict())
@@ -201,8 +202,8 @@ def _audit_relay(config: Path, flags: list[str], timeout: float, as_json: bool) 
 
     from rich.progress import Progress
 
-    from publisher import relay_audit
-    from publisher.settings import load
+    from publisher.relay.commands import audit as relay_audit
+    from publisher.relay.settings import load
 
     with Progress(console=talk, transient=True, disable=not talk.is_terminal) as bar:
         task = bar.add_task("reading partitions")
@@ -231,7 +232,7 @@ def _lines(file: Path | None) -> list[str]:
 
 
 def _settings(bootstrap_servers: str, properties: list[str]) -> "KafkaSettings":
-    from publisher.kafka import KafkaSettings
+    from publisher.kafka.clients import KafkaSettings
 
     extra: dict[str, str | int | float | bool] = {}
     for item in properties:

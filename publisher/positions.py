@@ -3,12 +3,16 @@
 ASCII; region and topic are percent-encoded, so that neither can hold the separator. Lowest layer of the package.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 LARGEST_PARTITION = 2**31 - 1  # Kafka's protocol: int32
 LARGEST_OFFSET = 2**63 - 1  # Kafka's protocol: int64
 PARTS = 4
+ORIGIN = "x-origin"
+HOPS = "x-hops"
+COPIED_TO = "x-copied-to"
+OWN = frozenset({ORIGIN, HOPS, COPIED_TO})
 
 
 class Position(NamedTuple):
@@ -54,3 +58,37 @@ def _number(text: str, largest: int) -> int:
     if not text.isdigit() or len(text) > len(str(largest)) or int(text) > largest:
         raise ValueError
     return int(text)
+
+
+def renamed(form: str, region: str, topic: str) -> str:
+    """The name of a topic's copy; `form` is the setting `destination.topic`, `region` the source's."""
+    return form.replace("{topic}", topic).replace("{region}", region)
+
+
+def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
+    """Where a copy in `partition` was first written; None for a record that no relay wrote there.
+
+    A copy without `x-copied-to` was written by a relay that did not know that header: it counts as one unless `renaming` (the
+    form of destination topics) is given and leads from its origin to another topic than this.
+    """
+    if not headers:
+        return None
+    found = dict(headers)
+    origin: bytes | None = found.get(ORIGIN)
+    if origin is None:
+        return None
+    if COPIED_TO in found:
+        return origin if found[COPIED_TO] == address(*partition) else None
+    return origin if not renaming or _leads(renaming, origin, partition) else None
+
+
+def _leads(renaming: str, origin: bytes, partition: tuple[str, int]) -> bool:
+    try:
+        first = parse(origin)
+    except ValueError:
+        return False
+    return (renamed(renaming, first.region, first.topic), first.partition) == partition
+
+
+def address(topic: str, partition: int) -> bytes:
+    return f"{topic}/{partition}".encode()

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from publisher import command_line
-from publisher.command_line import talk
-from publisher.time_window import HELP as TIME_HELP
-from scorer.audit_command import audit
+from publisher.process import command_line
+from publisher.process.command_line import talk
+from publisher.process.time_window import HELP as TIME_HELP
+from scorer.commands.audit import audit
+from scorer.commands.contract import contract
+from scorer.commands.printing import Config, Json, Set, print_data, print_json, table
 from scorer.console.command import console
-from scorer.contract import contract
 from scorer.demo.command import demo
-from scorer.output import Config, Json, Set, print_data, print_json, table
 
 if TYPE_CHECKING:
-    from publisher.configuration import Loaded
+    from publisher.process.configuration import Loaded
     from scorer.settings import Settings
 
 app = typer.Typer(
@@ -43,8 +43,9 @@ def run(
 ) -> None:
     """Score events until SIGTERM."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
-    from publisher import logs
-    from scorer import cores, service, supervisor
+    from publisher.process import logs
+    from scorer.process import cores, service
+    from scorer.process import workers as supervisor
 
     loaded = _load(config, settings)
     logs.configure({"scorer": loaded.settings.owner}, log_level.upper())
@@ -54,7 +55,7 @@ def run(
 @app.command("config")
 def show_config(config: Config, settings: Set = None, json: Json = False) -> None:
     """Show the effective settings and where each comes from."""
-    from publisher.configuration import flatten, shown
+    from publisher.process.configuration import flatten, shown
 
     loaded = _load(config, settings)
     rows = {
@@ -77,7 +78,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Say what is wrong before anything runs: broker, topics, model, golden examples, a sample of the events."""
-    from scorer.check import check as checks
+    from scorer.commands.check import check as checks
 
     loaded = _load(config, settings)
     found = command_line.tell(checks(loaded.settings, create=create, partitions=partitions), silently=json)
@@ -99,7 +100,7 @@ def status(
 
     import msgspec
 
-    from scorer import status as fleet_status
+    from scorer.commands import status as fleet_status
 
     loaded = _load(config, settings)
     now = time.time_ns() // 1_000_000
@@ -120,7 +121,7 @@ def emit(
     json: Json = False,
 ) -> None:
     """Write events to the input topic."""
-    from scorer.emit import emit as write
+    from scorer.commands.emit import emit as write
 
     loaded = _load(config, settings)
     pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
@@ -141,7 +142,7 @@ def tail(
     """Read scores (read_committed), one JSON object a line."""
     from itertools import islice
 
-    from scorer.tail import tail as read
+    from scorer.commands.tail import tail as read
 
     loaded = _load(config, settings)
     for line in islice(read(loaded.settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
@@ -161,7 +162,7 @@ def offsets(
     """Show where the consumer group stands, or move it on purpose."""
     from dataclasses import asdict
 
-    from scorer import offsets as group
+    from scorer.commands import offsets as group
 
     loaded = _load(config, settings)
     rows = group.move(loaded.settings, to, topic, partition) if to else group.standing(loaded.settings)
@@ -185,8 +186,8 @@ def replay(
     json: Json = False,
 ) -> None:
     """Put dead letters back to where they came from, each once. They come later than their neighbours of the same key."""
-    from scorer.letters import Selection
-    from scorer.replay import replay as put_back
+    from scorer.dead_letters.letter import Selection
+    from scorer.dead_letters.replay import replay as put_back
 
     loaded = _load(config, settings)
     selection = Selection(_reasons(reason or []), command_line.time_window(start, end))
@@ -207,8 +208,8 @@ def bench(
     json: Json = False,
 ) -> None:
     """Measure what a model costs here, by batch size, and what a scorer reaches with it. Needs no broker."""
-    from scorer import bench as measure
-    from scorer.bench_view import shown
+    from scorer.commands import bench as measure
+    from scorer.commands.bench_view import shown
 
     report = measure.bench(*measure.settings_for(model, config, settings or []))
     print_data(json, report.to_dict(), lambda: shown(report))
@@ -234,8 +235,8 @@ def _load(config: Path, flags: list[str] | None) -> "Loaded[Settings]":
 
 
 def _reasons(names: list[str]) -> list[str]:
-    from publisher.configuration import nearest
-    from scorer.events.contract import Reason
+    from publisher.process.configuration import nearest
+    from scorer.events.decoder import Reason
 
     for name in names:
         if name not in list(Reason):

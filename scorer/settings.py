@@ -1,4 +1,4 @@
-"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/configuration.py."""
+"""Every setting of the scorer, typed, in one place. How they are read and merged: publisher/process/configuration.py."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from model_registry import reference
 from model_registry.errors import RegistryError
 from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
-from publisher import configuration, pem, security
-from publisher.configuration import Configuration, Loaded, Section, SettingsError
-from publisher.kafka import KafkaSettings
+from model_registry.oci import reference
+from publisher.kafka import pem, security
+from publisher.kafka.clients import KafkaSettings
+from publisher.process import configuration
+from publisher.process.configuration import Configuration, Loaded, Section, SettingsError
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")

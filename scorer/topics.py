@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from publisher import kafka, rights
 from publisher.errors import Fatal
-from publisher.kafka import KafkaSettings
-from publisher.rights import CREATE, DESCRIBE, READ, WRITE, Operations, Right
-from publisher.transaction_states import REFUSED_CODES
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.rights import CREATE, DESCRIBE, READ, WRITE, Operations, Right
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0

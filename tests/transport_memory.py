@@ -11,10 +11,10 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
-from publisher.transactions import TransactionSession
-from scorer.beginnings import Beginning
-from scorer.intake import Intake, Partition
-from scorer.marks import Mark
+from publisher.session.exactly_once import TransactionSession
+from scorer.intake.beginnings import Beginning
+from scorer.intake.consumer import Intake, Partition
+from scorer.intake.marks import Mark
 from tests.unit.publisher.scripted import Log, ScriptedProducer
 
 GROUP = "metadata"

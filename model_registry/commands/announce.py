@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from model_registry.moves import Move
+    from model_registry.channels.history import Move
     from model_registry.rollout import Verdict
     from model_registry.status_topic import StatusTopic
 

@@ -45,7 +45,7 @@ def promote(
     """Point a channel at a version. Every move has a revision, one higher than the last. --kafka tells the scorers at once."""
     from datetime import UTC, datetime
 
-    from model_registry import channel as channels
+    from model_registry.channels import channel as channels
     from model_registry.commands import announce, options
     from model_registry.errors import BadReference
 
@@ -84,7 +84,7 @@ def rollback(
     """Point a channel at what it served before, as a new revision. A second rollback goes one step further back."""
     from datetime import UTC, datetime
 
-    from model_registry import channel as channels
+    from model_registry.channels import channel as channels
     from model_registry.commands import announce, options
 
     store, target = access.open(repo)
@@ -109,8 +109,8 @@ def history(
     json: Json = False,
 ) -> None:
     """Show every move of a channel, the newest last."""
-    from model_registry import channel as channels
-    from model_registry import roles
+    from model_registry.channels import channel as channels
+    from model_registry.channels import roles
     from model_registry.commands import output
     from model_registry.errors import NotFound
 
@@ -140,9 +140,10 @@ def watch(
     import time
     from itertools import islice
 
-    from model_registry import tags, watch
+    from model_registry.channels import watch
     from model_registry.commands import output
     from model_registry.errors import RegistryError
+    from model_registry.oci import tags
 
     store, _ = access.open(repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since

@@ -40,7 +40,8 @@ def status(
 
 
 def _channels(store: "Store") -> list[dict[str, Any]]:
-    from model_registry import channel, roles, tags
+    from model_registry.channels import channel, roles
+    from model_registry.oci import tags
 
     rows: list[dict[str, Any]] = []
     there = store.tags()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from model_registry.reference import Reference
+    from model_registry.oci.reference import Reference
     from model_registry.stores import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
@@ -58,8 +58,8 @@ class Access:
 
         Raises BadReference, Misconfigured.
         """
-        from model_registry import reference
         from model_registry.errors import BadReference
+        from model_registry.oci import reference
         from model_registry.stores import StoreOptions, open_store
 
         parsed = reference.parse(text)
@@ -85,8 +85,8 @@ def reaching(verb: Callable[..., None]) -> Callable[..., None]:
 
 def _neighbour(text: str, target: "Reference") -> str:
     """The path of another repository in the registry of `target`. Raises BadReference."""
-    from model_registry import reference
     from model_registry.errors import BadReference
+    from model_registry.oci import reference
 
     host, _, path = reference.parse(text).bare().repository.partition("/")
     if target.kind != "remote" or host != target.repository.partition("/")[0]:
@@ -96,7 +96,7 @@ def _neighbour(text: str, target: "Reference") -> str:
 
 def champion_of(store: "Store", target: "Reference") -> str:
     """The version that a reference names; of a channel with several roles it is the champion. Raises BadReference, NotFound."""
-    from model_registry import roles
+    from model_registry.channels import roles
     from model_registry.errors import BadReference
 
     if not target.tag and not target.digest:
@@ -111,8 +111,10 @@ def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
 
     Raises BadReference for a digest whose manifest does not say its version.
     """
-    from model_registry import channel, tags, versions
+    from model_registry.channels import channel
     from model_registry.errors import BadReference
+    from model_registry.oci import tags
+    from model_registry.stores import select as versions
 
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from model_registry.manifest import Descriptor
-    from model_registry.moves import Move
+    from model_registry.channels.history import Move
+    from model_registry.oci.manifest import Descriptor
     from model_registry.stores import Progress
 
 BAR_BYTES = 1 << 20  # smaller content is there before anybody could read its bar
@@ -79,7 +79,7 @@ def move(made: "Move") -> dict[str, Any]:
 
 def move_line(made: "Move") -> str:
     """A move in one line."""
-    from model_registry import roles
+    from model_registry.channels import roles
 
     parts = f": {roles.shown(made.roles)}" if made.roles else ""
     back = f", back to revision {made.restores}" if made.restores else ""

@@ -7,7 +7,7 @@ import typer
 from model_registry.commands.options import Access, Json, Repo
 
 if TYPE_CHECKING:
-    from model_registry.prune import Plan
+    from model_registry.channels.prune import Plan
 
 KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
 Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
@@ -29,7 +29,7 @@ def prune(
     json: Json = False,
 ) -> None:
     """Delete the versions that no channel names, nor any of its last moves, with their signatures. Asks before it does."""
-    from model_registry import prune as pruning
+    from model_registry.channels import prune as pruning
     from model_registry.commands import output
 
     store, _ = access.open(repo)

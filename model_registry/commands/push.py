@@ -15,8 +15,8 @@ MountFrom = Annotated[
     typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
 ]
 if TYPE_CHECKING:
-    from model_registry.image_build import Base
-    from model_registry.release import Release
+    from model_registry.commands.prepare import Release
+    from model_registry.image.build import Base
 
 
 class Device(StrEnum):
@@ -53,8 +53,8 @@ def push(
 
     Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
     """
-    from model_registry import package
     from model_registry.commands import output
+    from model_registry.package import folder as package
 
     with output.bars() as progress:
         store, target = access.open(ref, tag=True, progress=progress, mount_from=mount_from or ())
@@ -73,9 +73,10 @@ def push(
 
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Release":
     """What is settled before the push, and what was not said on stderr."""
-    from model_registry import package, release
     from model_registry.commands import output
+    from model_registry.commands import prepare as release
     from model_registry.limits import DEFAULT_DOMAINS
+    from model_registry.package import folder as package
 
     ready = release.prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
     if ready.derived:
@@ -90,7 +91,7 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 def _explained(folder: Path) -> Iterator[None]:
     """Where the signature has to be written: as far as it is known on stdout, what is missing on stderr. Ends with 3."""
     from model_registry.commands import output
-    from model_registry.derive import Underivable
+    from model_registry.onnx.derive_signature import Underivable
 
     try:
         yield
@@ -106,7 +107,7 @@ def _explained(folder: Path) -> Iterator[None]:
 def _base(access: Access, text: str) -> "Base":
     """The image to build on."""
     from model_registry.errors import BadReference
-    from model_registry.image_build import Base, open_base
+    from model_registry.image.build import Base, open_base
 
     if text == "scratch":
         return Base()

@@ -9,8 +9,8 @@ from model_registry.commands.options import Access, Json, Ref, Repo
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
-    from model_registry.manifest import Version
-    from model_registry.signature import Signature
+    from model_registry.oci.manifest import Version
+    from model_registry.package.signature import Signature
     from model_registry.stores import Store
 
 Diff = Annotated[
@@ -25,8 +25,8 @@ def pull(
     json: Json = False,
 ) -> None:
     """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
-    from model_registry import package
     from model_registry.commands import options, output
+    from model_registry.package import folder as package
 
     with output.bars() as progress:
         store, target = access.open(ref, progress=progress)
@@ -42,8 +42,10 @@ def list_versions(
     json: Json = False,
 ) -> None:
     """Show the versions, and which of them the channels name."""
-    from model_registry import roles, tags, versions
+    from model_registry.channels import roles
     from model_registry.commands import output
+    from model_registry.oci import tags
+    from model_registry.stores import select as versions
 
     store, _ = access.open(repo)
     there = store.tags()
@@ -71,8 +73,9 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
-    from model_registry import channel, versions
+    from model_registry.channels import channel
     from model_registry.commands import options, output, trust
+    from model_registry.stores import select as versions
 
     store, target = access.open(ref)
     if diff is not None:
@@ -100,9 +103,9 @@ def inspect(
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from dataclasses import asdict
 
-    from model_registry import versions
     from model_registry.commands import output
-    from model_registry.compare import difference
+    from model_registry.package.compare import difference
+    from model_registry.stores import select as versions
 
     (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
@@ -120,8 +123,8 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
 
 
 def _signature(store: "Store", version: "Version") -> "Signature | None":
-    from model_registry import package
-    from model_registry.signature import Signature
+    from model_registry.package import folder as package
+    from model_registry.package.signature import Signature
 
     stated = next((file.content for file in version.files if file.path == package.SIGNATURE), None)
     return Signature.parse(b"".join(store.blob(stated))) if stated else None

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
-from model_registry.manifest import Descriptor
-from model_registry.reference import Reference
+from model_registry.oci.manifest import Descriptor
+from model_registry.oci.reference import Reference
 from model_registry.stores.options import DEFAULTS, Progress, StoreOptions
 
 __all__ = ["Progress", "Store", "StoreOptions", "open_store"]

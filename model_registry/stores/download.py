@@ -7,9 +7,9 @@ from contextlib import closing
 
 import httpx
 
-from model_registry import digest as digests
 from model_registry.errors import Corrupt, NotFound
-from model_registry.manifest import Descriptor
+from model_registry.oci import digest as digests
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores import answers
 from model_registry.stores.http import Broken, Call, Client, broken
 from model_registry.stores.options import Progress

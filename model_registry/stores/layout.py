@@ -14,11 +14,12 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from model_registry import digest as digests
-from model_registry import files, manifest
+from model_registry import files
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
-from model_registry.manifest import Descriptor
-from model_registry.reference import is_tag
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.oci.reference import is_tag
 from model_registry.stores import sweep
 
 REF_NAME = "org.opencontainers.image.ref.name"

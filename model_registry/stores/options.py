@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_registry.manifest import Descriptor
+from model_registry.oci.manifest import Descriptor
 
 Progress = Callable[[Descriptor, int], None]
 """Called with some content and how many of its bytes have been sent or received so far, from any thread, often."""

@@ -12,11 +12,11 @@ from typing import BinaryIO
 import httpx
 import msgspec
 
-from model_registry import digest as digests
-from model_registry import manifest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
-from model_registry.manifest import Descriptor
-from model_registry.reference import Reference, is_tag
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.oci.reference import Reference, is_tag
 from model_registry.stores import download
 from model_registry.stores.answers import Answer
 from model_registry.stores.http import Call, Client

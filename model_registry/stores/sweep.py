@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from model_registry import digest as digests
-from model_registry import manifest
 from model_registry.errors import Corrupt
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
 
 
 def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from model_registry import files
-from model_registry.manifest import Descriptor
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store
 
 THREADS = 4

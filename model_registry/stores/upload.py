@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import httpx
 
-from model_registry import digest as digests
 from model_registry.errors import RegistryError, Unreachable
-from model_registry.manifest import Descriptor
+from model_registry.oci import digest as digests
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores.answers import Answer
 from model_registry.stores.http import Broken, Call, Client
 from model_registry.stores.options import Progress

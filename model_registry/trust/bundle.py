@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from model_registry import manifest
 from model_registry.errors import Corrupt
+from model_registry.oci import manifest
 from model_registry.trust.keys import PrivateKey
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

@@ -10,9 +10,9 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from model_registry import digest as digests
 from model_registry import files
 from model_registry.errors import Refused, RegistryError
+from model_registry.oci import digest as digests
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
 from model_registry.trust.admission import Verdict

@@ -9,10 +9,10 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from model_registry import digest as digests
-from model_registry import manifest
 from model_registry.errors import Conflict, Corrupt, NotFound
-from model_registry.manifest import Descriptor, Manifest
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores import Store
 
 MAX_READ = 256  # referrers looked into: whoever may write to the store can list any number

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from model_registry import manifest
 from model_registry.errors import Corrupt, NotFound, Refused
+from model_registry.oci import manifest
 from model_registry.stores import Store
 from model_registry.trust import bundle, referrers, statement
 from model_registry.trust.keys import PrivateKey, PublicKey

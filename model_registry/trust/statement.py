@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from model_registry import digest as digests
-from model_registry import manifest
 from model_registry.errors import Corrupt
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
 
 TYPE = "https://in-toto.io/Statement/v1"
 TYPES = (TYPE, "https://in-toto.io/Statement/v0.1")

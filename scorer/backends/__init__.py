@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from model_registry.package import Package
-from model_registry.signature import Signature
+from model_registry.package.folder import Package
+from model_registry.package.signature import Signature
 from scorer.outages import MODEL_SERVERS, Away
 from scorer.settings import ModelSettings
 
@@ -66,13 +66,13 @@ class Backend(Protocol):
 def find(model: ModelSettings) -> Backend:
     """The backend of a configuration. Raises BackendMissing."""
     if model.backend == "tf-serving":  # each import asks for an optional dependency
-        from scorer.backends.tf_serving import TensorFlowServing
+        from scorer.backends.servers.tf_serving import TensorFlowServing
 
         return TensorFlowServing(model)
     if model.backend == "open-inference":
-        from scorer.backends.open_inference import OpenInference
+        from scorer.backends.servers.open_inference import OpenInference
 
         return OpenInference(model)
-    from scorer.backends.onnx_runtime import OnnxRuntime
+    from scorer.backends.onnx.onnx_runtime import OnnxRuntime
 
     return OnnxRuntime(model)

@@ -10,17 +10,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
-from model_registry import channel as channels
+from model_registry.channels import channel as channels
+from model_registry.channels.history import Move
 from model_registry.errors import RegistryError
-from model_registry.moves import Move
 from model_registry.status_topic import StatusTopic
 from model_registry.stores import Store
-from publisher import kafka
 from publisher.errors import Aborted, Fatal
-from scorer import replay
+from publisher.kafka import clients as kafka
 from scorer.console.command_lines import CommandLines
 from scorer.console.state import Deed, State
-from scorer.letters import Selection
+from scorer.dead_letters import replay
+from scorer.dead_letters.letter import Selection
 from scorer.settings import Settings
 
 ANSWER_SECONDS = 10.0

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher import kafka, rights
-from publisher.connection import connect, refused
 from publisher.errors import Fatal
-from publisher.headers import headers_of
-from publisher.rights import READ, Right
-from publisher.transaction_states import REFUSED_CODES
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.connection import connect, refused
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.headers import headers_of
+from publisher.kafka.rights import READ, Right
 from scorer import topics
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from model_registry.moves import Move
-from model_registry.roles import Role
+from model_registry.channels.history import Move
+from model_registry.channels.roles import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from publisher.command_line import talk
+from publisher.process.command_line import talk
 
 LISTEN = "127.0.0.1:9480"
 
@@ -32,7 +32,7 @@ def console(
     """Show rollout, scores, flow, regions, dead letters and history in a browser. It has no login of its own."""
     import logging
 
-    from publisher import logs
+    from publisher.process import logs
     from scorer.console.serve import Serving, serve
     from scorer.settings import load
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from model_registry import rollout
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 from scorer.console.records import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus
 

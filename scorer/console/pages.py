@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 from scorer.console.distribution import quantiles
 from scorer.console.paging import Page, page
 from scorer.console.records import DeadLetter

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scorer.scores import dead_letter
+from scorer.dead_letters import headers as dead_letter
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
 Told = TypeVar("Told")

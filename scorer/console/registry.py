@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from model_registry import channel, tags
+from model_registry.channels import channel
 from model_registry.errors import NotFound, RegistryError
+from model_registry.oci import tags
 from model_registry.stores import Store
 from scorer.console.channels import Channel, RegistryView
 from scorer.console.state import State

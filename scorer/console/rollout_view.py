@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 from model_registry.rollout import FLIPPED, REFUSED, WAITING, Verdict
 from scorer.console.channels import Channel
 from scorer.console.fleet import Heard

@@ -18,13 +18,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from model_registry.errors import RegistryError
-from model_registry.tags import check_channel, check_version
+from model_registry.oci.tags import check_channel, check_version
 from scorer.console import pages, rendering, rollout_view
 from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
 from scorer.console.guard import StrictHeaders, Tokens, form
 from scorer.console.state import State
-from scorer.events.contract import Reason
+from scorer.events.decoder import Reason
 from scorer.settings import Settings
 
 LOOK_SECONDS = 0.5  # how late a browser hears of a change

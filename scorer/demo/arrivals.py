@@ -10,8 +10,8 @@ import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from numpy.typing import NDArray
 
-from publisher import kafka
-from publisher.kafka import KafkaSettings
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
 
 POLL_SECONDS = 0.05
 

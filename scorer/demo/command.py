@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from publisher.errors import Fatal
-from scorer.output import Json, print_data
+from scorer.commands.printing import Json, print_data
 
 
 def demo(

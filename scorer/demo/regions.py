@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
-from publisher import relay_audit
-from publisher.copies import CopyReport
-from publisher.settings import RelaySettings
-from publisher.settings import load as load_relay
+from publisher.audit.copies import CopyReport
+from publisher.relay.commands import audit as relay_audit
+from publisher.relay.settings import RelaySettings
+from publisher.relay.settings import load as load_relay
 from scorer.demo import summary
 from scorer.demo.arrivals import Arrivals, LiveReader, percentiles
-from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.broker.node import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, Options, now_ms
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
 from scorer.demo.stage import Stage, stage

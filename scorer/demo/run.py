@@ -8,9 +8,11 @@ from itertools import islice
 
 import orjson
 
-from publisher import audit_topics
+from publisher.audit import topics as audit_topics
 from publisher.errors import Fatal
-from scorer import audit
+from scorer.commands import audit_report as audit
+from scorer.commands.status import fleet, state
+from scorer.commands.tail import read_to_end, tail
 from scorer.demo import flights
 from scorer.demo.arrivals import Arrivals, LiveReader
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, move_flags, now_ms
@@ -19,8 +21,6 @@ from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
 from scorer.settings import Settings
-from scorer.status import fleet, state
-from scorer.tail import read_to_end, tail
 
 PARTITIONS = 6
 STEP_SECONDS = 120.0  # a step whose effect does not show for so long has failed

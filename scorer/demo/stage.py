@@ -12,11 +12,11 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from publisher.connection import connect
 from publisher.errors import Fatal
+from publisher.kafka.connection import connect
 from scorer import topics
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_jars import classpath
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.jars import classpath
 from scorer.demo.options import Options, configure, move_flags
 from scorer.demo.processes import Shell
 from scorer.demo.view import View

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from publisher.audit import Report
+from publisher.audit.ledger import Report
 from scorer.demo.arrivals import Arrivals, percentiles
 from scorer.demo.flights import auc
 

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.signature import InputField, Signature
-from scorer.events.contract import Decoded, Poison, Reason
+from model_registry.package.signature import InputField, Signature
+from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple

@@ -5,8 +5,8 @@ NaN stands for a missing number where the signature allows one, and is refused e
 
 from collections.abc import Sequence
 
-from model_registry.signature import Signature
-from scorer.events.contract import Decoded, Poison, Reason, Unsuited
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.fields import Fields
 from scorer.events.tensors import Columns, all_float, matrix
 

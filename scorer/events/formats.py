@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from model_registry.signature import Signature
-from scorer.events.contract import Decoder
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoder
 from scorer.settings import Settings
 
 
@@ -23,15 +23,15 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
     match settings.input.format:
         case "json":
-            from scorer.events.json import JsonDecoder
+            from scorer.events.json.objects import JsonDecoder
 
             return JsonDecoder(signature, id_field, largest)
         case "json-array":
-            from scorer.events.json_array import JsonArrayDecoder
+            from scorer.events.json.arrays import JsonArrayDecoder
 
             return JsonArrayDecoder(signature, largest)
         case "json-envelope":
-            from scorer.events.json_array import JsonEnvelopeDecoder
+            from scorer.events.json.arrays import JsonEnvelopeDecoder
 
             return JsonEnvelopeDecoder(signature, id_field, largest)
         case "float32":
@@ -39,17 +39,17 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
 
             return Float32Decoder(signature, largest)
         case _:
-            from scorer.events.schema_decoder import SchemaDecoder
+            from scorer.events.schemas.decoder import SchemaDecoder
 
             return SchemaDecoder(signature, settings)
 
 
 def id_reader(settings: Settings) -> IdReader:
     """Where the configured id field is read from."""
-    from scorer.events.json import IdField
+    from scorer.events.json.objects import IdField
 
     if settings.input.format in ("avro", "protobuf") and settings.input.id_field:
-        from scorer.events.schema_decoder import SchemaIdField
+        from scorer.events.schemas.decoder import SchemaIdField
 
         return SchemaIdField(settings)
     return IdField(settings.input.id_field)

@@ -3,7 +3,7 @@
 import logging
 import traceback
 
-from scorer.events.contract import Poison, Reason
+from scorer.events.decoder import Poison, Reason
 
 OURS = {"scorer", "publisher", "model_registry"}
 LONGEST = 500  # characters of what an exception says

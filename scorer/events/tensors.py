@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.signature import Signature, TensorInput
-from model_registry.signature_file import FLOAT_LIMITS
-from scorer.events.contract import Decoded, Poison, Reason, not_finite_rows
+from model_registry.package.signature import Signature, TensorInput
+from model_registry.package.signature_file import FLOAT_LIMITS
+from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from publisher.session import Counters
+from publisher.session.protocol import Counters
 from scorer.outages import KINDS, Outages
 from scorer.settings import ModelSettings
 

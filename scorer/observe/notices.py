@@ -11,8 +11,8 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from model_registry import rollout
-from publisher import kafka
-from publisher.transaction_states import REFUSED_CODES
+from publisher.kafka import clients as kafka
+from publisher.kafka.error_codes import REFUSED_CODES
 from scorer.observe.status import Twins
 from scorer.settings import Settings
 

@@ -3,8 +3,8 @@
 import os
 import time
 
-from publisher import kafka
-from publisher.session import Counters
+from publisher.kafka import clients as kafka
+from publisher.session.protocol import Counters
 from scorer.observe.progress import Progress
 from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
 from scorer.servables.manager import VersionManager

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 
 Headers = list[tuple[str, str | bytes | None]]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from model_registry import channel
-from model_registry.channel import Resolution
+from model_registry.channels import channel
+from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
-from model_registry.package import Package
+from model_registry.package.folder import Package
 from model_registry.stores import Store
 from model_registry.trust.admission import admission
 from publisher.errors import Fatal

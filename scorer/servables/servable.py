@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from model_registry.channel import Resolution
-from model_registry.golden import agrees
-from model_registry.package import Golden, Package
+from model_registry.channels.channel import Resolution
+from model_registry.package.folder import Golden, Package
+from model_registry.package.golden import agrees
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.backends.cost_curve import measured
-from scorer.batching import CostModel
 from scorer.events import formats
-from scorer.events.contract import Decoded, Decoder, Unsuited
-from scorer.events.json import JsonDecoder
+from scorer.events.decoder import Decoded, Decoder, Unsuited
+from scorer.events.json.objects import JsonDecoder
 from scorer.outages import Away
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder, Scores
+from scorer.servables.cost import CostModel
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)

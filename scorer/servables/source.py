@@ -1,7 +1,7 @@
 """The registry's repository that a scorer takes its versions from, and where it keeps them, as the settings name both."""
 
-from model_registry import reference
 from model_registry.cache import Cache
+from model_registry.oci import reference
 from model_registry.stores import Store, StoreOptions, open_store
 from scorer.settings import ModelSettings, Settings
 

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from scorer.backends import Backend, Model
-from scorer.backends.messages import define
+from scorer.backends.servers.messages import define
 from tests.backends import models
 from tests.backends.conformance import Place, same
 from tests.backends.conftest import remote_place

@@ -22,7 +22,7 @@ from typing import Any
 
 from rich.console import Console
 
-from publisher.session import Headers
+from publisher.kafka.headers import Headers
 from tests.bench import report, whole
 from tests.bench.contents import FORMATS, contents
 from tests.bench.counting import Figures, spread

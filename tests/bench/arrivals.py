@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from publisher import kafka
-from publisher.kafka import KafkaSettings
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
 
 TELL_SECONDS = 0.5
 

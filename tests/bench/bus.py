@@ -15,8 +15,8 @@ from itertools import cycle
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from publisher import kafka
-from publisher.kafka import KafkaSettings
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
 
 VALUE = b'{"id":"1000000","score":0.123456,' + b"p" * 320 + b"}"  # a score record with its provenance
 WAIT_SECONDS = 10.0

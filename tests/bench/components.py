@@ -16,13 +16,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from model_registry import package
-from model_registry.channel import Resolution
+from model_registry.channels.channel import Resolution
+from model_registry.package import folder as package
 from scorer import backends
 from scorer.backends import Model
 from scorer.events.batch import Batch
-from scorer.events.contract import Decoded
-from scorer.scoring import Scoring, Target
+from scorer.events.decoder import Decoded
+from scorer.loop.scoring import Scoring, Target
 from scorer.servables import servable
 from scorer.servables.servable import Servable
 from scorer.settings import Settings, load

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 from scorer.events import formats
-from scorer.events.contract import Decoder
+from scorer.events.decoder import Decoder
 from scorer.settings import Settings
 from tests.unit.scorer.schema_events import avro_encoder, avro_reader, proto_class
 

@@ -18,10 +18,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
 
-from publisher import kafka
-from publisher.kafka import KafkaSettings
-from publisher.session import Headers
-from scorer.demo.broker import EmbeddedBroker
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.headers import Headers
+from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.processes import executable
 from tests.bench.machine import Cores
 from tests.bench.workload import Workload, configuration, key

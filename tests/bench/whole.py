@@ -16,7 +16,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from numpy.typing import NDArray
 
-from publisher import kafka
+from publisher.kafka import clients as kafka
 from scorer.demo.processes import executable
 from tests.bench import counting
 from tests.bench.counting import Figures

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from publisher.errors import Fatal
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_jars import jar_list
-from scorer.demo.broker_node import HOST
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.jars import jar_list
+from scorer.demo.broker.node import HOST
 from scorer.demo.options import Options
 from scorer.demo.run import Demo
 from scorer.demo.stage import stage

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from publisher.relay_metrics import RelayMetrics
-from publisher.relay_state import RelayState
-from publisher.session import Counters
+from publisher.relay.metrics import RelayMetrics
+from publisher.relay.state import RelayState
+from publisher.session.protocol import Counters
 from scorer.observe.metrics import Metrics
 from scorer.settings import ModelSettings
 from tests.deploy.manifests import ROOT, of_kind, rendered

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from publisher import settings as relay_settings
-from publisher.checkpoint import TOPIC_CONFIG
+from publisher.relay import settings as relay_settings
+from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, Topic
 from tests.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered

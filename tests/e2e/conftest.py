@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.e2e.rig import MakeRig, Rig
 
 MakeTopics = Callable[..., list[str]]

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from model_registry.package import Package
-from model_registry.signature import Signature
+from model_registry.package.folder import Package
+from model_registry.package.signature import Signature
 from scorer import backends, cli
-from scorer.events.contract import Decoded
-from scorer.events.json import JsonDecoder
+from scorer.events.decoder import Decoded
+from scorer.events.json.objects import JsonDecoder
 from scorer.settings import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0

@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from scorer.demo.broker_jars import TIMEOUT_SECONDS, Sources, user_sources
-from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.broker.jars import TIMEOUT_SECONDS, Sources, user_sources
+from scorer.demo.broker.node import HOST, free_ports
 
 GROUP, ARTIFACT, VERSION = "io.apicurio", "apicurio-registry-app", "3.0.9"
 SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"

@@ -7,10 +7,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from publisher.audit import FAULTS
-from publisher.audit_topics import Plan, audit
-from publisher.kafka import KafkaSettings
-from scorer.demo.broker import EmbeddedBroker
+from publisher.audit.ledger import FAULTS
+from publisher.audit.topics import Plan, audit
+from publisher.kafka.clients import KafkaSettings
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import auditor
 from tests.e2e.conftest import MakeTopics
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.e2e.rig import command, until
 
 

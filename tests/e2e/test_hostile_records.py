@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from publisher.headers import headers_of
+from publisher.kafka.headers import headers_of
 from tests import auditor, models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.fuzz import rounds

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scorer.in_hand import InHand, path_of
+from scorer.crashes.in_hand import InHand, path_of
 from tests import models
 from tests.e2e.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMORY, SEGFAULT, SLOW
 from tests.e2e.rig import MakeRig, Rig, events, until

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from publisher.kafka import KafkaSettings
-from publisher.open_transactions import OpenTransactions
+from publisher.kafka.clients import KafkaSettings
+from publisher.session.open_transactions import OpenTransactions
 from tests.faults.cluster import Cluster
 from tests.faults.proxy import Proxies
 

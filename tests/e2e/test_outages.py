@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.node import HOST, free_ports
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.e2e.schema_registry import OneSchema

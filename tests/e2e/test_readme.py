@@ -14,10 +14,10 @@ import pytest
 import trustme
 import yaml
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 from scorer.demo import flights
-from scorer.demo.broker import EmbeddedBroker
-from scorer.events.contract import Reason
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.events.decoder import Reason
 from scorer.settings import Settings
 from tests.e2e.rig import until
 from tests.every_setting import setting_names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trustme
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.e2e.test_demo import demo

@@ -2,7 +2,7 @@
 
 import threading
 
-from publisher.transactional_ids import POOL_SIZE
+from publisher.session.transactional_ids import POOL_SIZE
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, events, until
 from tests.e2e.test_kill import assert_clean

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import psutil
 import pytest
 
-from scorer.demo.broker_node import free_ports, is_taken
+from scorer.demo.broker.node import free_ports, is_taken
 from tests import models
 from tests.e2e.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.e2e.test_kill import assert_clean, load

@@ -26,10 +26,10 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import QUICK_START, WAITING, java_executable, telling
-from scorer.demo.broker_guard import Guard
-from scorer.demo.broker_jars import classpath
-from scorer.demo.broker_node import HOST, cluster_id, free_ports, write_node
+from scorer.demo.broker.embedded import QUICK_START, WAITING, java_executable, telling
+from scorer.demo.broker.guard import Guard
+from scorer.demo.broker.jars import classpath
+from scorer.demo.broker.node import HOST, cluster_id, free_ports, write_node
 
 ANSWER_SECONDS = 90.0
 SESSION = {

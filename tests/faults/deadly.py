@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.in_hand import InHand, path_of
+from scorer.crashes.in_hand import InHand, path_of
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import models
 from tests.e2e import lethal
 from tests.e2e.rig import Rig, ScorerProcess, events

@@ -22,14 +22,16 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from publisher import kafka, logs
-from publisher.configuration import SettingsError
 from publisher.errors import Fatal
-from publisher.kafka import KafkaSettings
-from publisher.transactions import TransactionSession
-from scorer import service, supervisor
+from publisher.kafka import clients as kafka
+from publisher.kafka.clients import KafkaSettings
+from publisher.process import logs
+from publisher.process.configuration import SettingsError
+from publisher.session.exactly_once import TransactionSession
 from scorer.events.batch import Batch
-from scorer.intake import Intake, Partition
+from scorer.intake.consumer import Intake, Partition
+from scorer.process import service
+from scorer.process import workers as supervisor
 from scorer.settings import load
 
 AHEAD_SECONDS = 1.0  # as if inference took so long

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scorer.demo.broker_node import free_ports
+from scorer.demo.broker.node import free_ports
 from tests.backends import models
 from tests.backends.servers import KINDS as SERVERS
 from tests.backends.servers import ModelServer

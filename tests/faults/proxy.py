@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from scorer.demo.broker_node import HOST
+from scorer.demo.broker.node import HOST
 from tests.faults.stray import TXN_OFFSET_COMMIT, Action, StrayEndTxn
 
 CHUNK = 65_536

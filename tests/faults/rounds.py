@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from publisher.audit import FAULTS as AUDITED
+from publisher.audit.ledger import FAULTS as AUDITED
 from tests.e2e.rig import command
 from tests.faults.fleet import Fleet
 from tests.faults.load import Load

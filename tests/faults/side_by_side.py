@@ -23,7 +23,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import auditor
 from tests.bench.workload import Workload, event
 from tests.faults.load import Load

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from scorer.demo.broker_node import HOST
+from scorer.demo.broker.node import HOST
 from tests import models
 from tests.e2e.rig import Rig, until
 from tests.faults.cluster import Cluster, Node

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.e2e.rig import Rig
 from tests.fuzz.rounds import Round, planned, play
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from model_registry import package
-from model_registry.channel import Resolution
+from model_registry.channels.channel import Resolution
+from model_registry.package import folder as package
 from scorer import backends
-from scorer.aftermath import Aftermath
-from scorer.in_hand import InHand
-from scorer.loop import Loop
+from scorer.crashes.aftermath import Aftermath
+from scorer.crashes.in_hand import InHand
+from scorer.loop.loop import Loop
+from scorer.loop.scoring import Scoring, Target
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
-from scorer.scoring import Scoring, Target
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 from tests.transport_memory import MemoryLog, transport

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scorer.backends.buckets import CANDIDATES, choose
 from scorer.backends.cost_curve import measured
+from scorer.backends.onnx.buckets import CANDIDATES, choose
 from tests.gpu.drain import Drained, Ground, paced
 from tests.gpu.networks import Network, pool
 from tests.transport_memory import MemoryLog

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scorer.backends.gpu import DRIVER
+from scorer.backends.onnx.gpu import DRIVER
 from tests import models
 from tests.backends.servers import environment
 

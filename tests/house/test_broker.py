@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_guard import keep_guard
-from scorer.demo.broker_jars import BrokerUnavailable
-from scorer.demo.broker_node import cluster_id, free_ports, is_taken
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.guard import keep_guard
+from scorer.demo.broker.jars import BrokerUnavailable
+from scorer.demo.broker.node import cluster_id, free_ports, is_taken
 
 TOPIC = "events"
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
@@ -90,7 +90,7 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
 OWNER = """
 import sys
 from pathlib import Path
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 broker = EmbeddedBroker(Path(sys.argv[1])).start()
 print(broker.pid, flush=True)
 if sys.argv[2] == "detach":

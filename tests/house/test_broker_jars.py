@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scorer.demo import broker_jars
-from scorer.demo.broker_jars import BrokerUnavailable, Jar, Sources, central, classpath
+from scorer.demo.broker import jars as broker_jars
+from scorer.demo.broker.jars import BrokerUnavailable, Jar, Sources, central, classpath
 
 CENTRAL = "https://central.example/maven2"
 CONTENTS = {"one": b"first jar", "two": b"the second jar"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scorer.demo.broker_jars import jar_list
+from scorer.demo.broker.jars import jar_list
 from tests.brokers.__main__ import LISTS, VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.image.container import GRACE_SECONDS, Container
 from tests.image.stages import Finding, ready
 from tests.relay.counting import CLEAN

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from model_registry import reference
+from model_registry.oci import reference
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing

@@ -1,6 +1,6 @@
 """Content that tests ask registries for."""
 
-from model_registry import manifest
+from model_registry.oci import manifest
 from tests.unit.registry.store_conformance import described
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from model_registry import reference
 from model_registry.errors import Misconfigured, Unreachable
+from model_registry.oci import reference
 from model_registry.stores import open_store
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore

@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
-from model_registry import reference
 from model_registry.errors import Unreachable
+from model_registry.oci import reference
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
 from tests.registry.conftest import AT_ONCE

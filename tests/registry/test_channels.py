@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import channel, package, prune, tags
-from model_registry.channel import Move
+from model_registry.channels import channel, prune
+from model_registry.channels.channel import Move
+from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
-from model_registry.prune import Rules
+from model_registry.oci import tags
+from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
 from tests.unit.registry import roles_index

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import digest, manifest, package
 from model_registry.errors import Corrupt, NotFound, Unreachable
-from model_registry.manifest import Descriptor
+from model_registry.oci import digest, manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.package import folder as package
 from model_registry.stores.remote import MOST_PAGES, RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS
 from tests.registry.conftest import Naps, make

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from model_registry import digest
 from model_registry.errors import Conflict, Corrupt, Refused, Unreachable
+from model_registry.oci import digest
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS
 from model_registry.stores.upload import WHOLE_BYTES

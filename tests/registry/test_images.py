@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import digest as digests
-from model_registry import image_build, manifest, package, versions
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
-from model_registry.image_build import Base
+from model_registry.image import build as image_build
+from model_registry.image.build import Base
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.package import folder as package
+from model_registry.stores import select as versions
 from model_registry.stores.layout import LayoutStore
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import signing

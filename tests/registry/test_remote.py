@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import reference
 from model_registry.errors import Conflict, NotFound, Unreachable
+from model_registry.oci import reference
 from model_registry.stores import Store
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.upload import WHOLE_BYTES

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import manifest, package, reference
 from model_registry.errors import Refused
+from model_registry.oci import manifest, reference
+from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import bundle, referrers, signing
 from model_registry.trust.gate import Gate

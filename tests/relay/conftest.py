@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.relay.rig import MakeRelay, RelayRig
 
 

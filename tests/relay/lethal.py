@@ -11,7 +11,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from publisher import cli, lane_clients
+from publisher import cli
+from publisher.relay import clients as lane_clients
 
 STEPS = ("produced", "flushed", "committing", "committed")
 COMMITTING_SECONDS = 0.001

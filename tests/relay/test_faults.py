@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.relay.counting import CLEAN
 from tests.relay.lethal import STEPS
 from tests.relay.rig import MakeRelay, until

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Producer
 
-from publisher.fleet import Fleet
-from publisher.lanes import SEEN_SECONDS
-from publisher.refusals import Refused
-from publisher.relay_state import RelayState
-from publisher.settings import load
-from publisher.takeover import log_of, registration
-from scorer.demo.broker import EmbeddedBroker
+from publisher.relay.lane import SEEN_SECONDS
+from publisher.relay.run import Fleet
+from publisher.relay.settings import load
+from publisher.relay.start_position import Refused
+from publisher.relay.state import RelayState
+from publisher.relay.takeover import log_of, registration
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import auditor
 from tests.relay.counting import CLEAN
 from tests.relay.rig import MakeRelay, RelayRig, until

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Producer
 
-from publisher import checkpoint
-from publisher.checkpoint import Registration
-from publisher.settings import load
-from publisher.takeover import fence, log_of, registration
+from publisher.relay import checkpoints as checkpoint
+from publisher.relay.checkpoints import Registration
+from publisher.relay.settings import load
+from publisher.relay.takeover import fence, log_of, registration
 from tests.relay.rig import MakeRelay, RelayRig
 
 
@@ -50,10 +50,13 @@ def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -
     settings = load(rig.path).settings
     found: list[Registration] = []
 
-    def opening(_: float) -> None:
+    def opening(_: float) -> Producer:
         checkpoints = log_of(settings)
         checkpoints.look(rig.name)
         found.append(checkpoints.registrations[rig.name])
+        lane = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.lane"})
+        lane.init_transactions(30)
+        return lane
 
     fence(settings, log_of(settings), registration(settings, "me", "a test"), threading.Event(), [opening])
     assert [(one.instance, one.lanes) for one in found] == [("me", 2)], "until all are fenced, as many lanes as there may be"

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Message, Producer
 
-from publisher.budget import Budget
-from publisher.copying import Route
 from publisher.errors import Fenced
-from publisher.lanes import Lane
-from publisher.relay_state import LaneState
-from publisher.settings import load
+from publisher.relay.budget import Budget
+from publisher.relay.copy import Route
+from publisher.relay.lane import Lane
+from publisher.relay.settings import load
+from publisher.relay.state import LaneState
 from tests import auditor
 from tests.fuzz.raw import RawProducer, RawRecord
 from tests.relay.counting import CLEAN, compare, header

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from publisher.security import SecuritySettings
-from publisher.settings import RelaySettings
+from publisher.kafka.security import SecuritySettings
+from publisher.relay.settings import RelaySettings
 from tests.relay.rig import STEP_SECONDS, MakeRelay, RelayRig, until
 
 METRICS = (

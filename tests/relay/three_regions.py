@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests import auditor, models
 from tests.e2e.rig import Rig
 from tests.relay.rig import RelayRig

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.node import HOST, free_ports
 from tests.security.certificates import Certificates, Identity
 
 PASSWORD = "hush-4711-do-not-tell"

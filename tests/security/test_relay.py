@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from publisher.checkpoint import TOPIC_CONFIG
 from publisher.errors import Fatal
-from publisher.relay import Relay
-from publisher.security import SecuritySettings
-from publisher.settings import load
+from publisher.kafka.security import SecuritySettings
+from publisher.relay.checkpoints import TOPIC_CONFIG
+from publisher.relay.relay import Relay
+from publisher.relay.settings import load
 from tests import auditor
 from tests.relay.counting import CLEAN, compare
 from tests.relay.rig import RelayRig

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from scorer.demo.broker import EmbeddedBroker
+from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.deploy.dashboards import asked
 from tests.seeing import rules, runbooks
 from tests.seeing.faults import FAULTS

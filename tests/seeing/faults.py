@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from confluent_kafka import KafkaException, Producer
 
-from publisher.transactional_ids import transactional_ids
+from publisher.session.transactional_ids import transactional_ids
 from tests.e2e.rig import ScorerProcess, until
 from tests.seeing.fleet import Fleet, Load
 

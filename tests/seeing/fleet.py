@@ -9,8 +9,8 @@ from types import TracebackType
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.marks import Mark
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.intake.marks import Mark
 from tests import models
 from tests.e2e.rig import Rig, ScorerProcess
 from tests.relay.rig import RelayProcess, RelayRig

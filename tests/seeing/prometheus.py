@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from scorer.demo.broker_node import free_ports
+from scorer.demo.broker.node import free_ports
 
 STEP_SECONDS = 240.0  # how long anything may take to show on a busy machine; far more than it takes
 Labels = dict[str, str]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.transactions import TransactionSession
+from publisher.session.exactly_once import TransactionSession
 from tests import models
 from tests.gpu.drain import Ground
 from tests.gpu.drain import paced as in_turn

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from scorer.demo.broker import java_executable
-from scorer.demo.broker_jars import Jar, classpath, jar_list
+from scorer.demo.broker.embedded import java_executable
+from scorer.demo.broker.jars import Jar, classpath, jar_list
 
 JARS = Path(__file__).with_name("mirror_maker_jars.txt")
 STOP_SECONDS = 20.0

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from scorer.demo.broker import EmbeddedBroker
-from scorer.demo.broker_node import HOST, free_ports
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.demo.broker.node import HOST, free_ports
 from tests.bench.relay.engines import Job, Running
 from tests.bench.relay.link import FAR, Link
 

@@ -18,7 +18,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from publisher import cli, lane_clients, lanes
+from publisher import cli
+from publisher.relay import clients as lane_clients
+from publisher.relay import lane as lanes
 
 ARMED = Path(os.environ.get("ARM_FILE", "/nonexistent"))
 CHECKPOINTS = "checkpoints"  # how the topic of positions ends here

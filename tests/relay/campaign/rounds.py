@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from publisher.copies import FAULTS as AUDITED
+from publisher.audit.copies import FAULTS as AUDITED
 from tests import auditor
 from tests.faults.stage import wait_until
 from tests.relay.campaign.plan import SIDES, Round, taken_over

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scorer.demo.broker_node import HOST
+from scorer.demo.broker.node import HOST
 from tests.faults.cluster import Cluster, Node
 from tests.faults.plan import Step
 from tests.faults.proxy import Proxies

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from publisher.audit import Answers, Audit, Kind, Partition, Report, Window
-from publisher.revisions import Swap
+from publisher.audit.ledger import Answers, Audit, Kind, Partition, Report, Window
+from publisher.audit.revisions import Swap
 
 TOPIC = "flights"
 DIGESTS = ("sha256:a", "sha256:b", "sha256:c")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from publisher.audit import FAULTS, Kind, Report, Window
-from publisher.revisions import Swap
+from publisher.audit.ledger import FAULTS, Kind, Report, Window
+from publisher.audit.revisions import Swap
 from tests.unit.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
 
 P0 = (TOPIC, 0)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.bitmap import CHUNK_BITS, Bitmap
+from publisher.audit.bitmap import CHUNK_BITS, Bitmap
 
 near_edges = st.sampled_from([0, CHUNK_BITS, 5 * CHUNK_BITS, 2**40]).flatmap(
     lambda base: st.integers(max(0, base - 9), base + 9)

@@ -1,6 +1,6 @@
 """Answers to a topic that was made again, told apart from answers to the one before it."""
 
-from publisher.audit_records import Logs, SwapRecord
+from publisher.audit.records import Logs, SwapRecord
 
 HERE, OUT = ("flights", 0), [("scores", 0), ("scores", 1)]
 

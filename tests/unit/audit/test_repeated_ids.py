@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.repeated_ids import RepeatedIds
+from publisher.audit.repeated_ids import RepeatedIds
 
 
 @given(st.lists(st.lists(st.integers(-20, 20))))

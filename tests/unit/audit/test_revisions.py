@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.bitmap import Bitmap
-from publisher.revisions import Swap, regressions
+from publisher.audit.bitmap import Bitmap
+from publisher.audit.revisions import Swap, regressions
 
 DIGESTS = ["a", "b", "c"]
 

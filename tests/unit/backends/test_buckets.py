@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from model_registry import package
-from model_registry.tensors import Tensor
+from model_registry.onnx.tensors import Tensor
+from model_registry.package import folder as package
 from scorer import backends
 from scorer.backends import ModelRefused
-from scorer.backends.bound import Bound, Device, fixed
-from scorer.backends.buckets import CANDIDATES, choose, pieces
-from scorer.backends.onnx_runtime import OnnxModel
+from scorer.backends.onnx.bound import Bound, Device, fixed
+from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
+from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings import ModelSettings
 from tests import models
 

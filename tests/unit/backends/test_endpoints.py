@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.endpoints import FIRST_BACKOFF, LONGEST_BACKOFF, MISSES, Endpoints
+from scorer.backends.servers.endpoints import FIRST_BACKOFF, LONGEST_BACKOFF, MISSES, Endpoints
 
 
 def test_the_server_with_the_fewest_requests_is_picked() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends import BackendAway, InferenceFailed
-from scorer.backends.flight import CHUNK_ROWS, Flight, NotReady, Tensors
+from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Tensors
 
 Code = grpc.StatusCode
 

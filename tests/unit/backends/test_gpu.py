@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from scorer.backends import BackendMissing, gpu
+from scorer.backends import BackendMissing
+from scorer.backends.onnx import gpu
 
 CAPI = Path("/opt/capi")
 

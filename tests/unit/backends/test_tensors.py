@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from scorer.backends import InferenceFailed, oip_messages, tf_messages
+from scorer.backends import InferenceFailed
+from scorer.backends.servers import oip_messages, tf_messages
 
 NUMBERS = sorted(set(tf_messages.DTYPES) - {"string"})
 SHAPES = arrays.array_shapes(min_dims=1, max_dims=3, max_side=4)

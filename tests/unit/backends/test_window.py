@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.window import FIRST, LARGEST, Window
+from scorer.backends.servers.window import FIRST, LARGEST, Window
 
 
 def test_a_full_window_that_is_answered_grows_by_one() -> None:

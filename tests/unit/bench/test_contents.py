@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 from scorer.events import formats
 from scorer.settings import Settings
 from tests.bench.contents import FORMATS, contents

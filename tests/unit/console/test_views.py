@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from publisher.security import SecuritySettings
+from publisher.kafka.security import SecuritySettings
 from scorer.console import pages, rollout_view
 from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 from scorer.console.channels import Channel, RegistryView
 from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
 from scorer.console.state import State

@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from publisher.group_commits import Done
+from publisher.session.group_commits import Done
 
 RECORD = ("scores", b"{}", b"k", 0, 1, None)
 OFFSETS = [TopicPartition("events", 0, 1, "{}")]

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.errors import Aborted
-from publisher.session import Session
+from publisher.session.protocol import Session
 from tests.unit.publisher.scripted import ERRORS, Fails, Log
 
 CALLS = ("offsets", "commit", "produce", "deliver", "flush")

@@ -5,7 +5,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from publisher.call_thread import CallThread, call_apart
+from publisher.session.call_thread import CallThread, call_apart
 
 
 class Client:

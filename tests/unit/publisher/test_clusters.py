@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher import clusters, kafka
 from publisher.errors import Retriable
-from publisher.kafka import KafkaSettings
+from publisher.kafka import clients as kafka
+from publisher.kafka import topics as clusters
+from publisher.kafka.clients import KafkaSettings
 
 
 class Lost:

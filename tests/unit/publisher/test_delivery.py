@@ -7,9 +7,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
 from publisher.errors import Aborted
-from publisher.group_commits import GroupCommits, OnCommit
+from publisher.session.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
+from publisher.session.group_commits import GroupCommits, OnCommit
 from tests.unit.publisher.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
 
 REFUSED = KafkaError(KafkaError.NOT_COORDINATOR, retriable=True)

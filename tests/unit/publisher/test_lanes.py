@@ -2,7 +2,7 @@
 
 import pytest
 
-from publisher.lanes import LONGEST_REST_SECONDS, rest_after
+from publisher.relay.lane import LONGEST_REST_SECONDS, rest_after
 
 
 @pytest.mark.parametrize(

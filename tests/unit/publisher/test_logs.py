@@ -2,7 +2,7 @@
 
 import logging
 
-from publisher.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, Repeats
+from publisher.process.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, Repeats
 
 
 def record(message: str, name: str = "librdkafka") -> logging.LogRecord:
@@ -23,8 +23,8 @@ def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None
 
 def test_other_loggers_may_say_the_same_thing_twice() -> None:
     repeats = Repeats(lambda: 0.0)
-    assert all(repeats.filter(record("assigned: flights[1]", "scorer.intake")) for _ in range(3))
-    assert "scorer.intake" not in CLIENTS
+    assert all(repeats.filter(record("assigned: flights[1]", "scorer.intake.consumer")) for _ in range(3))
+    assert "scorer.intake.consumer" not in CLIENTS
 
 
 def test_the_memory_for_kinds_of_lines_is_bounded() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, threading
-from publisher.memory import few_arenas
+from publisher.process.memory import few_arenas
 few_arenas()
 libc, together = ctypes.CDLL(None), threading.Barrier(8)
 def take():

@@ -4,10 +4,11 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
-from publisher import rights
-from publisher.kafka import KafkaSettings
-from publisher.rights import DESCRIBE, READ, WRITE, Right
-from publisher.transaction_states import REFUSED_CODES, Step, Verdict, verdict
+from publisher.kafka import rights
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.rights import DESCRIBE, READ, WRITE, Right
+from publisher.session.states import Step, Verdict, verdict
 
 
 def test_what_is_needed_and_not_allowed_is_missing() -> None:

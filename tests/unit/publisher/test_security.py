@@ -7,9 +7,10 @@ import pytest
 import trustme
 from pydantic import ValidationError
 
-from publisher import kafka, security
-from publisher.kafka import KafkaSettings
-from publisher.security import SecuritySettings
+from publisher.kafka import clients as kafka
+from publisher.kafka import security
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.security import SecuritySettings
 
 LOGIN = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "username": "me"}
 

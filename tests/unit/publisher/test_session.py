@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.delivery import CheckpointSession
-from publisher.transactions import TransactionSession
+from publisher.session.at_least_once import CheckpointSession
+from publisher.session.exactly_once import TransactionSession
 from tests.unit.publisher.scripted import Fails, Log, ScriptedCommits, ScriptedProducer, ScriptedQueue
 from tests.unit.publisher.session_conformance import SessionConformance, Stage, every_batch_becomes_visible
 

@@ -13,11 +13,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher import transactional_ids as transactional_ids_module
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
-from publisher.transaction_states import FENCED_CODES, MEMBERSHIP_CODES, TRANSITIONS, State, Step, Verdict, advance, verdict
-from publisher.transactional_ids import POOL_SIZE, transactional_ids
-from publisher.transactions import SLOW_COMMIT_SECONDS, TransactionSession
+from publisher.kafka.error_codes import FENCED_CODES, MEMBERSHIP_CODES
+from publisher.session import transactional_ids as transactional_ids_module
+from publisher.session.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
+from publisher.session.states import TRANSITIONS, State, Step, Verdict, advance, verdict
+from publisher.session.transactional_ids import POOL_SIZE, transactional_ids
 from tests.unit.publisher.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
 

@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from model_registry import channel, manifest, moves, tags
-from model_registry.manifest import Descriptor, Index
-from model_registry.moves import Move
-from model_registry.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
+from model_registry.channels import channel
+from model_registry.channels import history as moves
+from model_registry.channels.history import Move
+from model_registry.channels.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
+from model_registry.oci import manifest, tags
+from model_registry.oci.manifest import Descriptor, Index
 from model_registry.stores import Store
 from tests.unit.registry.store_conformance import described
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from model_registry import digest, manifest
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Unreachable
-from model_registry.manifest import Descriptor
+from model_registry.oci import digest, manifest
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store
 from model_registry.trust import referrers
 

@@ -11,9 +11,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import archive
-from model_registry.archive import Compression, Limits
 from model_registry.errors import Corrupt
+from model_registry.image import layers as archive
+from model_registry.image.layers import Compression, Limits
 
 LONG = "a/" + "x" * 150 + "/" + "ü" * 100
 FILES = {LONG: b"hello", "block": b"z" * 512, "empty": b"", "large": bytes(range(256)) * 300}

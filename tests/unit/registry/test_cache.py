@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from model_registry import manifest, package
 from model_registry.cache import Cache
-from model_registry.channel import Resolution
+from model_registry.channels.channel import Resolution
 from model_registry.errors import Corrupt, NotFound, Unreachable
-from model_registry.signature import SignatureError
+from model_registry.oci import manifest
+from model_registry.package import folder as package
+from model_registry.package.signature import SignatureError
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import MakePackage
 from tests.unit.registry.store_conformance import put

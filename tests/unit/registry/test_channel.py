@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry import channel, manifest, package, tags
-from model_registry.channel import Move, Resolution
+from model_registry.channels import channel
+from model_registry.channels.channel import Move, Resolution
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused
+from model_registry.oci import manifest, tags
+from model_registry.package import folder as package
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import MakePackage

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry import digest
 from model_registry.errors import Corrupt
+from model_registry.oci import digest
 
 
 @given(st.binary(max_size=2000))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import digest as digests
 from model_registry.errors import BadFile, Refused, Unreachable
+from model_registry.oci import digest as digests
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, gate, referrers, signing
 from model_registry.trust.admission import admission

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from model_registry import package
 from model_registry.errors import Refused
+from model_registry.package import folder as package
 from tests.unit.registry.conftest import GOLDEN, MakePackage
 
 

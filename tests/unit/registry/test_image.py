@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 import zstandard
 
-from model_registry import digest as digests
-from model_registry import image_build, manifest, package, versions
 from model_registry.cache import Cache
 from model_registry.errors import Corrupt, Refused
-from model_registry.image_build import Base
-from model_registry.manifest import Descriptor
+from model_registry.image import build as image_build
+from model_registry.image.build import Base
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.package import folder as package
+from model_registry.stores import select as versions
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import GOLDEN, SIGNATURE, MakePackage, onnx_bytes
 from tests.unit.registry.store_conformance import put

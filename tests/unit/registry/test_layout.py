@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import reference
 from model_registry.errors import Conflict, Corrupt, Refused, Unreachable
+from model_registry.oci import reference
 from model_registry.stores import Store, open_store
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.store_conformance import StoreConformance, put, put_manifest

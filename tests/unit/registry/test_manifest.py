@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import digest, manifest, paths
 from model_registry.errors import Corrupt
-from model_registry.manifest import Descriptor, File
+from model_registry.oci import digest, manifest, paths
+from model_registry.oci.manifest import Descriptor, File
 
 RAW = "application/vnd.cncf.model.weight.v1.raw"
 

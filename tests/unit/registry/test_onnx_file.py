@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from model_registry import onnx_file, wire
 from model_registry.errors import Corrupt, Unreachable
-from model_registry.onnx_file import External
-from model_registry.tensors import Tensor
+from model_registry.onnx import file as onnx_file
+from model_registry.onnx import wire
+from model_registry.onnx.file import External
+from model_registry.onnx.tensors import Tensor
 from tests.unit.registry.conftest import onnx_bytes
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("org.example", 1)]

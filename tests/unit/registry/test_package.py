@@ -10,10 +10,12 @@ from typing import BinaryIO
 
 import pytest
 
-from model_registry import manifest, package, release
+from model_registry.commands import prepare as release
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unreachable
-from model_registry.manifest import Descriptor
-from model_registry.signature import SignatureError
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.package import folder as package
+from model_registry.package.signature import SignatureError
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import SIGNATURE, MakePackage

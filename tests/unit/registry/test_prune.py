@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import channel, manifest, package, prune, tags
+from model_registry.channels import channel, prune
+from model_registry.channels.history import Move
+from model_registry.channels.prune import Rules, Survey
 from model_registry.errors import Conflict
-from model_registry.moves import Move
-from model_registry.prune import Rules, Survey
+from model_registry.oci import manifest, tags
+from model_registry.package import folder as package
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import referrers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import manifest
+from model_registry.oci import manifest
 from model_registry.stores.layout import LayoutStore
 from tests import models
 from tests.unit.registry.commands import REPO, answer, run

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.errors import BadReference
-from model_registry.reference import Reference, is_tag, parse
+from model_registry.oci.reference import Reference, is_tag, parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

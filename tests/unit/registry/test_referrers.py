@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from model_registry import digest as digests
-from model_registry import manifest
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
-from model_registry.manifest import Descriptor, Manifest
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
 from tests.unit.registry.store_conformance import put_manifest

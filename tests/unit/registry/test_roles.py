@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from model_registry import channel, package, roles
-from model_registry.channel import Expected, Move, Resolution
+from model_registry.channels import channel, roles
+from model_registry.channels.channel import Expected, Move, Resolution
+from model_registry.channels.history import before
+from model_registry.channels.roles import Role
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
-from model_registry.moves import before
-from model_registry.roles import Role
+from model_registry.package import folder as package
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry import roles_index
 from tests.unit.registry.conftest import MakePackage

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry import rollout
-from model_registry.moves import Move
+from model_registry.channels.history import Move
 from model_registry.rollout import FLIPPED, REFUSED, STALE_SECONDS, WAITING, Fleet, ScorerRecord
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
 

@@ -8,13 +8,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from model_registry import needs, safety, trial
-from model_registry.derive import BLANK, Underivable, derive
 from model_registry.errors import Corrupt, Refused
-from model_registry.golden import Golden
-from model_registry.onnx_file import OnnxFile
-from model_registry.signature import InputField, Output, Signature, TensorInput
-from model_registry.tensors import UNKNOWN, Tensor, fault
+from model_registry.onnx import golden_run as trial
+from model_registry.onnx import requirements as needs
+from model_registry.onnx import safety
+from model_registry.onnx.derive_signature import BLANK, Underivable, derive
+from model_registry.onnx.file import OnnxFile
+from model_registry.onnx.tensors import UNKNOWN, Tensor, fault
+from model_registry.package.golden import Golden
+from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
 X, Y = Tensor("x", "float32", ("N", 2)), Tensor("y", "float32", ("N", 1))
 

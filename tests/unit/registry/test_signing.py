@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import digest as digests
-from model_registry import manifest, tags
 from model_registry.errors import Corrupt, NotFound, Refused, RegistryError
-from model_registry.manifest import Descriptor
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest, tags
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing, statement
 from tests.unit.registry.trust import NOW, ONE, TWO, ApiStore, trusted, version

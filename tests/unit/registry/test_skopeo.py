@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from model_registry import channel, package, reference
-from model_registry.image_build import Base
+from model_registry.channels import channel
+from model_registry.image.build import Base
+from model_registry.oci import reference
+from model_registry.package import folder as package
 from model_registry.stores import open_store
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import MakePackage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from model_registry.errors import NotFound
-from model_registry.manifest import Descriptor
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores import transfer
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.store_conformance import ABSENT, described

@@ -5,8 +5,9 @@ from itertools import islice
 
 import pytest
 
-from model_registry import channel, package, watch
+from model_registry.channels import channel, watch
 from model_registry.errors import Corrupt, RegistryError, Unreachable
+from model_registry.package import folder as package
 from model_registry.stores.layout import LayoutStore
 from tests.unit.registry.conftest import MakePackage
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from model_registry import manifest
 from model_registry.errors import Corrupt
-from model_registry.manifest import Descriptor
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import TrustedKey

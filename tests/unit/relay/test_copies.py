@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.copies import Column, Copies, CopyReport, compare
+from publisher.audit.copies import Column, Copies, CopyReport, compare
 
 PLACE = ("scores", "copies", 0)
 

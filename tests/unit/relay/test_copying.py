@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publisher import positions
-from publisher.copying import Route, Rules, Tally, copy, origin_of
+from publisher.positions import origin_of
+from publisher.relay.copy import Route, Rules, Tally, copy
 
 NAMES = st.text("abcxyz-", min_size=1, max_size=8).filter(lambda name: name not in ("x-origin", "x-hops", "x-copied-to"))
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=5)), max_size=4)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher import failover
-from publisher.checkpoint import Sighting, SourceEnd, parse_key, sighting_key
+from publisher.audit.regions import Home, RegionsAudit
 from publisher.errors import Fatal
-from publisher.regions_audit import Home, RegionsAudit
-from publisher.settings import RelaySettings
-from publisher.sightings import Completeness, Look
-from publisher.translation import Read, Seen, in_copy, in_source
+from publisher.failover import plan as failover
+from publisher.failover.translation import Read, Seen, in_copy, in_source
+from publisher.relay.checkpoints import Sighting, SourceEnd, parse_key, sighting_key
+from publisher.relay.settings import RelaySettings
+from publisher.relay.sightings import Completeness, Look
 
 EVENTS = ("events", 0)
 COPY = ("eu.events", 0)

@@ -5,16 +5,16 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.budget import Budget
-from publisher.checkpoint import Place, key, parse_key, registration_key
-from publisher.clusters import Bounds, copied_config, retention_seconds
-from publisher.copying import Route
 from publisher.errors import Fatal
-from publisher.kafka import unwrapping
-from publisher.positions_by_hand import offset
-from publisher.settings import RelaySettings
-from publisher.topic_pairs import clashes, selected
-from publisher.unfit import Room
+from publisher.kafka.clients import unwrapping
+from publisher.kafka.topics import Bounds, copied_config, retention_seconds
+from publisher.relay.budget import Budget
+from publisher.relay.checkpoints import Place, key, parse_key, registration_key
+from publisher.relay.commands.checkpoint import offset
+from publisher.relay.copy import Route
+from publisher.relay.settings import RelaySettings
+from publisher.relay.topic_pairs import clashes, selected
+from publisher.relay.unfit import Room
 
 WORDS = st.text(min_size=1, max_size=10)
 

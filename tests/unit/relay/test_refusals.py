@@ -5,9 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from publisher.checkpoint import Checkpoint, Place
-from publisher.clusters import Bounds, Topic
-from publisher.refusals import End, Refused, start
+from publisher.kafka.topics import Bounds, Topic
+from publisher.relay.checkpoints import Checkpoint, Place
+from publisher.relay.start_position import End, Refused, start
 
 PLACE = Place("r", "eu", "scores", 2)
 SOURCE = End("A", "scores", Topic("s1", 4), Bounds(10, 90))

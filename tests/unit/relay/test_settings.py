@@ -8,9 +8,9 @@ import yaml
 from pydantic import BaseModel
 
 import publisher
-from publisher.configuration import SettingsError
-from publisher.security import SecuritySettings
-from publisher.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
+from publisher.kafka.security import SecuritySettings
+from publisher.process.configuration import SettingsError
+from publisher.relay.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
 
 GIVEN: dict[str, Any] = {
     "name": "r",

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from publisher.copying import Route
-from publisher.relay_metrics import RelayMetrics
-from publisher.relay_process import LaneStanding, Process, ask, parsed
-from publisher.relay_state import RelayState
-from publisher.relay_status import Standing, Status, with_rates
+from publisher.relay.commands.running_process import LaneStanding, Process, ask, parsed
+from publisher.relay.commands.status import Standing, Status, with_rates
+from publisher.relay.copy import Route
+from publisher.relay.metrics import RelayMetrics
+from publisher.relay.state import RelayState
 
 NOW_MS = 1_000_000
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from model_registry.signature import Signature
-from scorer.events.contract import Decoded
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded
 
 WIDTH = 40
 NUMBERS = Signature.parse(

@@ -8,8 +8,8 @@ from typing import Any
 import fastavro
 from google.protobuf import message_factory
 
-from scorer.events import proto_files
-from scorer.events.schemas import Schema
+from scorer.events.schemas import proto_files
+from scorer.events.schemas.registry import Schema
 from scorer.settings import Settings
 
 Encode = Callable[[Mapping[str, Any]], bytes]

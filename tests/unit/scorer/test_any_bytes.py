@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scorer.events.contract import Decoder
+from scorer.events.decoder import Decoder
 from scorer.events.float32 import Float32Decoder
-from scorer.events.json import JsonDecoder
-from scorer.events.json_array import JsonArrayDecoder, JsonEnvelopeDecoder
-from scorer.events.schema_decoder import SchemaDecoder
+from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.events.json.objects import JsonDecoder
+from scorer.events.schemas.decoder import SchemaDecoder
 from tests.fuzz.records import PIECES
 from tests.unit.scorer.formats import ARRAY, NUMBERS, WIDTH
 from tests.unit.scorer.schema_events import PROTO, avro_encoder, configured, proto_encoder

@@ -4,21 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.session import Headers, Record
-from scorer.batching import (
-    BATCH_BYTES,
-    FEWEST,
-    MAXIMUM_INTERVAL,
-    MINIMUM_INTERVAL,
-    CostModel,
-    Pacing,
-    RecordSize,
-    chunk,
-    full,
-    limited_by,
-    take_limit,
-    within,
-)
+from publisher.kafka.headers import Headers
+from publisher.session.protocol import Record
+from scorer.intake.columns import BATCH_BYTES, chunk
+from scorer.loop.batching import FEWEST, RecordSize, full, limited_by, take_limit, within
+from scorer.loop.pacing import MAXIMUM_INTERVAL, MINIMUM_INTERVAL, Pacing
+from scorer.servables.cost import CostModel
 
 costs = st.floats(0, 0.1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scorer.beginnings import Way, way
+from scorer.intake.beginnings import Way, way
 
 NONE = -1_001
 

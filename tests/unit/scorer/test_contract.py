@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.signature import Signature
-from scorer.events.compatibility import breaks
-from scorer.events.contract import Unsuited
-from scorer.events.json import JsonDecoder
-from scorer.events.json_array import JsonArrayDecoder
-from scorer.events.producer_schemas import GENERATORS
-from scorer.events.schema_decoder import SchemaDecoder
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Unsuited
+from scorer.events.for_producers.compatibility import breaks
+from scorer.events.for_producers.schemas import GENERATORS
+from scorer.events.json.arrays import JsonArrayDecoder
+from scorer.events.json.objects import JsonDecoder
+from scorer.events.schemas.decoder import SchemaDecoder
 from tests.unit.scorer.formats import NUMBERS, assert_plain, number_events
 from tests.unit.scorer.schema_events import Encode, avro_encoder, configured, proto_encoder
 from tests.unit.scorer.test_json import SIGNATURE

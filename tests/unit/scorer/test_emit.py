@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from scorer.emit import TICK, Key, Pace
+from scorer.commands.emit import TICK, Key, Pace
 
 
 @given(rate=st.floats(1, 10_000), count=st.integers(1, 500), hiccup=st.floats(0, 0.5))

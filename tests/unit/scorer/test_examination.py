@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scorer.crashes.examination import QUIET_SECONDS, Examination
 from scorer.events.batch import Batch
-from scorer.examination import QUIET_SECONDS, Examination
 
 LARGEST = 4_096
 PLACE = ("flights", 0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.events.contract import Reason, Unsuited
+from scorer.events.decoder import Reason, Unsuited
 from scorer.events.float32 import Float32Decoder
 from tests.unit.scorer.formats import NUMBERS, WIDTH, assert_plain
 from tests.unit.scorer.test_json import SIGNATURE

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost
-from scorer import group_offsets
+from scorer.intake import group_offsets
 
 HERE = TopicPartition("flights", 0, 7)
 

@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from publisher.settings import RelaySettings
-from publisher.transactional_ids import transactional_ids
+from publisher.relay.settings import RelaySettings
+from publisher.session.transactional_ids import transactional_ids
 from scorer.settings import Settings
 
 NAMES = ("flights", "flights.eu", "flights.eu.0", "flights.scorer", "scorer", "relay", "replay")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.in_hand import SIZE, InHand, path_of
+from scorer.crashes.in_hand import SIZE, InHand, path_of
 
 ENDS = {("flights", 0): 7, ("flights", 12): 2**62}
 

@@ -6,11 +6,11 @@ from unittest.mock import MagicMock, create_autospec
 import pytest
 from confluent_kafka import Consumer, Message
 
-from scorer.batching import BATCH_BYTES
-from scorer.beginnings import Beginnings
 from scorer.events.batch import End
-from scorer.intake import LOOK_SECONDS, Intake
-from scorer.pauses import Pauses
+from scorer.intake.beginnings import Beginnings
+from scorer.intake.columns import BATCH_BYTES
+from scorer.intake.consumer import LOOK_SECONDS, Intake
+from scorer.intake.pauses import Pauses
 
 
 def message(offset: int, size: int = 2) -> Message:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.signature import Signature
-from scorer.events.contract import Decoded, Reason
-from scorer.events.json import JsonDecoder
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded, Reason
+from scorer.events.json.objects import JsonDecoder
 
 SIGNATURE = Signature.parse(
     json.dumps(

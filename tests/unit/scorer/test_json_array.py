@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.signature import Signature
-from scorer.events.contract import Reason
-from scorer.events.json import JsonDecoder
-from scorer.events.json_array import JsonArrayDecoder, JsonEnvelopeDecoder
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Reason
+from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.events.json.objects import JsonDecoder
 from tests.unit.scorer.formats import ARRAY, NUMBERS, assert_plain, assert_same, damaged, number_events, vectors
 from tests.unit.scorer.test_json import SIGNATURE
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.positions import Position
-from publisher.time_window import TimeWindow
+from publisher.process.time_window import TimeWindow
+from scorer.dead_letters.headers import dead_headers, facts, original_headers
+from scorer.dead_letters.letter import Selection, Unfit, check_target, read
 from scorer.events.identity import Facts, event_id
-from scorer.events.json import IdField
-from scorer.letters import Selection, Unfit, check_target, read
-from scorer.scores.dead_letter import dead_headers, facts, original_headers
+from scorer.events.json.objects import IdField
 
 Headers = list[tuple[str, str | bytes | None]]
 SOURCE = Position("eu", "events", 2, 77)

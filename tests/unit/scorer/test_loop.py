@@ -6,16 +6,16 @@ from unittest.mock import Mock, create_autospec
 import pytest
 
 from publisher.errors import Aborted, Evicted
-from publisher.session import Counters
-from publisher.transactions import TransactionSession
-from scorer.aftermath import Aftermath
-from scorer.intake import Intake
-from scorer.loop import Loop
-from scorer.marks import Mark
+from publisher.session.exactly_once import TransactionSession
+from publisher.session.protocol import Counters
+from scorer.crashes.aftermath import Aftermath
+from scorer.intake.consumer import Intake
+from scorer.intake.marks import Mark
+from scorer.loop.loop import Loop
+from scorer.loop.scoring import Scoring, Target
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
-from scorer.scoring import Scoring, Target
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
 

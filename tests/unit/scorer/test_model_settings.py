@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trustme
 
-from publisher.configuration import SettingsError
+from publisher.process.configuration import SettingsError
 from scorer.settings import Settings, load
 
 BASIS: dict[str, Any] = {

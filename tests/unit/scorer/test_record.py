@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 from publisher.positions import parse
-from scorer.marks import Mark
-from scorer.scores.dead_letter import dead_headers
+from scorer.dead_letters.headers import dead_headers
+from scorer.intake.marks import Mark
 from scorer.scores.record import RecordEncoder, Scores, json_column, score_column
 
 ONE = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}

@@ -3,7 +3,7 @@
 import pytest
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
-from scorer.recovery import REFUSED_SECONDS, RecoveryLimits
+from scorer.loop.recovery import REFUSED_SECONDS, RecoveryLimits
 
 
 def limits() -> RecoveryLimits:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scorer.events.schema_decoder import SchemaDecoder
+from scorer.events.schemas.decoder import SchemaDecoder
 from tests.unit.scorer.formats import NUMBERS, WIDTH, assert_plain, assert_same, damaged, floats, number_events
 from tests.unit.scorer.schema_events import PROTO, Encode, avro_encoder, configured, proto_encoder
 from tests.unit.scorer.test_json import SIGNATURE, good_events

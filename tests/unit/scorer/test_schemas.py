@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from model_registry.signature import Signature
+from model_registry.package.signature import Signature
 from publisher.errors import Fatal
-from scorer.events import proto_files
-from scorer.events.contract import Decoded, Poison, Reason
-from scorer.events.schema_decoder import SchemaDecoder, SchemaIdField
-from scorer.events.schema_sources import FileSource, RegistrySource
-from scorer.events.schemas import Registry, Schema
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.schemas import proto_files
+from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
+from scorer.events.schemas.registry import Registry, Schema
+from scorer.events.schemas.sources import FileSource, RegistrySource
 from scorer.settings import SchemaRegistrySettings
 from tests.unit.scorer.schema_events import PROTO, avro_encoder, configured, settings_of
 

@@ -11,8 +11,8 @@ from google.protobuf import descriptor_pb2, json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.events import proto_files
-from scorer.events.schemas import Schema
+from scorer.events.schemas import proto_files
+from scorer.events.schemas.registry import Schema
 from scorer.scores import avro_record, protobuf_record
 from scorer.scores.avro_record import AvroRecordEncoder
 from scorer.scores.formats import as_json, encoder

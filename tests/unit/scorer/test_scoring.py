@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from publisher.errors import Aborted, Fatal, Retriable
 from scorer.backends import InferenceFailed
 from scorer.events.batch import Batch
-from scorer.events.contract import Decoded
-from scorer.scoring import Scored, Scoring, Target
+from scorer.events.decoder import Decoded
+from scorer.loop.scoring import Scored, Scoring, Target
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
@@ -93,7 +93,10 @@ def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_on
     with caplog.at_level(logging.ERROR):
         found = scored(batch(values), fake)
     headers = [dict(record[5] or []) for record in found.records if record[0] == "dead"]
-    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/scoring.py:") for one in headers] == [True, True]
+    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/loop/scoring.py:") for one in headers] == [
+        True,
+        True,
+    ]
     assert max(len(cast(bytes, one["dead.error"])) for one in headers) < 1_000
     assert [record.exc_info is not None for record in caplog.records] == [True]
 

@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
+from scorer.commands.status import table
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
-from scorer.status import table
 
 NAME = "flight-delay"
 REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")

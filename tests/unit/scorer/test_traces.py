@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
-from publisher import logs
+from publisher.process import logs
 from scorer.events.batch import Batch, Headers
 from scorer.observe.otlp import OtlpTraces
 from scorer.observe.traces import Traces

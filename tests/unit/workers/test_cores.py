@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scorer.cores import affinity, allowed, quotas, whole
+from scorer.process.cores import affinity, allowed, quotas, whole
 
 
 def files(root: Path, **content: str) -> Path:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.restarts import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, EndAll, Restart, Restarts, backoff
+from scorer.loop.restarts import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, EndAll, Restart, Restarts, backoff
 
 NOW = 1_000.0
 

@@ -11,9 +11,9 @@ from tests.bench.workload import configuration
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from publisher import logs
+from publisher.process import logs
 from publisher.errors import Fatal
-from scorer import supervisor
+from scorer.process import workers as supervisor
 from scorer.settings import load
 
 def hang(settings, on_serving, in_hand):

@@ -1,0 +1,248 @@
+"""Channels: tags that move between versions by promotion only, and whose every move stands in a history that only grows.
+
+The *revision* of a channel is the number of its newest history entry. It rises with every move, a move back included, so that
+"newer" always means a higher revision, never a higher version.
+
+Registries know no compare-and-swap: two people who move one channel at the same time may overwrite each other. The history
+entry is written before the tag and both are read back, so that a lost race is found and said; one writer a channel (one
+pipeline, one person at a time) is the rule that keeps it from happening.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from model_registry.channels import history as moves
+from model_registry.channels import roles
+from model_registry.channels.history import Move
+from model_registry.channels.roles import Role
+from model_registry.errors import BadReference, Conflict, NotFound, Refused
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest, tags
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store
+from model_registry.stores import select as versions
+
+__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback"]
+
+MAX_TEXT = 4096  # characters of an actor or a reason
+MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
+_EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a tag names: a version's manifest digest, the version in it, and the channel's revision (0 where it is no channel).
+
+    Where a channel names several versions by role, it is the champion; `roles` has them all, the champion first.
+    """
+
+    digest: str
+    version: str
+    revision: int
+    roles: tuple[Role, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What must hold for a move: the digest of the version, and the revision that the channel is at. None: anything."""
+
+    digest: str | None = None
+    revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A channel as it is before a move."""
+
+    there: Sequence[str]
+    revision: int
+    digest: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The version that a channel is to name. `tags` are those that it was taken from, which must not change meanwhile."""
+
+    descriptor: Descriptor
+    version: str
+    tags: Mapping[str, str]
+    restores: int | None = None
+
+
+def resolve(store: Store, tag: str) -> Resolution:
+    """Look at a tag once. Raises NotFound, Corrupt, Unreachable; Refused where a channel was moved without its history."""
+    digest = store.resolve(tag).digest
+    parts = roles.parse(store.manifest(digest))
+    champion = parts[0].digest if parts else digest
+    revisions = tags.revisions(store.tags(), tag)
+    for revision in revisions:
+        move = _read(store, tag, revision)
+        if move.to_digest == digest:
+            return Resolution(champion, move.to_version, revision, parts)
+    version = versions.describe(store, champion, version=tag).version
+    if revisions:
+        hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
+        raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
+    return Resolution(champion, version, 0, parts)
+
+
+def promote(
+    store: Store,
+    channel: str,
+    version: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    expected: Expected = Expected(),
+) -> Move:
+    """Move a channel to a version, and write the history entry before it. Several at once take turns.
+
+    Raises BadReference; NotFound where a version, or some of its content,
+    is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
+    somebody else moved the channel at the same time and the move was lost.
+    """
+    if expected.digest is not None and not digests.is_digest(expected.digest):
+        raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+
+    def target(standing: _Standing) -> _Target:
+        found = _found(store, standing, version)
+        if expected.digest not in (None, found.digest):
+            message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
+            raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
+        return _Target(found, version, {version: found.digest})
+
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def rollback(
+    store: Store,
+    channel: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    to_revision: int | None = None,
+    expected: Expected = Expected(),
+) -> Move:
+    """Move a channel back to the champion of a revision, by default of the one before the current: a new, higher revision.
+
+    Raises as `promote` does; NotFound for a revision that is not in the history, Refused where there is none to go back to.
+    """
+
+    def target(standing: _Standing) -> _Target:
+        past = history(store, channel)
+        at = next((move for move in past if move.revision == to_revision), None)
+        if to_revision is None:
+            at = moves.before(past, standing.digest)
+        if at is None:
+            known = ", ".join(str(move.revision) for move in past) or "none"
+            raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
+        _check_complete(store, at.champion)
+        return _Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
+
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def history(store: Store, channel: str, after: int = 0) -> list[Move]:
+    """The moves of a channel behind revision `after`, oldest first; empty where the tag is no channel."""
+    revisions = tags.revisions(store.tags(), channel)
+    return [_read(store, channel, revision) for revision in reversed(revisions) if revision > after]
+
+
+def _move(
+    store: Store,
+    channel: str,
+    choose: Callable[[_Standing], _Target],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    expected: Expected,
+) -> Move:
+    """Plan and write, until nobody else has moved the channel in between."""
+    tags.check_channel(channel)
+    for what, text in (("actor", actor), ("reason", reason)):
+        if len(text) > MAX_TEXT:
+            raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
+    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
+    for _ in range(MAX_TRIES):
+        standing = _standing(store, channel)
+        if expected.revision not in (None, standing.revision):
+            message = f"the channel {channel!r} is at revision {standing.revision}, not {expected.revision} as expected"
+            raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
+        to = choose(standing)
+        move = Move(
+            channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
+            to.descriptor.digest, to.version, restores=to.restores,
+        )  # fmt: skip
+        store.push_blob(empty, io.BytesIO(_EMPTY))
+        entry = store.push_manifest(moves.encode(move, empty, to.descriptor))
+        at = tags.history_tag(channel, move.revision)
+        try:
+            expect = {at: None, channel: standing.digest, **to.tags}
+            store.move_tags({at: entry, channel: to.descriptor}, expect=expect)
+        except Conflict:
+            if not _names(store, at, entry.digest):
+                continue  # nothing of ours was written: plan again from where the channel is now
+        _read_back(store, move, entry)
+        return move
+    raise Conflict(f"the channel {channel!r} is moved by others all the time", "one writer a channel; then repeat")
+
+
+def _standing(store: Store, channel: str) -> _Standing:
+    there = store.tags()
+    if channel in tags.versions(there):
+        raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
+    revisions = tags.revisions(there, channel)
+    revision = revisions[0] if revisions else 0
+    if channel not in there:
+        return _Standing(there, revision, None, None)
+    digest = store.resolve(channel).digest
+    parts = roles.parse(store.manifest(digest))
+    moved = (_read(store, channel, number) for number in revisions)
+    version = next((move.to_version for move in moved if move.to_digest == digest), None)
+    return _Standing(there, revision, digest, version or versions.describe(store, parts[0].digest if parts else digest).version)
+
+
+def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
+    """A version that is there as a whole."""
+    if version not in tags.versions(standing.there):
+        known = ", ".join(tags.versions(standing.there)) or "none"
+        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
+    target = store.resolve(version)
+    _check_complete(store, target.digest)
+    return target
+
+
+def _check_complete(store: Store, digest: str) -> None:
+    found = versions.describe(store, digest)
+    if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
+        raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
+
+
+def _names(store: Store, tag: str, digest: str) -> bool:
+    try:
+        return store.resolve(tag).digest == digest
+    except NotFound:
+        return False
+
+
+def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
+    """Whether the move stands. A newer one, which knows of this, is no lost race. Raises Conflict."""
+    if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
+        _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
+    ):
+        return
+    hint = f"model-registry history {store.repository} --channel {move.channel} shows who; one writer a channel is the rule"
+    raise Conflict(f"somebody else moved {move.channel!r} at the same time: the move to {move.to_version} is lost", hint)
+
+
+def _read(store: Store, channel: str, revision: int) -> Move:
+    """One history entry. Raises Corrupt where the tag names something else."""
+    tag = tags.history_tag(channel, revision)
+    data = store.manifest(store.resolve(tag).digest)
+    return moves.decode(data, channel, revision, f"the history tag {tag} of {store.repository}")

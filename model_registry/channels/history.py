@@ -1,0 +1,112 @@
+"""One move of a channel as it stands in the history: a small artifact whose annotations say who, when, why, from and to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from model_registry.channels.roles import Role
+from model_registry.errors import Corrupt, NotFound, Refused
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+
+HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
+NOTE = "io.scorestream.promotion."
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One move of a channel. `from_*` is None for the first one; `at` is in UTC; versions are the champions'.
+
+    `roles` is empty where the channel names a version alone; else `to_digest` is an index's. `restores` is the revision that
+    a rollback went back to, None for a promotion.
+    """
+
+    channel: str
+    revision: int
+    actor: str
+    reason: str
+    at: datetime
+    from_digest: str | None
+    from_version: str | None
+    to_digest: str
+    to_version: str
+    roles: tuple[Role, ...] = ()
+    restores: int | None = None
+
+    @property
+    def champion(self) -> str:
+        """The digest of the version that answers."""
+        return self.roles[0].digest if self.roles else self.to_digest
+
+
+def encode(move: Move, content: Descriptor, subject: Descriptor) -> bytes:
+    """The history entry's manifest. `content` is the empty blob, `subject` what the channel names from now on."""
+    notes: dict[str, Any] = {
+        "channel": move.channel,
+        "revision": move.revision,
+        "actor": move.actor,
+        "reason": move.reason,
+        "at": move.at.isoformat(timespec="milliseconds"),
+        "from": move.from_digest,
+        "from-version": move.from_version,
+        "to": move.to_digest,
+        "to-version": move.to_version,
+        "roles": msgspec.json.encode(move.roles).decode() if move.roles else None,
+        "restores": move.restores,
+    }
+    annotations = {NOTE + key: str(value) for key, value in notes.items() if value is not None}
+    return manifest.build(HISTORY_TYPE, content, (content,), annotations, subject=subject)
+
+
+def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
+    """The entry of this channel and revision. Raises Corrupt, naming `what`, where it is another entry, or none."""
+    parsed = manifest.parse(data)
+    note = {key.removeprefix(NOTE): value for key, value in parsed.annotations.items() if key.startswith(NOTE)}
+    try:
+        move = Move(
+            note["channel"],
+            int(note["revision"]),
+            note["actor"],
+            note["reason"],
+            datetime.fromisoformat(note["at"]).astimezone(UTC),
+            note.get("from"),
+            note.get("from-version"),
+            note["to"],
+            note["to-version"],
+            msgspec.json.decode(note.get("roles", "[]"), type=tuple[Role, ...]),
+            int(note["restores"]) if "restores" in note else None,
+        )
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        raise Corrupt(f"{what} does not read: {error!r}") from None
+    if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):
+        raise Corrupt(f"{what} names another entry")
+    return move
+
+
+def before(moves: Sequence[Move], current: str | None) -> Move:
+    """The move that a rollback restores: what the channel served before `current`, the digest that it names now. Pure.
+
+    A version that was gone back from is not come back to: after promotions of A, B and C a rollback restores B, a second one
+    A. Moves that were broken off before the tag was moved play no part. Raises Refused where nothing is left, NotFound where
+    there is no history. `moves` is oldest first.
+    """
+    if not moves:
+        raise NotFound("the channel has no history", "model-registry promote REPO --to VERSION makes it")
+    by_revision = {move.revision: move for move in moves}
+    ends = [*(move.from_digest for move in moves[1:]), current]
+    path: list[Move] = []
+    for move in (move for move, end in zip(moves, ends, strict=True) if move.to_digest == end):
+        if move.restores is None:
+            path.append(move)
+        else:
+            origin = by_revision.get(move.restores, move)
+            path = [step for step in path if step.revision < origin.revision] + [origin]
+    while path and current in (path[-1].to_digest, path[-1].champion):
+        path.pop()
+    if not path:
+        hint = "model-registry history shows every move; --to-revision goes to any of them"
+        raise Refused(f"the channel {moves[-1].channel!r} has served nothing before what it serves now", hint)
+    return path[-1]

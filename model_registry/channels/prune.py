@@ -1,0 +1,126 @@
+"""What of a repository nobody needs any more: which versions and history entries go, and which stay.
+
+Kept: what a channel names; what the newest entries of each channel's history name, so that a rollback finds it; what was never
+promoted, for it may be about to be; and what belongs to any of these (signatures, attestations). `plan` is pure.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from model_registry.channels import channel, roles
+from model_registry.channels.history import Move
+from model_registry.errors import NotFound
+from model_registry.oci import tags
+from model_registry.stores import Store
+from model_registry.stores import select as versions
+from model_registry.trust import referrers
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`revisions`: history entries kept for each channel. `patterns`: versions kept anyway (shell patterns). `unpromoted`:
+    whether versions that no channel has ever named go too."""
+
+    revisions: int = 10
+    patterns: Sequence[str] = ()
+    unpromoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A repository: its tags by digest, the moves of each channel (oldest first), and the roles of the channels' indexes."""
+
+    tags: Mapping[str, str]
+    moves: Mapping[str, Sequence[Move]]
+    members: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What goes, by name; `documents` are further manifests (indexes of roles) without a tag of their own."""
+
+    versions: Mapping[str, str]
+    history: Mapping[str, str]
+    documents: Sequence[str]
+    kept: frozenset[str]
+
+    @property
+    def subjects(self) -> list[str]:
+        """The manifests whose signatures and attestations go with them."""
+        return [*dict.fromkeys([*self.versions.values(), *self.documents])]
+
+
+def survey(store: Store) -> Survey:
+    """Look at everything once. Raises NotFound where a tag went meanwhile, Corrupt, Unreachable."""
+    named = {tag: store.resolve(tag).digest for tag in store.tags()}
+    names = tags.channels(named)
+    members = {
+        named[name]: [role.digest for role in roles.parse(store.manifest(named[name]))] for name in names if name in named
+    }
+    return Survey(named, {name: channel.history(store, name) for name in names}, members)
+
+
+def plan(found: Survey, rules: Rules) -> Plan:
+    """What goes. What several tags name stays as long as one of them does."""
+    needed: set[str] = set()
+    dropped: dict[str, Move] = {}
+    for name, moves in found.moves.items():
+        kept = _window(moves, found.tags.get(name), rules.revisions)
+        needed |= {digest for move in kept for digest in _named(move)}
+        dropped |= {tags.history_tag(name, move.revision): move for move in moves if move not in kept}
+        if name in found.tags:
+            needed |= {found.tags[name], *found.members.get(found.tags[name], ())}
+    promoted = {digest for moves in found.moves.values() for move in moves for digest in _named(move)}
+    gone = {
+        tag: found.tags[tag]
+        for tag in tags.versions(found.tags)
+        if found.tags[tag] not in needed
+        and (rules.unpromoted or found.tags[tag] in promoted)
+        and not any(fnmatchcase(tag, pattern) for pattern in rules.patterns)
+    }
+    history = {tag: found.tags[tag] for tag in dropped}
+    staying = (tag for tag in found.tags if tag not in gone and tag not in history and not tags.is_referrers(tag))
+    kept_digests = needed | {found.tags[tag] for tag in staying}
+    documents = {move.to_digest for move in dropped.values() if move.roles}
+    return Plan(
+        {tag: digest for tag, digest in gone.items() if digest not in kept_digests},
+        history,
+        sorted(documents - kept_digests),
+        frozenset(kept_digests),
+    )
+
+
+def manifests(store: Store, going: Plan) -> list[str]:
+    """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
+    found = [digest for subject in going.subjects for digest in _belonging(store, subject)]
+    every = [*found, *going.versions.values(), *going.documents, *going.history.values()]
+    return [digest for digest in dict.fromkeys(every) if digest not in going.kept]
+
+
+def _belonging(store: Store, subject: str) -> Iterator[str]:
+    """The referrers of a manifest, and the tags that list them."""
+    for entry in referrers.listed(store, subject):
+        yield entry.digest
+    tag = referrers.fallback_tag(subject)
+    for name in (tag, f"{tag}.sig", f"{tag}.att"):
+        try:
+            yield store.resolve(name).digest
+        except NotFound:
+            continue
+
+
+def _window(moves: Sequence[Move], current: str | None, revisions: int) -> list[Move]:
+    """The newest entries; always the one that moved the channel to where it is, and what is newer."""
+    first = len(moves) - revisions
+    at = max((position for position, move in enumerate(moves) if move.to_digest == current), default=len(moves) - 1)
+    return list(moves[max(0, min(first, at)) :])
+
+
+def _named(move: Move) -> set[str]:
+    return {move.to_digest, *(role.digest for role in move.roles)}
+
+
+def sizes(store: Store, going: Plan) -> dict[str, int]:
+    """The bytes of each version that goes, what it shares with others included."""
+    return {tag: sum(blob.size for blob in versions.describe(store, at).blobs) for tag, at in going.versions.items()}

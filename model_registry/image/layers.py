@@ -1,0 +1,237 @@
+"""Tar archives out of layers, read as a stream: no seeking, nothing held in memory, every length and count bounded.
+
+`tarfile` reads extended headers of any size into memory, so only its parser of the 512-byte header is used. Formats: POSIX pax
+and GNU tar; RFC 1952 and RFC 8878 around them.
+"""
+
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Literal, cast
+
+from model_registry.errors import Corrupt
+from model_registry.oci.digest import CHUNK
+
+BLOCK = 512
+SPARSE = b"GNU.sparse."
+MAX_EXTENDED = 1 << 20  # bytes of an extended header
+MAX_WINDOW = 64 << 20  # bytes of memory that a zstd frame may ask for; `zstd -19` asks for 8 MiB
+GZIP_CHUNK = 1 << 16  # what follows a gzip member is copied, so a layer of tiny ones must not be read in large pieces
+MAX_GZIP_MEMBERS = 1_000_000
+FREE_RATIO_BYTES = 64 << 20  # what may come out of a layer before the ratio counts
+
+Compression = Literal["", "gzip", "zstd"]
+Kind = Literal["file", "folder", "link", "special"]
+
+
+@dataclass(slots=True)
+class Limits:
+    """What may still be taken out of all layers together: members, and bytes in total. `ratio` is unpacked to packed."""
+
+    members: int = 1_000_000
+    unpacked_bytes: int = 1 << 37
+    ratio: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of an archive. `content` must be read before the next entry is asked for; what is left of it is passed over."""
+
+    path: str
+    kind: Kind
+    size: int
+    content: Iterator[bytes]
+
+
+class _Chunks(io.RawIOBase):
+    """An iterator of chunks as a file, counted."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+        self.count = 0
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, into: object) -> int:
+        """See `io.RawIOBase`."""
+        view = memoryview(into).cast("B")  # type: ignore[arg-type]
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        size = min(len(view), len(self._rest))
+        view[:size], self._rest = self._rest[:size], self._rest[size:]
+        self.count += size
+        return size
+
+
+def stream(chunks: Iterator[bytes]) -> BinaryIO:
+    """An iterator of chunks as a file that can be read once."""
+    return cast(BinaryIO, _Chunks(chunks))
+
+
+def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) -> Iterator[bytes]:
+    """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
+    source = _Chunks(packed)
+    total = 0
+    for chunk in {"": _rest, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
+        total += len(chunk)
+        limits.unpacked_bytes -= len(chunk)
+        if limits.unpacked_bytes < 0:
+            raise Corrupt("the layers unpack to more bytes than are read of an image")
+        if total > FREE_RATIO_BYTES and total > limits.ratio * source.count:
+            raise Corrupt(f"a layer unpacks to more than {limits.ratio} times its size")
+        yield chunk
+
+
+def _rest(source: _Chunks) -> Iterator[bytes]:
+    """What is left."""
+    while chunk := source.read(CHUNK):
+        yield chunk
+
+
+def _gunzip(source: _Chunks) -> Iterator[bytes]:
+    """One gzip member after the other, as parallel compressors leave them; zero bytes may follow the last."""
+    engine, rest, streams = None, b"", 0
+    while rest or (rest := source.read(GZIP_CHUNK) or b""):
+        if engine is None:
+            if not (rest := rest.lstrip(b"\0")):
+                continue
+            engine, streams = zlib.decompressobj(wbits=31), streams + 1
+            if streams > MAX_GZIP_MEMBERS:
+                raise Corrupt(f"a layer of more than {MAX_GZIP_MEMBERS} gzip members")
+        try:
+            chunk = engine.decompress(rest, CHUNK)
+        except zlib.error as error:
+            raise Corrupt(f"a layer is no gzip: {error}") from None
+        if chunk:
+            yield chunk
+        rest = engine.unconsumed_tail
+        if engine.eof:
+            rest, engine = engine.unused_data, None
+    if engine is not None:
+        raise Corrupt("a layer ends in the middle of its gzip")
+
+
+def _unzstd(source: _Chunks) -> Iterator[bytes]:
+    import zstandard
+
+    engine = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+    with engine.stream_reader(cast(BinaryIO, source), read_across_frames=True, closefd=False) as reader:
+        while True:
+            try:
+                chunk = reader.read(CHUNK)
+            except zstandard.ZstdError as error:
+                raise Corrupt(f"a layer is no zstd: {error}") from None
+            if not chunk:
+                return
+            yield chunk
+
+
+def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
+    """The entries of an archive, in order; reads it to its end. Raises Corrupt: no tar, cut short, or beyond the limits."""
+    source = _Chunks(unpacked)
+    stated: dict[str, str] = {}
+    while (header := _header(source)) is not None:
+        limits.members -= 1
+        if limits.members < 0:
+            raise Corrupt("the layers have more entries than are read of an image")
+        if header.type in _EXTENDED:
+            stated |= _extended(header, _exactly(source, header.size + -header.size % BLOCK))
+            continue
+        member = _member(header, stated, source)
+        stated = {}
+        yield member
+        for _ in member.content:
+            pass
+        _exactly(source, -member.size % BLOCK)
+    for _ in _rest(source):
+        pass  # what fills the last record
+
+
+_EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_KINDS: dict[bytes, Kind] = {
+    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "link",
+}  # fmt: skip
+_WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
+
+
+def _header(source: _Chunks) -> tarfile.TarInfo | None:
+    """The next header, or None at the mark that ends the archive: without it, a part of one would look whole."""
+    block = _exactly(source, BLOCK)
+    if not block.strip(b"\0"):
+        return None
+    try:
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.HeaderError, ValueError) as error:
+        raise Corrupt(f"a layer is no tar archive: {error}") from None
+    if header.size < 0 or (header.type in _EXTENDED and header.size > MAX_EXTENDED):
+        raise Corrupt(f"an entry of {header.size} bytes in a layer's tar archive")
+    return header
+
+
+def _member(header: tarfile.TarInfo, stated: dict[str, str], source: _Chunks) -> Member:
+    """The entry that a header, and the extended headers before it, describe."""
+    size = 0 if header.type in _WITHOUT_CONTENT else header.size
+    if "size" in stated and header.type not in _WITHOUT_CONTENT:
+        if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):
+            raise Corrupt(f"an entry of {stated['size']!r:.40} bytes in a layer's tar archive")
+        size = int(stated["size"])
+    kind: Kind = "special" if SPARSE.decode() in stated else _KINDS.get(header.type, "special")
+    return Member(stated.get("path", header.name), kind, size, _content(source, size))
+
+
+def _content(source: _Chunks, size: int) -> Iterator[bytes]:
+    while size:
+        chunk = source.read(min(size, CHUNK))
+        if not chunk:
+            raise Corrupt("a layer's tar archive ends in the middle of an entry")
+        size -= len(chunk)
+        yield chunk
+
+
+def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
+    """What an extended header says of the next entry. One for all entries says nothing that counts here."""
+    if header.type == tarfile.XGLTYPE:
+        return {}
+    if header.type == tarfile.GNUTYPE_LONGNAME:
+        return {"path": data[: header.size].rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    if header.type == tarfile.GNUTYPE_LONGLINK:
+        return {}
+    return _records(data[: header.size])
+
+
+def _records(data: bytes) -> dict[str, str]:
+    """Pax records: `LENGTH KEY=VALUE` and a line feed, the length that of all of it. Only keys that count here are kept."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        length, space, _ = data[at : at + 20].partition(b" ")
+        end = at + (int(length) if space and length.isdigit() else 0)
+        if not (at + len(length) + 2 < end <= len(data) and data[end - 1 : end] == b"\n"):
+            raise Corrupt("an extended header of a layer's tar archive does not read")
+        key, _, value = data[at + len(length) + 1 : end - 1].partition(b"=")
+        if key in (b"path", b"size"):
+            found[key.decode()] = value.decode("utf-8", "surrogateescape")
+        elif key.startswith(SPARSE):
+            found[SPARSE.decode()] = ""
+        at = end
+    return found
+
+
+def _exactly(source: _Chunks, size: int) -> bytes:
+    """This many bytes."""
+    parts, left = [], size
+    while left and (part := source.read(left)):
+        parts.append(part)
+        left -= len(part)
+    if left:
+        raise Corrupt("a layer's tar archive is cut short")
+    return b"".join(parts)

@@ -1,0 +1,105 @@
+"""References: which repository, and which version in it. `oci:FOLDER[:TAG|@DIGEST]` or `HOST/PATH[:TAG|@DIGEST]`.
+
+A folder is an OCI image layout, one layout a repository. The tag is what follows the last `:` behind the last `/`.
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from model_registry.errors import BadReference
+from model_registry.oci.digest import is_digest
+
+FOLDER = "oci:"
+EXAMPLE = "write oci:FOLDER:TAG, for instance oci:./registry/flight-delay:1.0.0"
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution-spec, "Pulling manifests"
+_REMOTE = re.compile(  # host[:port]/path as in the distribution project's reference grammar
+    r"(?P<host>localhost|[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+(?=:\d))(?P<port>:\d{1,5})?"
+    r"/(?P<path>[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A repository, and in it a tag, a digest or neither (never both). `str()` writes it so that `parse` reads it back.
+
+    `repository` is an absolute folder (kind "oci") or `host[:port]/path` (kind "remote").
+    """
+
+    kind: Literal["oci", "remote"]
+    repository: str
+    tag: str | None = None
+    digest: str | None = None
+
+    def __str__(self) -> str:
+        version = f":{self.tag}" if self.tag else f"@{self.digest}" if self.digest else ""
+        return f"{FOLDER if self.kind == 'oci' else ''}{self.repository}{version}"
+
+    @property
+    def name(self) -> str:
+        """The model's name: the last part of the repository."""
+        return self.repository.rpartition("/")[2]
+
+    @property
+    def path(self) -> Path:
+        """The layout's folder; for kind "oci" only."""
+        return Path(self.repository)
+
+    def bare(self) -> "Reference":
+        """The repository alone."""
+        return replace(self, tag=None, digest=None)
+
+
+def parse(text: str, *, base_dir: Path | None = None) -> Reference:
+    """Read a reference. Relative folders resolve from `base_dir`, by default the working directory.
+
+    Raises BadReference, naming the text and how to write it.
+    """
+    if not text.isprintable() or text != text.strip():
+        raise BadReference(f"reference {text!r}: spaces at its ends or control characters in it", EXAMPLE)
+    if text.startswith(FOLDER):
+        path, tag, digest = _split(text.removeprefix(FOLDER), text)
+        return Reference("oci", _folder(path, text, base_dir), tag, digest)
+    repository, tag, digest = _split(text, text)
+    if (match := _REMOTE.fullmatch(repository)) is None:
+        raise BadReference(f"reference {text!r}: neither oci:FOLDER nor HOST/PATH", EXAMPLE)
+    if match["port"] and int(match["port"][1:]) > 65_535:
+        raise BadReference(f"reference {text!r}: no port {match['port'][1:]}", "ports are 1 to 65535")
+    return Reference("remote", repository, tag, digest)
+
+
+def is_tag(text: str) -> bool:
+    """Whether `text` may be a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
+def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
+    """(repository, tag, digest)."""
+    folder, slash, last = rest.rpartition("/")
+    repository, at, digest = last.partition("@")
+    if at:
+        if ":" in repository:
+            raise BadReference(f"reference {text!r}: a tag and a digest", "leave out one of them")
+        if not is_digest(digest):
+            raise BadReference(f"reference {text!r}: {digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+        return f"{folder}{slash}{repository}", None, digest
+    repository, colon, tag = last.rpartition(":") if ":" in last else (last, "", "")
+    if ":" in repository:
+        raise BadReference(f"reference {text!r}: two colons behind the last /", EXAMPLE)
+    if colon and not is_tag(tag):
+        raise BadReference(
+            f"reference {text!r}: {tag!r} is no tag",
+            "a tag is 1 to 128 letters, digits, '.', '_' and '-', and begins with none of '.' and '-'",
+        )
+    return f"{folder}{slash}{repository}", tag or None, None
+
+
+def _folder(path: str, text: str, base_dir: Path | None) -> str:
+    if not path:
+        raise BadReference(f"reference {text!r}: no folder", EXAMPLE)
+    absolute = os.path.abspath((base_dir or Path.cwd()) / os.path.expanduser(path))  # noqa: PTH100, PTH111 - no symlink is followed
+    if not (name := absolute.rpartition("/")[2]) or {":", "@"} & set(name):
+        raise BadReference(f"reference {text!r}: the folder {absolute} has no usable name", EXAMPLE)
+    return absolute

@@ -1,0 +1,90 @@
+"""What differs between two versions, and whether events that were good for one are good for the other. Pure."""
+
+from dataclasses import dataclass
+
+from model_registry.oci.manifest import Version
+from model_registry.package.signature import InputField, Signature
+
+IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
+UNSIGNED = "neither version states a signature"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """From an older version to a newer one. `breaks` says why events of the older one may be bad for the newer.
+
+    `unknown` says why nobody can tell, and is empty where that is known. `signature` tells of inputs, outputs, labels and
+    decision, a line each; file paths are sorted.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    signature: tuple[str, ...]
+    breaks: tuple[str, ...]
+    unknown: str = ""
+
+    @property
+    def compatible(self) -> bool | None:
+        """Whether events that are good for the older version are good for the newer one; None: unknown."""
+        return None if self.unknown else not self.breaks
+
+
+def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
+    """Compare two versions by their manifests and signatures."""
+    before, after = _contents(old), _contents(new)
+    shared = before.keys() & after.keys()
+    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else UNSIGNED
+    lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
+    return Difference(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before.keys() - after.keys())),
+        tuple(sorted(path for path in shared if before[path] != after[path])),
+        lines,
+        breaks,
+        unknown,
+    )
+
+
+def _contents(version: Version) -> dict[str, str]:
+    """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
+    layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
+    return {file.path: file.content.digest for file in version.files} | layers
+
+
+def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is to be said of the signatures, one of which at least is stated, and what of it breaks."""
+    if old and new:
+        return _signatures(old, new)
+    line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"
+    return (line,), (line,)
+
+
+def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    before, after = {f.name: f for f in old.fields}, {f.name: f for f in new.fields}
+    lines = [f"field {name} is not read any more" for name in before if name not in after]
+    lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
+    both = [(before[name], field) for name, field in after.items() if name in before]
+    lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
+    for what in ("outputs", "labels", "decision"):
+        if getattr(old, what) != getattr(new, what):
+            lines.append(f"{what}: {getattr(old, what)} -> {getattr(new, what)}")
+    breaks = [f"field {name} is required and was not read" for name, f in after.items() if name not in before and f.required]
+    breaks += [fault for was, now in both if (fault := _fault(was, now))]
+    return tuple(lines), tuple(breaks)
+
+
+def _fault(was: InputField, now: InputField) -> str:
+    if now.required and not was.required:
+        return f"field {now.name} is required and was optional"
+    if (was.dtype, was.array) != (now.dtype, now.array):
+        return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
+    return ""
+
+
+def _kind(field: InputField) -> str:
+    return f"{field.dtype}[{field.array}]" if field.array else field.dtype
+
+
+def _shown(field: InputField) -> str:
+    return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}"

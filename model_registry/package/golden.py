@@ -1,0 +1,93 @@
+"""`golden.jsonl`: events with the scores they must give, run before a version goes live. One JSON object a line."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import msgspec
+
+from model_registry.errors import Refused
+from model_registry.package.signature import InputField, Signature
+from model_registry.package.signature_file import value_fault
+
+MAX_BYTES = 64 << 20
+KEYS = {"event", "score", "tolerance"}
+
+Score = float | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """One example. `score` is a number, an array of them, or named outputs; `tolerance` is absolute."""
+
+    event: dict[str, Any]
+    score: Score
+    tolerance: float
+
+
+def parse_lines(data: bytes, signature: Signature | None) -> tuple[Golden, ...]:
+    """The examples, each a valid event of the signature (where there is one). Raises Refused, naming the line."""
+    if len(data) > MAX_BYTES:
+        raise Refused(f"golden.jsonl has {len(data)} bytes; at most {MAX_BYTES} are read", "a few examples are enough")
+    lines = enumerate(data.splitlines(), start=1)
+    return tuple(_parse_line(line, number, signature) for number, line in lines if line.strip())
+
+
+def agrees(expected: object, found: object, tolerance: float) -> bool:
+    """Whether two scores (numbers, arrays, or objects of them) are the same within an absolute tolerance."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(agrees(expected[k], found[k], tolerance) for k in expected)
+    if isinstance(expected, list | tuple) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(agrees, expected, found, [tolerance] * len(found)))
+    if isinstance(expected, int | float) and isinstance(found, int | float):
+        return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
+    return expected == found
+
+
+def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
+    try:
+        raw = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _fail(number, f"no JSON: {error}")
+    if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
+        _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")
+    if not _is_score(raw["score"]):
+        _fail(number, f"the score {raw['score']!r:.100} is no number, array of numbers or object of these")
+    if not _is_number(raw["tolerance"]) or raw["tolerance"] < 0:
+        _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
+    for field in signature.fields if signature else ():
+        if fault := _field_fault(field, raw["event"].get(field.name)):
+            _fail(number, f"event field {field.name!r}: {fault}")
+    return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
+
+
+def _field_fault(field: InputField, value: object) -> str | None:
+    """Why an event's value does not fit a field, or None if it does."""
+    if value is None:
+        return "it is required, but missing or null" if field.required else None
+    if field.array is None:
+        return value_fault(value, field.dtype)
+    if not isinstance(value, list) or len(value) != field.array:
+        return f"{value!r:.100} is no array of {field.array}"
+    return next((fault for one in value if (fault := value_fault(one, field.dtype))), None)
+
+
+def _is_score(value: object) -> bool:
+    if isinstance(value, dict):
+        return bool(value) and all(_is_array_or_number(one) for one in value.values())
+    return _is_array_or_number(value)
+
+
+def _is_array_or_number(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_is_array_or_number(one) for one in value)
+    return _is_number(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _fail(number: int, what: str) -> NoReturn:
+    hint = 'write {"event": {...}, "score": 0.93, "tolerance": 1e-4}, the event as signature.json describes it'
+    raise Refused(f"golden.jsonl line {number}: {what}", hint)

@@ -1,0 +1,257 @@
+"""The count that decides: was every event answered once, in order, and by no older version than the event before it?
+
+Pure: no I/O, no Kafka. Batches of offsets go in, a `Report` comes out. Everything is counted by source coordinates (topic,
+partition, offset), since producers may repeat business ids. Memory: about three bits an event (read, answered, and scored by
+which digest), at most 96 MiB for ids, and nothing for answers outside the window.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.audit.bitmap import Bitmap, Offsets
+from publisher.audit.repeated_ids import Hashes, RepeatedIds
+from publisher.audit.revisions import Swap, regressions
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+
+FAULTS = (
+    "missing",
+    "duplicates",
+    "phantoms",
+    "out_of_order",
+    "version_regressions",
+    "uncommitted",
+    "unreadable",
+)
+
+
+class Kind(IntEnum):
+    """What an event became."""
+
+    SCORED = 0
+    EXPIRED = 1
+    DEAD = 2
+
+
+@dataclass(frozen=True)
+class Window:
+    """The offsets [lo, hi) of one input partition that are audited.
+
+    `end`: the first offset that did not exist when the answers were read; an answer to it is a phantom. Default: `hi`.
+    `due`: up to here the scorers had committed before the answers were read; unanswered events from here on are pending, not
+    missing. Default: `hi`.
+    """
+
+    lo: int
+    hi: int
+    end: int | None = None
+    due: int | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A batch out of one output partition, in its order: what became of events of one input partition.
+
+    `offsets`, `kinds` (values of Kind) and, where given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the
+    whole batch, or one an event. Dead letters have no digest: give "".
+    """
+
+    output: Partition
+    source: Partition
+    offsets: Offsets
+    kinds: NDArray[np.uint8]
+    digests: str | list[str]
+    ids: Hashes | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result. `missing` to `unreadable` are faults; the others are told.
+
+    `events` = inputs in the window; `pending` = not answered yet and not due; `repeated_ids` = mentions of an id by another
+    event before, estimated from 1 in `ids_sampled` ids; `gone` = answers to an input topic that was deleted and made again
+    since, counted nowhere else; `examples` = the first positions (topic/partition/offset) of each
+    fault. It always holds: scored + expired + dead_lettered = events - missing - pending + duplicates + phantoms - those
+    phantoms that lie beyond the end of their partition or in no audited partition.
+    """
+
+    events: int = 0
+    scored: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    phantoms: int = 0
+    out_of_order: int = 0
+    version_regressions: int = 0
+    uncommitted: int = 0
+    unreadable: int = 0
+    pending: int = 0
+    repeated_ids: int = 0
+    ids_sampled: int = 1
+    gone: int = 0
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        """No fault of any kind."""
+        return not any(getattr(self, fault) for fault in FAULTS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: every field, and `clean`."""
+        return {"clean": self.clean, **vars(self)}
+
+
+class _Ledger:
+    """What is known of one input partition."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.end = window.hi if window.end is None else window.end
+        self.inputs = Bitmap()
+        self.answered = Bitmap()
+        self.scored: dict[str, Bitmap] = {}
+        self.swaps: list[Swap] = []
+        self.committed: int | None = None
+
+
+class Audit:
+    """Takes what was read, in any mixture of calls; only the batches of one output partition must come in their order."""
+
+    def __init__(self, windows: Mapping[Partition, Window], examples: int = 5) -> None:
+        """`windows` names every input partition; `examples` is how many positions of each fault are kept."""
+        self._ledgers = {partition: _Ledger(window) for partition, window in windows.items()}
+        self._limit = examples
+        self._faults = dict.fromkeys(FAULTS, 0)
+        self._examples: dict[str, list[str]] = {}
+        self._kinds = np.zeros(len(Kind), np.int64)
+        self._highest: dict[tuple[Partition, Partition], int] = {}
+        self._ids = RepeatedIds()
+        self._gone = 0
+
+    def inputs(self, partition: Partition, offsets: Offsets) -> None:
+        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps).
+
+        Raises KeyError for a partition without a window.
+        """
+        ledger = self._ledgers[partition]
+        ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
+
+    def swap(self, partition: Partition, swap: Swap) -> None:
+        """A swap record; one for a partition without a window is of no concern."""
+        if partition in self._ledgers:
+            self._ledgers[partition].swaps.append(swap)
+
+    def committed(self, partition: Partition, offset: int) -> None:
+        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted.
+
+        Raises KeyError for a partition without a window. Without this call nothing is uncommitted.
+        """
+        self._ledgers[partition].committed = offset
+
+    def unreadable(self, partition: Partition, offset: int) -> None:
+        """A record of an output, dead letter or swap topic that does not say what it answers."""
+        self._found("unreadable", 1, partition, [offset])
+
+    def gone(self, count: int) -> None:
+        """So many answers are to events of a topic of the same name that is no more."""
+        self._gone += count
+
+    def answers(self, answers: Answers) -> None:
+        """A batch of scores, expired answers or dead letters. Those outside the window are passed over."""
+        ledger = self._ledgers.get(answers.source)
+        if ledger is None:
+            self._found("phantoms", len(answers.offsets), answers.source, answers.offsets)
+            return
+        beyond = answers.offsets >= ledger.end
+        self._found("phantoms", int(beyond.sum()), answers.source, answers.offsets[beyond])
+        inside = (answers.offsets >= ledger.window.lo) & (answers.offsets < ledger.window.hi) & ~beyond
+        if not inside.any():
+            return
+        self._order(answers, inside)
+        self._versions(ledger, answers, inside)
+        offsets = answers.offsets[inside]
+        fresh = ledger.answered.add(offsets)
+        self._found("duplicates", int((~fresh).sum()), answers.source, offsets[~fresh])
+        self._kinds += np.bincount(answers.kinds[inside], minlength=len(Kind))
+        if answers.ids is not None:
+            self._ids.add(answers.ids[inside][fresh])
+
+    def report(self) -> Report:
+        """What has been found so far."""
+        faults, examples = dict(self._faults), {name: list(places) for name, places in self._examples.items()}
+        events = pending = 0
+        for partition, ledger in sorted(self._ledgers.items()):
+            events += ledger.inputs.count()
+            unanswered = ledger.inputs.minus(ledger.answered)
+            due = ledger.window.hi if ledger.window.due is None else ledger.window.due
+            pending += unanswered.count(due)
+            for fault, (count, places) in _findings(ledger, unanswered, due, self._limit).items():
+                faults[fault] += count
+                self._keep(examples, fault, partition, places)
+        return Report(
+            events=events,
+            scored=int(self._kinds[Kind.SCORED]),
+            expired=int(self._kinds[Kind.EXPIRED]),
+            dead_lettered=int(self._kinds[Kind.DEAD]),
+            **faults,
+            pending=pending,
+            repeated_ids=self._ids.count(),
+            ids_sampled=self._ids.sampled,
+            gone=self._gone,
+            examples=examples,
+        )
+
+    def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
+        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one.
+
+        Dead letters are left out: they have a topic of their own.
+        """
+        offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
+        if not len(offsets):
+            return
+        lane = (answers.output, answers.source)
+        highest = np.maximum.accumulate(np.concatenate([[self._highest.get(lane, -1)], offsets]))
+        late = offsets < highest[:-1]
+        self._found("out_of_order", int(late.sum()), answers.source, offsets[late])
+        self._highest[lane] = int(highest[-1])
+
+    def _versions(self, ledger: _Ledger, answers: Answers, inside: NDArray[np.bool_]) -> None:
+        """Note which digest scored which offset."""
+        scored = inside & (answers.kinds == Kind.SCORED)
+        if isinstance(answers.digests, str):
+            ledger.scored.setdefault(answers.digests, Bitmap()).add(answers.offsets[scored])
+            return
+        digests = np.array(answers.digests, np.object_)
+        for digest in set(answers.digests):
+            ledger.scored.setdefault(digest, Bitmap()).add(answers.offsets[scored & (digests == digest)])
+
+    def _found(self, fault: str, count: int, partition: Partition, offsets: Offsets | list[int]) -> None:
+        if count:
+            self._faults[fault] += count
+            self._keep(self._examples, fault, partition, [int(offset) for offset in offsets[: self._limit]])
+
+    def _keep(self, examples: dict[str, list[str]], fault: str, partition: Partition, offsets: list[int]) -> None:
+        if offsets:
+            places = examples.setdefault(fault, [])
+            places += [f"{partition[0]}/{partition[1]}/{at}" for at in offsets[: self._limit - len(places)]]
+
+
+def _findings(ledger: _Ledger, unanswered: Bitmap, due: int, limit: int) -> dict[str, tuple[int, list[int]]]:
+    """What only shows when everything has been read: fault -> (count, first offsets)."""
+    phantoms = ledger.answered.minus(ledger.inputs)
+    found = {
+        "missing": (unanswered.count(0, due), unanswered.first(limit, 0, due)),
+        "phantoms": (phantoms.count(), phantoms.first(limit)),
+        "version_regressions": regressions(ledger.scored, ledger.swaps, limit),
+    }
+    if ledger.committed is not None:
+        behind = ledger.committed
+        found["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(limit, behind))
+    return found

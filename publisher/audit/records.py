@@ -1,0 +1,151 @@
+"""What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from publisher import positions
+from publisher.audit.ledger import Answers, Audit, Kind, Partition
+from publisher.audit.revisions import Swap
+from publisher.kafka.headers import Headers, headers_of
+from publisher.kafka.reader import Batch
+from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
+PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
+KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
+
+
+class Source(msgspec.Struct, gc=False):
+    """The input that a score answers."""
+
+    topic: str
+    partition: PartitionNumber
+    offset: Offset
+
+
+class ScoreRecord(msgspec.Struct, gc=False):
+    """The fields of a score record that matter here."""
+
+    id: str
+    status: Literal["scored", "expired"]
+    digest: str
+    source: Source
+
+
+class SwapRecord(msgspec.Struct, gc=False):
+    """The fields of a swap record that matter here. See `Logs` for the last three."""
+
+    topic: str
+    partition: PartitionNumber
+    cut_over_offset: Offset
+    revision: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
+    digest: str
+    topic_id: str = ""
+    scores_from: list[Offset] | None = None
+    letters_from: list[Offset] | None = None
+
+
+class Logs:
+    """Tells answers to a topic that was deleted and made again from answers to the one of that name before it.
+
+    A swap record names the id of its topic. The first one under a new id says where the answers to that topic begin, by
+    partition of the scores and of the dead letters. `ids` are the topics' ids now; nothing is told apart in one without.
+    """
+
+    def __init__(self, ids: Mapping[str, str]) -> None:
+        self._ids = ids
+        self._gone: set[Partition] = set()
+        self._from: dict[Partition, tuple[list[int], list[int]]] = {}
+
+    def present(self, record: SwapRecord) -> bool:
+        """Take in a swap record; whether its topic is the one that is there now."""
+        source = record.topic, record.partition
+        if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
+            self._gone.add(source)
+            return False
+        if record.scores_from is not None and record.letters_from is not None:
+            self._from.setdefault(source, (record.scores_from, record.letters_from))
+        return True
+
+    def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
+        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that is no more."""
+        if source not in self._from:
+            return source in self._gone
+        begins = self._from[source][dead]
+        return output[1] < len(begins) and offset < begins[output[1]]
+
+
+decode_score = msgspec.json.Decoder(ScoreRecord).decode
+decode_swap = msgspec.json.Decoder(SwapRecord).decode
+
+
+def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: Callable[[bytes], bytes] = bytes) -> None:
+    """Score records of one output partition, in its order. `as_json` raises ValueError for what is no record."""
+    by_source: dict[Partition, list[ScoreRecord]] = {}
+    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+        try:
+            record = decode_score(as_json(message.value() or b""))
+        except (msgspec.DecodeError, ValueError):
+            audit.unreadable(batch.partition, offset)
+            continue
+        source = record.source.topic, record.source.partition
+        if logs.gone(source, batch.partition, offset):
+            audit.gone(1)
+        else:
+            by_source.setdefault(source, []).append(record)
+    for source, records in by_source.items():
+        audit.answers(_arrays(batch.partition, source, records))
+
+
+def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) -> Answers:
+    digests = [record.digest for record in records]
+    return Answers(
+        output=output,
+        source=source,
+        offsets=np.array([record.source.offset for record in records], np.int64),
+        kinds=np.array([KINDS[record.status] for record in records], np.uint8),
+        digests=digests[0] if len(set(digests)) == 1 else digests,
+        ids=np.array([hash(record.id) for record in records], np.int64),
+    )
+
+
+def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
+    """Dead letters of one partition: which event each of them is stands in its header `dead.source`."""
+    columns: dict[Partition, list[int]] = {}
+    for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
+        try:
+            source = positions.parse(dead_source(headers))
+        except ValueError:
+            audit.unreadable(batch.partition, offset)
+            continue
+        key = source.topic, source.partition
+        if logs.gone(key, batch.partition, offset, dead=True):
+            audit.gone(1)
+        else:
+            columns.setdefault(key, []).append(source.offset)
+    for key, offsets in columns.items():
+        kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
+        audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
+
+
+def dead_source(headers: Headers) -> str | bytes:
+    """The last header `dead.source`: a replayed event may carry the one of its first death."""
+    for name, value in reversed(headers or []):
+        if name == "dead.source":
+            return value or b""
+    return b""
+
+
+def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
+    """Swap records; all of them come before the answers."""
+    for offset, message in zip(batch.offsets, batch.messages, strict=True):
+        try:
+            record = decode_swap(message.value() or b"")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            audit.unreadable(batch.partition, offset)
+            continue
+        if logs.present(record):
+            audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))

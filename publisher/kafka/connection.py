@@ -1,0 +1,77 @@
+"""The first contact with a broker: an answer, or within seconds the reason why there is none, in one line with the way out.
+
+librdkafka tries again for ever where a password is wrong or a certificate is not trusted; every command begins here instead.
+"""
+
+import datetime as dt
+import time
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka import handshake
+from publisher.kafka.clients import ErrorWatch, KafkaSettings
+
+ANSWER_SECONDS = 10.0
+FIRST_LOOK_SECONDS = 0.25
+
+
+def connect(
+    settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS, watch: ErrorWatch | None = None
+) -> AdminClient:
+    """An administrative client that a broker has answered within so many seconds; `watch` hears of its errors.
+
+    Raises Fatal: 2 for settings that the client does not take, 3 where a broker and this client refuse each other, 4 where
+    no broker answers.
+    """
+    watch = watch or ErrorWatch()
+    admin = kafka.admin(settings, client_id, watch)
+    deadline, look = time.monotonic() + seconds, FIRST_LOOK_SECONDS
+    seen: KafkaError | None = None
+    while True:
+        try:
+            admin.list_topics(timeout=min(look, max(FIRST_LOOK_SECONDS, deadline - time.monotonic())))
+        except KafkaException as error:
+            failure: KafkaError = error.args[0]
+        else:
+            return admin
+        admin.poll(0)
+        if watch.fatal is not None:
+            raise refused(settings, watch.fatal)
+        if watch.last is not seen:
+            seen = watch.last
+            _raise_what_is_certain(settings)
+        if time.monotonic() > deadline:
+            raise _unreachable(settings, watch.last or failure)
+        look *= 2  # a large cluster takes longer to say what it has
+
+
+def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
+    """What an error means that no repetition cures: a wrong password, a certificate that is not trusted, a fenced member."""
+    security, section = settings.security, f"{settings.section}.security"
+    if error.code() == KafkaError._AUTHENTICATION:
+        password = f"its password ({security.password_file or 'from the environment'})"
+        hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
+        return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
+    if error.code() == KafkaError._SSL and (found := handshake.why(settings, dt.datetime.now(dt.UTC))):
+        return Fatal(found.problem, found.hint, 3)
+    return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
+
+
+def _raise_what_is_certain(settings: KafkaSettings) -> None:
+    found = handshake.why(settings, dt.datetime.now(dt.UTC))
+    if found is not None and found.certain:
+        raise Fatal(found.problem, found.hint, 3)
+
+
+def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
+    found = handshake.why(settings, dt.datetime.now(dt.UTC))
+    servers = settings.bootstrap_servers
+    if found is not None:
+        return Fatal(f"no Kafka broker answers: {found.problem}", found.hint)
+    return Fatal(
+        f"no Kafka broker answers at {servers}: {error.str()}",
+        f"check {settings.section}.bootstrap_servers, and that the broker runs",
+    )

@@ -1,0 +1,211 @@
+"""Reads stretches of topics once, from given offsets to given offsets, in bounded memory and outside any group.
+
+Committed records only, where not told otherwise. Asks for offsets explicitly by isolation level, because the end of a topic
+means two things: what readers see now, and what they will see when the open transactions are decided.
+"""
+
+import difflib
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar, cast
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.connection import connect
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.rights import DESCRIBE, READ, Right
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+Offsets = dict[Partition, int]
+Spans = Mapping[Partition, tuple[int, int]]
+"""Offsets from (inclusive), to (exclusive), by partition."""
+
+STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
+HINT_SECONDS = 2.0  # for what only makes an error clearer
+CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
+CALL_SECONDS = 0.1
+QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+Answer = TypeVar("Answer")
+
+
+class Batch(NamedTuple):
+    """Records of one partition, in its order; `offsets` are theirs."""
+
+    partition: Partition
+    offsets: list[int]
+    messages: list[Message]
+
+
+class TopicReader:
+    """Questions about topics, and their records. Every method raises Fatal (`exit_code`): 4 where the broker does not
+    answer, 3 where it refuses, 2 for what is not there.
+    """
+
+    def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
+        """Connects; `answer_seconds` is how long the broker may take to answer a question. Raises Fatal as `connect` does."""
+        self._answer_seconds = answer_seconds
+        self._settings = settings
+        self._client_id = client_id
+        self._admin: AdminClient = connect(settings, client_id, answer_seconds)
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """All partitions of these topics."""
+        wanted = list(topics)
+        known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
+        unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
+        if hidden := self._hidden(unlisted):
+            raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic) for topic in hidden])
+        for topic in unlisted:
+            near = difflib.get_close_matches(topic, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"topics there: {', '.join(sorted(known)) or 'none'}"
+            raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
+        return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
+
+    def _hidden(self, topics: list[str]) -> list[str]:
+        """Those, of topics that are not listed, that this client may not see."""
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
+        return [name for name, answer in asked.items() if _refused(answer.exception())]
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each of these topics, as far as the broker tells."""
+        asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
+        return {name: str(answer.result().topic_id) for name, answer in asked.items() if answer.exception() is None}
+
+    def earliest(self, partitions: Iterable[Partition]) -> Offsets:
+        """The first offsets that are kept."""
+        return self._offsets(partitions, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def visible(self, partitions: Iterable[Partition]) -> Offsets:
+        """Where readers of committed records are stopped now: the last stable offsets."""
+        return self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
+
+    def written(self, partitions: Iterable[Partition]) -> Offsets:
+        """The ends, records of open transactions included: the high watermarks."""
+        return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def since(self, unix_ms: int, ends: Offsets) -> Offsets:
+        """The first offsets whose timestamp is `unix_ms` or later; the given end where there is none before it."""
+        found = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
+        return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in found.items()}
+
+    def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
+        """The group's committed offsets, pending transactions waited for; 0 where it has none."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        consumer = kafka.reader(self._settings, self._client_id, **{"group.id": group})
+        try:
+            self._may_see(group)
+            found = self._ask(lambda: consumer.committed(wanted, timeout=self._answer_seconds))
+        finally:
+            consumer.close()
+        if wanted and all(place.offset < 0 for place in found):
+            topics = ", ".join(sorted({place.topic for place in wanted}))
+            raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
+        return {(place.topic, place.partition): max(0, place.offset) for place in found}
+
+    def read(self, spans: Spans, *, undecided: bool = False) -> Iterator[Batch]:
+        """The records, in batches; waits for transactions that are open in the spans. `undecided`: does not wait, and gives
+        also records of transactions that are open or were aborted."""
+        remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
+        if not remaining:
+            return
+        consumer = kafka.reader(self._settings, self._client_id, **_fetching(len(remaining), undecided))
+        try:
+            consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
+            yield from self._until_done(consumer, remaining)
+        finally:
+            consumer.close()
+
+    def _until_done(self, consumer: Consumer, remaining: Offsets) -> Iterator[Batch]:
+        deadline = time.monotonic() + STALL_SECONDS
+        while remaining:
+            batches, reached = _sorted_out(consumer.consume(CALL_RECORDS, CALL_SECONDS), remaining)
+            yield from batches
+            if reached:
+                consumer.pause([TopicPartition(*partition) for partition in reached])
+            for partition in reached:
+                del remaining[partition]
+            if batches or reached:
+                deadline = time.monotonic() + STALL_SECONDS
+            elif time.monotonic() > deadline:
+                (topic, number), stop = next(iter(remaining.items()))
+                raise Fatal(
+                    f"no record of {topic}[{number}] before offset {stop} came for {STALL_SECONDS:.0f} s",
+                    "is the broker there, or does a transaction stay open?",
+                )
+
+    def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+        wanted = {TopicPartition(*partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._answer_seconds)
+        return {(p.topic, p.partition): self._ask(answer.result).offset for p, answer in asked.items()}
+
+    def _may_see(self, group: str) -> None:
+        """Raises NotAllowed where the broker does not let us: a consumer that asks for offsets would wait in vain."""
+        asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
+        if _refused(asked[group].exception()):
+            raise rights.refused(self._settings, [Right(DESCRIBE, rights.GROUP, group)])
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except KafkaException as exception:
+            raise self._failure(exception.args[0]) from exception
+
+    def _failure(self, error: KafkaError) -> Fatal:
+        servers = self._settings.bootstrap_servers
+        if error.code() in REFUSED_CODES:
+            return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
+        return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
+
+
+def _refused(answer: BaseException | None) -> bool:
+    return isinstance(answer, KafkaException) and answer.args[0].code() in REFUSED_CODES
+
+
+def _fetching(partitions: int, undecided: bool) -> dict[str, object]:
+    return {
+        "isolation.level": "read_uncommitted" if undecided else "read_committed",
+        "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
+        "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // partitions),
+        "queued.min.messages": 2 * CALL_RECORDS,
+    }
+
+
+def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
+    """Records by partition, those past its stop left out; and the partitions that have reached their stop."""
+    by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
+    ends: dict[Partition, int] = {}
+    for message in messages:
+        partition = (message.topic(), message.partition())
+        error = message.error()
+        if error is None:
+            by_partition.setdefault(partition, []).append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ends[cast("Partition", partition)] = cast("int", message.offset())
+        elif not kafka.of_no_group(error):
+            raise _broken(*partition, error)
+    batches = []
+    for partition, mine in cast("dict[Partition, list[Message]]", by_partition).items():
+        offsets = cast("list[int]", [message.offset() for message in mine])
+        ends[partition] = max(offsets[-1] + 1, ends.get(partition, 0))
+        wanted = bisect_left(offsets, remaining.get(partition, 0))  # fetched before the pause: of no use any more
+        if wanted:
+            batches.append(Batch(partition, offsets[:wanted], mine[:wanted]))
+    return batches, [partition for partition, end in ends.items() if partition in remaining and end >= remaining[partition]]
+
+
+def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
+    name = "the consumer" if topic is None else f"{topic}[{number}]"
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
+    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error.code() in REFUSED_CODES else 4)

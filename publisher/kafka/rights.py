@@ -1,0 +1,75 @@
+"""What the broker's ACLs must allow, and how to say it where they do not: the right, the resource and the way out. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from confluent_kafka.admin import AclOperation
+
+from publisher.errors import NotAllowed
+from publisher.kafka.clients import KafkaSettings
+
+TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
+READ, WRITE, CREATE, DESCRIBE, ALTER = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DESCRIBE,
+    AclOperation.ALTER,
+)
+IMPLYING = frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER})
+"""Each of them allows to describe as well."""
+Operations = frozenset[AclOperation]
+
+
+class Right(NamedTuple):
+    """One operation on one resource. `kind` is as in the options of kafka-acls; a `name` that ends with `*` is a prefix."""
+
+    operation: AclOperation
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        resource = self.kind if self.kind == CLUSTER else f"{self.kind} {self.name!r}"
+        return f"{self.operation.name.title()} on {resource}"
+
+
+def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | None]) -> list[Right]:
+    """What is not allowed on topics, of what is needed. None stands for a broker that does not tell: nothing is missing."""
+    rights = []
+    for topic, operations in needed.items():
+        allowed = found.get(topic)
+        if allowed is None:
+            continue
+        for operation in sorted(operations, key=lambda each: each.name):
+            implied = operation is DESCRIBE and not IMPLYING.isdisjoint(allowed)
+            if operation not in allowed and not implied:
+                rights.append(Right(operation, TOPIC, topic))
+    return rights
+
+
+def refused(
+    settings: KafkaSettings,
+    rights: Iterable[Right],
+) -> NotAllowed:
+    """The error for rights that are missing."""
+    lacking = list(rights)
+    what = "; ".join(f"no right to {right}" for right in lacking)
+    return NotAllowed(f"the broker refuses: {what}", grants(settings, lacking))
+
+
+def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
+    """The commands with which an administrator allows it."""
+    who = settings.security.username or "NAME"
+    return "; ".join(
+        f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{who} "
+        f"--operation {right.operation.name.title()} {_resource(right)}"
+        for right in rights
+    )
+
+
+def _resource(right: Right) -> str:
+    if right.kind == CLUSTER:
+        return "--cluster"
+    if right.name.endswith("*"):
+        return f"--{right.kind} {right.name.removesuffix('*')} --resource-pattern-type prefixed"
+    return f"--{right.kind} {right.name}"

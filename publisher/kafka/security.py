@@ -1,0 +1,185 @@
+"""How a client proves itself to Kafka, and what it asks of the broker: the section `security` of `kafka:`, and of a relay's
+`source:` and `destination:`.
+
+What cannot work is refused when the settings are loaded, with the setting's name, its value and the way out. Passwords come
+from files or the environment, are read anew by each client that is made, and are never printed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from publisher.kafka import pem
+
+FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
+LOGIN = ("mechanism", "username", "password", "password_file")
+TLS = ("ca_file", "certificate_file", "key_file", "key_password_file", "verify_hostname")
+PROPERTIES = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+"""The client properties that this section stands for."""
+
+
+class SecuritySettings(BaseModel):
+    """The section itself. Files are PEM (certificates, keys) or hold one line (passwords)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = Field(default=None, min_length=1)
+    password: SecretStr | None = Field(default=None, min_length=1)
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password_file: Path | None = None
+    verify_hostname: bool = True
+
+    @property
+    def login(self) -> bool:
+        """Whether the client logs in with a name and a password."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted, and the broker known by its certificate."""
+        return self.protocol.endswith("SSL")
+
+    @model_validator(mode="after")
+    def _can_work(self) -> Self:
+        if self.login:
+            self._complete_login()
+        else:
+            self._refuse(LOGIN, "log-in", "SASL_SSL" if self.tls else "SASL_PLAINTEXT")
+        if self.tls:
+            self._complete_tls()
+        else:
+            self._refuse(TLS, "TLS", "SASL_SSL" if self.login else "SSL")
+        for name in FILES:
+            _check_file(name, getattr(self, name), self)
+        return self
+
+    def _complete_login(self) -> None:
+        for name in ("mechanism", "username"):
+            if getattr(self, name) is None:
+                _wrong(name, f"missing; protocol {self.protocol} logs in with a mechanism, a username and a password")
+        if (self.password is None) == (self.password_file is None):
+            said = "missing" if self.password is None else "given, and so is password"
+            _wrong("password_file", f"{said}; name a file, or set the environment variable that ends with SECURITY__PASSWORD")
+
+    def _complete_tls(self) -> None:
+        for name, other in (
+            ("certificate_file", "key_file"),
+            ("key_file", "certificate_file"),
+            ("key_password_file", "key_file"),
+        ):
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                _wrong(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
+
+    def _refuse(self, names: tuple[str, ...], what: str, protocol: str) -> None:
+        """None of these settings has any effect with this protocol."""
+        for name in names:
+            value = getattr(self, name)
+            if value not in (None, True):
+                shown = "given" if isinstance(value, SecretStr) else repr(str(value))
+                way_out = f"write protocol: {protocol}, or take {name} out"
+                _wrong(name, f"{shown}, but protocol {self.protocol} has no {what}; {way_out}")
+
+
+def said_once(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
+    """Raises PydanticCustomError where `extra` of the section says what its `security` says already."""
+    for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
+        _wrong(f"extra.{key}", f"{section}.security says this already; take it out of {section}.extra")
+
+
+OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
+"""The settings whose values are no secrets."""
+
+
+def properties(security: SecuritySettings) -> dict[str, str]:
+    """As librdkafka's properties, passwords included. Raises OSError or ValueError where a password file is not as it was."""
+    found: dict[str, str] = {}
+    if security.protocol != "PLAINTEXT":
+        found["security.protocol"] = security.protocol
+    if security.login:
+        password = security.password.get_secret_value() if security.password else pem.secret(_path(security.password_file))
+        found |= {
+            "sasl.mechanism": str(security.mechanism),
+            "sasl.username": str(security.username),
+            "sasl.password": password,
+        }
+    if security.tls:
+        files = {
+            "ssl.ca.location": security.ca_file,
+            "ssl.certificate.location": security.certificate_file,
+            "ssl.key.location": security.key_file,
+        }
+        found |= {name: str(path) for name, path in files.items() if path is not None}
+        found["ssl.endpoint.identification.algorithm"] = "https" if security.verify_hostname else "none"
+        if security.key_password_file is not None:
+            found["ssl.key.password"] = pem.secret(security.key_password_file)
+    return found
+
+
+def resolve(around: Any, base: Path) -> None:
+    """Make the relative paths in the raw section around it absolute, from where they were written."""
+    section: Any = around.get("security") if isinstance(around, dict) else None
+    for name in FILES if isinstance(section, dict) else ():
+        if isinstance(section.get(name), str):
+            section[name] = (base / section[name]).resolve()
+
+
+def written_password(around: Any) -> str | None:
+    """What is wrong with the raw section around it, of a file or of flags, where a password would stay readable."""
+    section = around.get("security") if isinstance(around, Mapping) else None
+    if isinstance(section, Mapping) and "password" in section:
+        return "a password does not belong here; name a file with password_file, or set the environment variable"
+    return None
+
+
+def told(fault: Mapping[str, Any], key: str) -> str | None:
+    """One line for a fault of this section: the setting, its value and the way out; None for pydantic's own faults."""
+    if fault["type"] != "security":
+        return None
+    return f"{key}.{fault['ctx']['setting']}: {fault['msg']}"
+
+
+def _check_file(name: str, path: Path | None, security: SecuritySettings) -> None:
+    if path is None:
+        return
+    try:
+        if name.endswith("password_file"):
+            pem.secret(path)
+        elif name == "key_file":
+            locked_by = security.key_password_file
+            pem.check_key(path, pem.secret(locked_by) if locked_by else None, _path(security.certificate_file))
+        else:
+            pem.certificates(path)
+    except OSError as error:
+        _wrong(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
+    except ValueError as error:
+        _wrong(name, f"{str(path)!r}: {error}")
+
+
+def _path(path: Path | None) -> Path:
+    assert path is not None
+    return path
+
+
+def _wrong(setting: str, message: str) -> NoReturn:
+    raise PydanticCustomError("security", "{message}", {"setting": setting, "message": message})

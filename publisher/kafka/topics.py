@@ -1,0 +1,232 @@
+"""What a cluster says of itself and of its topics: ids, partitions, where logs begin and end, how topics are configured.
+
+Ids are how a topic that was deleted and made again is told from the one before. Thin I/O; nothing is decided here.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.kafka import clients as kafka
+from publisher.kafka import connection, rights
+from publisher.kafka.clients import ErrorWatch, KafkaSettings
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.reader import EARLIEST, LATEST, Partition
+from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
+
+LOOK_SECONDS = 0.25
+ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC})
+COPIED_CONFIG = (
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+"""What a topic at the destination takes over from the source: what a reader of it can notice. Replication is the cluster's."""
+
+
+class Topic(NamedTuple):
+    """A topic as it is now."""
+
+    id: str
+    partitions: int
+
+
+class Bounds(NamedTuple):
+    """The offsets that a partition holds: from `low` (inclusive) to `high` (exclusive)."""
+
+    low: int
+    high: int
+
+
+class Cluster:
+    """Questions to one cluster, which messages call `name`. Methods raise Retriable where it does not answer in
+    `answer_seconds`, Fatal (3) where it refuses."""
+
+    def __init__(self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float) -> None:
+        """Raises Fatal (2) for client properties that the client does not take."""
+        self.name = name
+        self._settings = settings
+        self._client_id = client_id
+        self._watch = ErrorWatch()
+        self._admin = self._before = kafka.admin(settings, client_id, self._watch)
+        self._seconds = answer_seconds
+
+    def id(self) -> str:
+        """The cluster's id."""
+        described: Any = self._answer(self._admin.describe_cluster(request_timeout=self._seconds))
+        return str(described.cluster_id)
+
+    def names(self) -> list[str]:
+        """The names of all topics but internal ones."""
+        return [name for name in self._metadata() if not name.startswith("__")]
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the named topics that exist. Raises NotAllowed where one may not be seen."""
+        return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
+
+    def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
+        """Those of the named topics that exist. Raises NotAllowed where something is not allowed of what is to be done with
+        each; it names all of that."""
+        asked = self._described(sorted(needed)) if needed else {}
+        found: dict[str, Topic] = {}
+        may: dict[str, Operations | None] = {}
+        for name, answer in asked.items():
+            try:
+                described = self._wait(answer)
+            except KafkaException as exception:
+                if exception.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    may[name] = frozenset()
+                elif exception.args[0].code() not in ABSENT:
+                    raise self._failure(exception) from exception
+                continue
+            found[name] = Topic(str(described.topic_id), len(described.partitions))
+            may[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
+        if lacking := rights.missing(needed, may):
+            raise rights.refused(self._settings, lacking)
+        return found
+
+    def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
+        """Where each partition begins and ends, open transactions included."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if not wanted:
+            return {}
+        lows, highs = (
+            self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._seconds,
+            )
+            for spec in (EARLIEST, LATEST)
+        )
+        ends = {(p.topic, p.partition): self._answer(asked).offset for p, asked in highs.items()}
+        starts = {(p.topic, p.partition): self._answer(asked).offset for p, asked in lows.items()}
+        return {partition: Bounds(starts[partition], end) for partition, end in ends.items()}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The effective configuration of topics that exist; empty where the right to read it is missing."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        asked = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
+        found: dict[str, dict[str, str]] = {}
+        for resource, answer in asked.items():
+            try:
+                found[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
+            except KafkaException as exception:
+                if exception.args[0].code() not in REFUSED_CODES:
+                    raise self._failure(exception) from exception
+                found[resource.name] = {}
+        return found
+
+    def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a topic, with the cluster's own replication; one that is there by now is as good."""
+        plan = NewTopic(name, partitions, -1, config=dict(config))
+        asked = self._admin.create_topics([plan], operation_timeout=self._seconds)[name]
+        self._made(asked, f"create topic {name}", Right(CREATE, TOPIC, name))
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions; one that has them by now is as good."""
+        plan = NewPartitions(name, partitions)
+        asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
+        self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name))
+
+    def led(self, partitions: Mapping[str, int]) -> None:
+        """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than an
+        answer may."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            known = self._metadata()
+            leaders = {name: [p.leader for p in known[name].partitions.values()] for name in partitions if name in known}
+            unled = [name for name, count in partitions.items() if sum(x >= 0 for x in leaders.get(name, [])) < count]
+            if not unled:
+                return
+            if time.monotonic() > deadline:
+                raise Retriable(f"{self.name}: partitions of {', '.join(unled)} have no leader yet")
+            time.sleep(0.05)
+
+    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
+        return self._admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=self._seconds
+        )
+
+    def _metadata(self) -> dict[str, Any]:
+        try:
+            return self._admin.list_topics(timeout=self._seconds).topics
+        except KafkaException as exception:
+            raise self._failure(exception) from exception
+
+    def _made(self, asked: "Future[Any]", what: str, right: Right) -> None:
+        try:
+            self._wait(asked)
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() in REFUSED_CODES:
+                raise rights.refused(self._settings, [right]) from exception
+            if error.code() in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):
+                return
+            if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise self._failure(exception) from exception
+            raise Fatal(f"{self.name} does not {what}: {error.str()}", "see the broker's log", 3) from exception
+
+    def _wait(self, asked: "Future[Any]") -> Any:
+        """The answer. Raises KafkaException; Fatal (3) where the client says meanwhile that this cluster and it refuse each
+        other, which it would go on trying."""
+        while True:
+            try:
+                return asked.result(LOOK_SECONDS)
+            except TimeoutError:
+                self._refuse_what_is_certain()
+
+    def _refuse_what_is_certain(self) -> None:
+        self._admin.poll(0)
+        if self._watch.fatal is not None:
+            raise connection.refused(self._settings, self._watch.fatal)
+
+    def _answer(self, asked: "Future[Any]") -> Any:
+        try:
+            return self._wait(asked)
+        except KafkaException as exception:
+            raise self._failure(exception) from exception
+
+    def _failure(self, exception: KafkaException) -> Exception:
+        error = exception.args[0]
+        if error.code() in REFUSED_CODES:
+            return NotAllowed(f"{self.name} refuses: {error.str()}", "see what is needed: publisher check CONFIG")
+        self._refuse_what_is_certain()
+        self._renew()
+        return Retriable(f"{self.name} does not answer: {error.str()}")
+
+    def _renew(self) -> None:
+        """Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
+        threads have asked the one before is answered by it, in time."""
+        self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
+
+
+def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
+    """By topic, how long records are kept, of those topics that are known to delete records by age."""
+    kept = {
+        name: int(config["retention.ms"]) / 1_000
+        for name, config in configs.items()
+        if "delete" in config.get("cleanup.policy", "") and "retention.ms" in config
+    }
+    return {name: seconds for name, seconds in kept.items() if seconds >= 0}
+
+
+def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
+    """The configuration of a destination topic like its source; `room` bytes more a record, for the headers added."""
+    config = {name: source[name] for name in COPIED_CONFIG if name in source}
+    if "max.message.bytes" in config:
+        config["max.message.bytes"] = str(int(config["max.message.bytes"]) + room)
+    return config

@@ -1,0 +1,193 @@
+"""The positions that a relay has reached, as records of a compacted topic at the destination.
+
+A lane writes them in the transaction of the records that they cover, so they tell exactly what is visible there. Beside them
+stands one registration a relay: how many lanes it has, and which process began last; and, where it follows consumer groups,
+what it last saw of its source. Encoding is pure; `CheckpointLog` reads.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from publisher.errors import Fatal
+from publisher.kafka.groups import GroupPosition
+from publisher.kafka.reader import Offsets, TopicReader
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "8388608",  # compaction leaves the newest segment alone, and a start reads all of it
+    "min.cleanable.dirty.ratio": "0.1",
+    "retention.ms": "-1",
+}
+SEPARATOR = "/"
+SIGHTING = "source"
+
+
+class Place(NamedTuple):
+    """Whose position a checkpoint is: the relay's name, the source region, its topic and partition."""
+
+    relay: str
+    region: str
+    topic: str
+    partition: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The next offset to read of a source partition, and what was there when it was written. `cluster`, `topic_id`: the
+    source's. `copied` is the last offset before `next` that was copied (-1: none, or not known). `epoch` is the leader epoch,
+    `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock."""
+
+    next: int
+    cluster: str
+    topic_id: str
+    destination_cluster: str
+    destination_topic: str
+    destination_topic_id: str
+    copied: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+    at_ms: int = 0
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """The process that began last under a relay's name. Whoever finds another `instance` than its own has been replaced."""
+
+    lanes: int
+    instance: str
+    what: str
+    host: str
+    pid: int
+    at_ms: int
+
+
+class SourceEnd(msgspec.Struct, frozen=True):
+    """Where a partition of the source ended."""
+
+    topic: str
+    partition: int
+    end: int
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What a relay last saw of its source, asked for at `asked_ms` (Unix ms, as `complete_ms`). Everything that the source
+    held at `complete_ms` has been copied (0: that was never so). `groups`: the positions of each consumer group."""
+
+    cluster: str
+    asked_ms: int
+    complete_ms: int
+    ends: tuple[SourceEnd, ...]
+    groups: dict[str, tuple[GroupPosition, ...]]
+
+
+encode = msgspec.json.Encoder().encode
+_decode_checkpoint = msgspec.json.Decoder(Checkpoint).decode
+_decode_sighting = msgspec.json.Decoder(Sighting).decode
+_decode_registration = msgspec.json.Decoder(Registration).decode
+
+
+def key(place: Place) -> bytes:
+    """The record key of a position."""
+    parts = (place.relay, place.region, place.topic, str(place.partition))
+    return SEPARATOR.join(quote(part, safe="") for part in parts).encode("ascii")
+
+
+def registration_key(relay: str) -> bytes:
+    """The record key of a relay's registration: no position's key has a single part."""
+    return quote(relay, safe="").encode("ascii")
+
+
+def sighting_key(relay: str) -> bytes:
+    """The record key of what a relay last saw of its source."""
+    return SEPARATOR.join((quote(relay, safe=""), SIGHTING)).encode("ascii")
+
+
+def parse_key(text: bytes) -> Place | tuple[str] | str:
+    """A position's place, the relay's name of a registration, or (the relay's name,) of a sighting. Raises ValueError for
+    anything else."""
+    parts = [unquote(part, errors="strict") for part in text.decode("ascii").split(SEPARATOR)]
+    match parts:
+        case [relay]:
+            return relay
+        case [relay, kind] if kind == SIGHTING:
+            return (relay,)
+        case [relay, region, topic, partition] if partition.isdigit():
+            return Place(relay, region, topic, int(partition))
+    raise ValueError(f"not the key of a checkpoint: {text!r}")
+
+
+class CheckpointLog:
+    """All relays' positions, registrations and sightings, as far as `refresh` has read. Methods raise Fatal."""
+
+    def __init__(self, reader: TopicReader, topic: str) -> None:
+        self.topic = topic
+        self.reader = reader
+        self.positions: dict[Place, Checkpoint] = {}
+        self.registrations: dict[str, Registration] = {}
+        self.sightings: dict[str, Sighting] = {}
+        self._first: dict[Place, tuple[int | None, int | None]] = {}
+        self._read: Offsets = {}
+
+    def refresh(self) -> None:
+        """Read on to where the topic ends now. Transactions that are open there are waited for: one that was begun before
+        may hold the end of what is visible back, behind which a decided one of ours may stand."""
+        self._read_to(self.reader.written(self.reader.partitions([self.topic])))
+
+    def look(self, relay: str) -> None:
+        """Read on to where readers are stopped now, which is enough to know whom to fence: what a killed process has left open
+        is decided only by that, or after its time-out. Where a registration of `relay` stands behind that, it is waited for."""
+        ends = self.reader.written(self.reader.partitions([self.topic]))
+        visible = self.reader.visible(ends)
+        self._read_to(visible)
+        hidden = self.reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
+        if any(message.key() == registration_key(relay) for batch in hidden for message in batch.messages):
+            self._read_to(ends)
+
+    def _read_to(self, ends: Offsets) -> None:
+        starts = self._read or self.reader.earliest(ends)
+        for batch in self.reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
+            for message in batch.messages:
+                self._take(message.key() or b"", message.value(), (message.partition(), message.offset()))
+        self._read = ends
+
+    def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
+        """The positions of one relay."""
+        return {place: found for place, found in self.positions.items() if place.relay == relay}
+
+    def earlier(self, one: Place, other: Place) -> bool:
+        """Whether the first checkpoint of `one` was written before that of `other`; both were read. Yes where nobody knows:
+        they lie in two partitions."""
+        (place, at), (other_place, other_at) = (self._first.get(name, (None, None)) for name in (one, other))
+        return place != other_place or (at or 0) < (other_at or 0)
+
+    def _take(self, name: bytes, value: bytes | None, at: tuple[int | None, int | None]) -> None:
+        try:
+            place = parse_key(name)
+            if isinstance(place, Place):
+                if value is None:
+                    self._first.pop(place, None)
+                else:
+                    self._first.setdefault(place, at)
+                _put(self.positions, place, value, _decode_checkpoint)
+            elif isinstance(place, str):
+                _put(self.registrations, place, value, _decode_registration)
+            else:
+                _put(self.sightings, place[0], value, _decode_sighting)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise Fatal(
+                f"topic {self.topic} holds a record that is no checkpoint: {name!r}: {error}",
+                "give the relays a checkpoint_topic of their own",
+                3,
+            ) from None
+
+
+def _put(into: dict[K, V], key: K, value: bytes | None, decode: Callable[[bytes], V]) -> None:
+    """A record of a compacted topic: without a value it takes its key away."""
+    if value is None:
+        into.pop(key, None)
+    else:
+        into[key] = decode(value)

@@ -1,0 +1,115 @@
+"""The Kafka clients of a lane: tuned for a source that is far away and a destination that is near.
+
+Sources of the numbers: a cut link is noticed when a connection attempt or an answer takes too long, so those limits (not the
+back-off alone) decide how soon copying goes on afterwards; fetches and queues bound a lane's memory in bytes.
+"""
+
+import logging
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from publisher.errors import Aborted, Fatal, NotAllowed, Retriable
+from publisher.kafka import clients as kafka
+from publisher.kafka import connection, rights
+from publisher.kafka.rights import WRITE, Right
+from publisher.relay.settings import RelaySettings
+
+QUICK: dict[str, Any] = {
+    "socket.connection.setup.timeout.ms": 2_000,  # an attempt into a cut link: the kernel repeats its SYN after 1 s, then 2, 4
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "log_level": 3,  # errors: each attempt into a cut link would be a warning, and readiness tells of that
+}
+ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
+INIT_CALL_SECONDS = 5.0
+FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+REFUSED = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+    }
+)
+library_log = logging.getLogger("librdkafka")
+
+
+def far_reader(settings: RelaySettings, lane: int) -> Consumer:
+    """A consumer for assigned partitions of the source, which is told where each of them ends."""
+    source = settings.source
+    share = settings.bytes_per_second // settings.lanes  # what a lane may read in a second need not be fetched ahead twice
+    queue = min(source.queue_bytes, max(65_536, share)) if share else source.queue_bytes
+    properties: dict[str, Any] = {
+        "enable.partition.eof": True,
+        "enable.auto.offset.store": False,
+        "fetch.message.max.bytes": min(source.fetch_bytes, queue),
+        "fetch.queue.backoff.ms": 5,
+        "queued.min.messages": 50_000,
+        "queued.max.messages.kbytes": queue // 1_024,
+        "socket.timeout.ms": ANSWER_MS,
+        **QUICK,
+        **source.extra,
+    }
+    if source.socket_buffer_bytes:
+        properties["socket.receive.buffer.bytes"] = source.socket_buffer_bytes
+    return kafka.reader(source.kafka, settings.lane_id(lane), **properties)
+
+
+def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
+    """A transactional producer for the destination. `batch_bytes`: what every topic takes at once.
+
+    Nothing hears of single records: a commit fails with what befell the first one that was not written. (A delivery callback
+    may be called while the library holds an exception for a fatal error, and then fails with SystemError.)
+    """
+    destination = settings.destination
+    properties = kafka.transactional_properties(destination.kafka, transactional_id, transactional_id, batch_bytes) | {
+        "linger.ms": 5,
+        "compression.type": destination.compression,
+        **QUICK,
+        **destination.extra,
+    }
+    return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
+
+
+def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
+    """The settings of clients that are back soon after their cluster is."""
+    return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
+
+
+def refusal(cluster: kafka.KafkaSettings, error: KafkaError, what: str) -> Fatal:
+    """What one of REFUSED means: who is not known, or may not do it (`what`)."""
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        return connection.refused(cluster, error)
+    return NotAllowed(f"{what}: {error.str()}", "see what is needed: publisher check CONFIG")
+
+
+def begin(
+    settings: RelaySettings, transactional_id: str, producer: Producer, stopping: threading.Event, seconds: float
+) -> Producer:
+    """init_transactions: fences every other producer of the id, and decides what that left open.
+
+    Raises Retriable where the destination does not answer in `seconds`, Aborted where it is fenced itself, Fatal (3) where
+    it is refused.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with kafka.unwrapping():
+                producer.init_transactions(INIT_CALL_SECONDS)
+            return producer
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.transactional_prefix}*")
+                raise rights.refused(settings.destination.kafka, [every]) from exception
+            if error.code() in REFUSED:
+                what = f"the destination refuses {transactional_id!r}"
+                raise refusal(settings.destination.kafka, error, what) from exception
+            if error.code() in FENCED or error.fatal():
+                raise Aborted(f"{transactional_id}: {error.str()}") from exception
+            if time.monotonic() > deadline or stopping.wait(0.02):
+                raise Retriable(f"the destination does not let {transactional_id} begin: {error.str()}") from exception

@@ -1,0 +1,109 @@
+"""A relay's status for people: tables, once or live in a terminal; or a JSON object a line."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from publisher.errors import Fatal
+from publisher.relay.commands.status import Observer, Status
+from publisher.relay.takeover import now_ms
+
+UNREACHABLE = 4
+
+
+def tables(found: Status) -> Group:
+    """What the process says, by lane; and by partition what the clusters say."""
+    last, process = found.last, found.process
+    title = f"relay {found.name}"
+    if last is not None:
+        title += f": {last.what} on {last.host} (pid {last.pid}), {last.lanes} lanes"
+    lines = [Text(title, style="bold")]
+    if found.error:
+        lines.append(Text(found.error, style="red"))
+    if not found.source_answers:
+        lines.append(Text("the source does not answer: what waits there is unknown", style="red"))
+    if process is None:
+        lines.append(Text("its process does not answer here: lanes, transactions and errors are unknown", style="dim"))
+        return Group(*lines, _partitions(found))
+    lines.append(Text(f"{'copying' if process.copying else 'not copying'}, began anew {process.restarts} times"))
+    if process.last_error is not None:
+        ago = max(0, found.at_ms - (process.last_error_ms or 0)) / 1_000
+        lines.append(Text(f"last error, {ago:,.0f} s ago: {process.last_error}", style="yellow"))
+    lines += [Text(why, style="bold red") for why in process.stopped]
+    return Group(*lines, _lanes(found), _partitions(found))
+
+
+def live(observer: Observer, seconds: float, console: Console) -> None:
+    """Show it in the terminal, anew every so many seconds, until Ctrl-C. Raises Fatal as `_looks` does."""
+    with Live(console=console, auto_refresh=False, screen=False) as shown:
+        for found in _looks(observer, seconds, time.sleep):
+            shown.update(tables(found), refresh=True)
+
+
+def lines(observer: Observer, seconds: float) -> None:
+    """Print it on stdout, a JSON object a line, until Ctrl-C or a closed pipe. Raises Fatal as `_looks` does."""
+    for found in _looks(observer, seconds, time.sleep):
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
+        sys.stdout.flush()
+
+
+def _looks(observer: Observer, seconds: float, sleep: Callable[[float], None]) -> Iterator[Status]:
+    """Look again and again; while the destination does not answer, the last that was seen, with `error`. Raises Fatal: 4 where
+    nothing was seen yet, 3 where it is refused."""
+    last: Status | None = None
+    while True:
+        try:
+            last = observer.look(now_ms())
+            yield last
+        except Fatal as error:
+            if last is None or error.exit_code != UNREACHABLE:
+                raise
+            yield replace(last, error=f"the destination does not answer: {error}")
+        sleep(seconds)
+
+
+def _lanes(found: Status) -> Table:
+    shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
+    for lane in found.process.lanes if found.process else ():
+        shown.add_row(
+            str(lane.lane),
+            f"{lane.lag_records:,}",
+            f"{lane.lag_seconds:,.1f}",
+            _or_unknown(lane.records_per_second),
+            f"{lane.records:,}",
+            f"{lane.transactions:,}",
+            f"{lane.aborts:,}",
+            f"{lane.refused:,}",
+            f"{lane.checkpoint_age_seconds:,.1f}",
+            style="bold" if lane.lag_records else "",
+        )
+    return shown
+
+
+def _partitions(found: Status) -> Table:
+    shown = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
+    for row in found.partitions:
+        shown.add_row(
+            f"{row.topic}[{row.partition}]",
+            str(row.lane),
+            f"{row.next:,}",
+            _or_unknown(row.end),
+            _or_unknown(row.lag_records),
+            _or_unknown(row.lag_seconds),
+            _or_unknown(row.records_per_second),
+            f"{row.age_seconds:,.1f}",
+            style="bold" if row.lag_records else "",
+        )
+    return shown
+
+
+def _or_unknown(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

@@ -1,0 +1,181 @@
+"""Every setting of the relay between regions, typed, in one place. How they are read and merged: `configuration.py`."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from publisher.kafka import security
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.security import SecuritySettings
+from publisher.positions import renamed
+from publisher.process import configuration
+from publisher.process.configuration import Configuration, Loaded, Section
+
+NAME = r"^[a-zA-Z0-9._-]{1,100}$"
+PRODUCERS = 2  # of a lane: one writes while the broker ends the other's last transaction
+TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+
+
+def _topic_or_pattern(text: str) -> str:
+    if text.startswith("^"):
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"not a pattern: {error}") from None
+    elif not re.match(TOPIC, text):
+        raise ValueError("neither the name of a topic nor a pattern, which begins with ^")
+    return text
+
+
+def _renaming(text: str) -> str:
+    if "{topic}" not in text and not re.match(TOPIC, text):
+        raise ValueError("neither the name of a topic nor a form like '{region}.{topic}'")
+    if not re.match(TOPIC, text.replace("{topic}", "t").replace("{region}", "r")):
+        raise ValueError("only {topic}, {region} and letters, digits, '.', '_' and '-' may stand in it")
+    return text
+
+
+TopicOrPattern = Annotated[str, AfterValidator(_topic_or_pattern)]
+Renaming = Annotated[str, AfterValidator(_renaming)]
+
+
+class SourceKafka(KafkaSettings):
+    """How clients reach the source."""
+
+    section: ClassVar[str] = "source"
+
+
+class DestinationKafka(KafkaSettings):
+    """How clients reach the destination."""
+
+    section: ClassVar[str] = "destination"
+
+
+class ClusterSettings(Section):
+    """How a cluster is reached. `region` stands in the positions that records carry."""
+
+    reached: ClassVar[type[KafkaSettings]]
+    region: str = Field(pattern=NAME)
+    bootstrap_servers: str = Field(min_length=1)
+    security: SecuritySettings = SecuritySettings()
+    extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """What the makers of clients take."""
+        return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        security.said_once(self.security, self.extra, self.reached.section)
+        return self
+
+
+class SourceSettings(ClusterSettings):
+    """Where records are read. The byte settings are for one lane."""
+
+    reached: ClassVar[type[KafkaSettings]] = SourceKafka
+    topics: list[TopicOrPattern] = Field(min_length=1)
+    groups: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    fetch_bytes: int = Field(default=393_216, ge=1_024, le=1_000_000_000)
+    queue_bytes: int = Field(default=6_291_456, ge=65_536, le=2_000_000_000)
+    socket_buffer_bytes: int = Field(default=0, ge=0, le=100_000_000)
+
+
+class DestinationSettings(ClusterSettings):
+    """Where records are written."""
+
+    reached: ClassVar[type[KafkaSettings]] = DestinationKafka
+    topic: Renaming = "{topic}"
+    create_topics: bool = False
+    compression: Literal["none", "lz4", "zstd", "snappy", "gzip"] = "lz4"
+    transaction_timeout_ms: int = Field(default=15_000, ge=1_000, le=900_000)
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """What the makers of clients take."""
+        return super().kafka.model_copy(update={"transaction_timeout_ms": self.transaction_timeout_ms})
+
+
+class HttpSettings(Section):
+    """Where health and metrics are served."""
+
+    listen: str = Field(default="127.0.0.1:9474", pattern=r"^.+:\d{1,5}$")
+
+
+class RelaySettings(Configuration):
+    """The whole configuration of `publisher run`."""
+
+    model_config = SettingsConfigDict(env_prefix="PUBLISHER_")
+
+    name: str = Field(pattern=NAME)
+    source: SourceSettings
+    destination: DestinationSettings
+    lanes: int = Field(default=1, ge=1, le=64)
+    checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
+    refusal_topic: str | None = Field(default=None, pattern=TOPIC)
+    filter: dict[str, list[str]] = Field(default_factory=dict)
+    transaction_records: int = Field(default=10_000, ge=1, le=100_000)
+    bytes_per_second: int = Field(default=0, ge=0)
+    http: HttpSettings = HttpSettings()
+
+    @model_validator(mode="after")
+    def _two_places(self) -> "RelaySettings":
+        if self.source.region == self.destination.region:
+            raise ValueError(f"source.region and destination.region are both {self.source.region!r}: give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _two_topics(self) -> "RelaySettings":
+        if self.refusal_topic == self.checkpoint_topic:
+            raise ValueError(f"refusal_topic and checkpoint_topic are both {self.refusal_topic!r}: give each its own topic")
+        return self
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "RelaySettings":
+        if not self.source.groups:
+            return self
+        if "{region}" not in self.destination.topic or "{topic}" not in self.destination.topic:
+            raise ValueError(
+                f"source.groups needs copies in topics of their own, but destination.topic is {self.destination.topic!r}: "
+                "write '{region}.{topic}'"
+            )
+        if self.filter:
+            raise ValueError("source.groups needs every record, but there is a filter: give each a relay of its own")
+        return self
+
+    def destination_topic(self, topic: str) -> str:
+        """The name that a source topic has at the destination."""
+        return renamed(self.destination.topic, self.source.region, topic)
+
+    def lane_id(self, lane: int) -> str:
+        """The client id of a lane."""
+        return f"{self.name}.{lane}"
+
+    @property
+    def transactional_prefix(self) -> str:
+        """What all transactional ids of the relay begin with; no name holds a `/`."""
+        return f"{self.name}/relay/"
+
+    def transactional_ids(self, lane: int) -> list[str]:
+        """The ids under which a lane writes, in turn."""
+        return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
+
+    def lane(self, topic: str, partition: int) -> int:
+        """The lane that copies a partition: fixed, and even where there are few topics."""
+        return (sum(topic.encode()) + partition) % self.lanes
+
+
+def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:
+    """Read and merge file, environment (`PUBLISHER_...`) and `--set` flags. Raises SettingsError."""
+    return configuration.load(RelaySettings, path, flags, _absolute)
+
+
+def _absolute(values: dict[str, Any], base: Path) -> None:
+    """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    for side in ("source", "destination"):
+        security.resolve(values.get(side), base)

@@ -1,0 +1,119 @@
+"""Looks at the source once a second: where its partitions end, and where the consumer groups stand that are followed.
+
+What was seen last is kept at the destination, beside the checkpoints: when the source is lost, it is all that is known of it.
+Asking and keeping are apart: a thread asks the source, which may be silent; whoever supervises the lanes writes.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from publisher.errors import Retriable
+from publisher.kafka.groups import GroupPosition
+from publisher.kafka.reader import Partition
+from publisher.kafka.topics import Bounds
+from publisher.relay.checkpoints import Sighting, SourceEnd
+
+log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 1.0
+REMEMBERED = 120  # looks whose ends may still be ahead of the copy
+
+
+class Look(NamedTuple):
+    """One look at the source, begun at `at_ms` (Unix ms)."""
+
+    at_ms: int
+    ends: Mapping[Partition, int]
+
+
+class Completeness:
+    """Up to which moment everything that the source held has been copied. Pure."""
+
+    def __init__(self, complete_ms: int = 0) -> None:
+        self.complete_ms = complete_ms
+        self._looks: deque[Look] = deque(maxlen=REMEMBERED)
+
+    def add(self, look: Look) -> None:
+        """What the source held when it was looked at."""
+        self._looks.append(look)
+
+    def reached(self, copied: Mapping[Partition, int]) -> int:
+        """The latest moment of a look all of whose ends are reached by `copied` (next offsets), Unix ms; 0 is none."""
+        for look in reversed(self._looks):
+            if all(copied.get(partition, 0) >= end for partition, end in look.ends.items()):
+                self.complete_ms = max(self.complete_ms, look.at_ms)
+                while self._looks and self._looks[0].at_ms <= look.at_ms:
+                    self._looks.popleft()
+                break
+        return self.complete_ms
+
+
+class Source(NamedTuple):
+    """What is asked of the source: `partitions()` that are copied, their bounds, and the positions of a group in them."""
+
+    cluster_id: str
+    partitions: Callable[[], Iterable[Partition]]
+    bounds: Callable[[Iterable[Partition]], Mapping[Partition, Bounds]]
+    positions: Callable[[str, Iterable[Partition]], tuple[GroupPosition, ...]]
+    close: Callable[[], None]
+
+
+class Sightings:
+    """A thread that looks. `before` is what an earlier life of the relay kept."""
+
+    def __init__(self, source: Source, groups: Sequence[str], before: Sighting | None, now_ms: Callable[[], int]) -> None:
+        self.failure: Exception | None = None
+        same = before is not None and before.cluster == source.cluster_id
+        self._completeness = Completeness(before.complete_ms if before is not None and same else 0)
+        self._source = source
+        self._groups = groups
+        self._now_ms = now_ms
+        self._seen: Sighting | None = None
+        self._given: Sighting | None = None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sightings", daemon=True)
+        self._thread.start()
+
+    def take(self, copied: Mapping[Partition, int]) -> Sighting | None:
+        """What is known of the source now, to be kept; None where that is what the last call gave. `copied`: the next
+        offsets whose copies are confirmed."""
+        with self._lock:
+            seen, complete = self._seen, self._completeness.reached(copied)
+        known = seen and structs.replace(seen, complete_ms=complete)
+        if known == self._given:
+            return None
+        self._given = known
+        return known
+
+    def close(self) -> None:
+        """End the thread, soon."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        while self.failure is None and not self._closing.is_set():
+            began = time.monotonic()
+            try:
+                self._look()
+            except Retriable as error:
+                log.info("%s", error)
+            except Exception as error:  # noqa: BLE001 - whoever supervises raises it
+                self.failure = error
+            self._closing.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
+        self._source.close()
+
+    def _look(self) -> None:
+        asked = self._now_ms()
+        partitions = list(self._source.partitions())
+        groups = {group: self._source.positions(group, partitions) for group in self._groups}
+        ends = {partition: bounds.high for partition, bounds in self._source.bounds(partitions).items()}
+        told = tuple(SourceEnd(*partition, end) for partition, end in sorted(ends.items()))
+        with self._lock:
+            self._completeness.add(Look(asked, ends))
+            self._seen = Sighting(self._source.cluster_id, asked, 0, told, groups)

@@ -1,0 +1,105 @@
+"""What a relay knows of itself, for metrics, health and people. Plain values, each written by one thread."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+from publisher.kafka.reader import Partition
+from publisher.relay.copy import Route, Tally
+
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 2.0  # a source that was not heard for longer is behind by at least that
+
+
+@dataclass
+class LaneState:
+    """What a lane did. Times are monotonic, in seconds. `stopped` says why, of partitions that are not copied any more."""
+
+    number: int
+    tally: Tally = field(default_factory=Tally)
+    bytes: int = 0
+    transactions: int = 0
+    aborts: int = 0
+    rotations: int = 0
+    commit_seconds: float = 0.0
+    heartbeat: float = field(default_factory=time.monotonic)
+    checkpoint_at: float = field(default_factory=time.monotonic)
+    routes: dict[Partition, Route] = field(default_factory=dict)
+    stopped: dict[Partition, str] = field(default_factory=dict)
+
+    def lag_records(self) -> int:
+        """Offsets of the source that are not at the destination yet, as far as known."""
+        return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
+
+    def lag_seconds(self, now_ms: int) -> float:
+        """The age of the oldest last copied record of a partition in which records wait; 0 where none do."""
+        behind = [route for route in list(self.routes.values()) if route.end > route.committed]
+        waiting = [route.timestamp_ms for route in behind if route.timestamp_ms >= 0]
+        return max(0, now_ms - min(waiting)) / 1_000 if waiting else 0.0
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What ended a life of the relay: the family of the error, its text, and when (Unix ms)."""
+
+    family: str
+    text: str
+    at_ms: int
+
+
+class RelayState:
+    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds);
+    `retention` how long the source keeps the records of each topic (seconds), of those that it deletes by age."""
+
+    def __init__(self, lanes: int, name: str) -> None:
+        self.name = name
+        self.lanes = [LaneState(number) for number in range(lanes)]
+        self.restarts = 0
+        self.registered = False
+        self.copying_since: float | None = None
+        self.copying = False
+        self.seen = float("-inf")
+        self.trouble: Trouble | None = None
+        self.troubles: dict[str, int] = {}
+        self.retention: dict[str, float] = {}
+
+    def transactions(self) -> int:
+        """Transactions committed so far."""
+        return sum(lane.transactions for lane in self.lanes)
+
+    def began(self) -> None:
+        """Every lane copies."""
+        if self.copying_since is None:
+            self.copying_since = time.monotonic()
+        else:
+            self.restarts += 1
+        self.copying = True
+
+    def ended(self) -> None:
+        """No lane copies."""
+        self.copying = False
+
+    def note(self, family: str, error: Exception) -> None:
+        """A life ended with this error."""
+        log.warning("copying ends for now (%s): %s", family, error)
+        self.trouble = Trouble(family, str(error), time.time_ns() // 1_000_000)
+        self.troubles[family] = self.troubles.get(family, 0) + 1
+
+    def silence(self, now: float) -> float:
+        """Seconds for which the source has not been heard, where that is more than usual; else 0."""
+        age = now - max(self.seen, self.copying_since or now)
+        return age if age > SILENT_SECONDS else 0.0
+
+    def not_ready(self) -> str | None:
+        """None where records are copied; else why not."""
+        if not self.copying:
+            return self.trouble.text if self.trouble else "starting"
+        silence = self.silence(time.monotonic())
+        return f"the source has not answered for {silence:.1f} s" if silence else None
+
+    def not_live(self, limit: float) -> str | None:
+        """None where every lane has moved within `limit` seconds, or none copies; else which has not."""
+        now = time.monotonic()
+        stuck = [lane.number for lane in self.lanes if self.copying and now - lane.heartbeat > limit]
+        return f"lanes {stuck} have not moved for {limit:.0f} s" if stuck else None

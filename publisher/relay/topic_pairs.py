@@ -1,0 +1,125 @@
+"""Which topics are copied, and the topics at the destination that take them: found, made like the source, or refused."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from publisher.errors import Fatal
+from publisher.kafka.rights import READ, WRITE, Operations
+from publisher.kafka.topics import Cluster, Topic, copied_config
+from publisher.relay import checkpoints as checkpoint
+from publisher.relay.copy import ROOM
+from publisher.relay.settings import RelaySettings
+from publisher.relay.start_position import fewer_partitions
+
+REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
+
+
+class Pair(NamedTuple):
+    """A source topic and where it goes."""
+
+    name: str
+    source: Topic
+    destination_name: str
+    destination: Topic
+
+
+def selected(settings: RelaySettings, names: list[str]) -> list[str]:
+    """The topics that the settings name, whether they exist or not, and those of `names` that a pattern matches. Pure."""
+    patterns = [re.compile(entry) for entry in settings.source.topics if entry.startswith("^")]
+    named = [entry for entry in settings.source.topics if not entry.startswith("^")]
+    matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]
+    return list(dict.fromkeys([*named, *sorted(matched)]))
+
+
+def readable(names: Iterable[str]) -> dict[str, Operations]:
+    """These topics are to be read."""
+    return dict.fromkeys(names, frozenset({READ}))
+
+
+def has_patterns(settings: RelaySettings) -> bool:
+    """Whether topics may join."""
+    return any(entry.startswith("^") for entry in settings.source.topics)
+
+
+def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
+    """What is wrong with the names of the destination topics, a line each. Pure."""
+    lines = []
+    taken: dict[str, str] = {}
+    for name in names:
+        target = settings.destination_topic(name)
+        if target in (settings.checkpoint_topic, settings.refusal_topic):
+            kind = "checkpoint" if target == settings.checkpoint_topic else "refusal"
+            lines.append(f"source topic {name} would be copied into the {kind} topic {target}")
+        if target in taken:
+            lines.append(f"source topics {taken[target]} and {name} would both be copied into {target}")
+        taken[target] = name
+    return lines
+
+
+def pairs(
+    settings: RelaySettings, source: Cluster, destination: Cluster, found: Mapping[str, Topic], *, create: bool
+) -> list[Pair]:
+    """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
+
+    Raises Fatal (2) where one is missing, NotAllowed where it may not be written, Refused where it has fewer partitions,
+    Retriable.
+    """
+    if wrong := clashes(settings, list(found)):
+        raise Fatal("; ".join(wrong), "write {topic} in destination.topic, or choose other names", 2)
+    targets = {name: settings.destination_topic(name) for name in found}
+    if create and _made(source, destination, found, targets):
+        source_of = {target: found[name].partitions for name, target in targets.items()}
+        destination.led(source_of)
+    there = destination.allowed(dict.fromkeys(targets.values(), frozenset({WRITE})))
+    for name, target in targets.items():
+        if target not in there:
+            raise Fatal(
+                f"topic {target} does not exist at the destination",
+                "publisher check CONFIG --create makes it like the source's; or set destination.create_topics",
+                2,
+            )
+        if there[target].partitions < found[name].partitions:
+            raise fewer_partitions(name, found[name].partitions, target, there[target].partitions)
+    return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
+
+
+def ensure_own_topics(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
+    """See that positions can be kept, and records that cannot be carried. Raises Fatal (2) where they cannot."""
+    name, refusals = settings.checkpoint_topic, settings.refusal_topic
+    _ensure(destination, "checkpoint", name, frozenset({READ, WRITE}), checkpoint.TOPIC_CONFIG, create)
+    if refusals:
+        _ensure(destination, "refusal", refusals, frozenset({WRITE}), REFUSAL_CONFIG, create)
+    config = destination.configs([name])[name]
+    if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
+        raise Fatal(
+            f"the checkpoint topic {name} has cleanup.policy {config['cleanup.policy']}: positions would be deleted",
+            "set its cleanup.policy to compact",
+            2,
+        )
+
+
+def _ensure(destination: Cluster, kind: str, name: str, rights: Operations, config: Mapping[str, str], create: bool) -> None:
+    if name in destination.allowed({name: rights}):
+        return
+    if not create:
+        raise Fatal(
+            f"the {kind} topic {name} does not exist at the destination",
+            "publisher check CONFIG --create makes it; or set destination.create_topics",
+            2,
+        )
+    destination.create(name, 1, config)
+    destination.led({name: 1})
+
+
+def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
+    """Make what is missing; whether anything was."""
+    there = destination.topics(targets.values())
+    missing = [name for name, target in targets.items() if target not in there]
+    configs = source.configs(missing)
+    for name in missing:
+        destination.create(targets[name], found[name].partitions, copied_config(configs[name], ROOM))
+    growing = [n for n, target in targets.items() if target in there and there[target].partitions < found[n].partitions]
+    for name in growing:
+        destination.grow(targets[name], found[name].partitions)
+    return bool(missing or growing)

@@ -1,0 +1,263 @@
+"""ONNX Runtime in this process: one session a model, one inference thread a worker, on the CPU or on an NVIDIA GPU.
+
+A device that was asked for and is not there is an error at start. What TensorRT cannot do of a model runs on CUDA, what CUDA
+cannot do on the CPU; nothing else falls back. On the CPU a batch is run at its size (measured: bound buffers save 2.5 us a
+call, which is nothing from 64 events on). On a GPU, and where `model.buckets` are named, batches are padded to buckets.
+"""
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.cache import Cache
+from model_registry.errors import RegistryError
+from model_registry.oci.digest import hex_of
+from model_registry.onnx import requirements as needs
+from model_registry.onnx import safety, tensors
+from model_registry.onnx.derive_signature import derive
+from model_registry.onnx.tensors import Tensor
+from model_registry.package.folder import Package
+from model_registry.package.signature import Signature, SignatureError
+from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends.cost_curve import measured
+from scorer.backends.onnx import gpu
+from scorer.backends.onnx.buckets import CANDIDATES
+from scorer.backends.onnx.buckets import choose as choose_buckets
+from scorer.backends.onnx.gpu import Gpu
+from scorer.backends.onnx.run_watch import RunWatch, cpu_time, wall_time
+from scorer.settings import ModelSettings
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
+try:
+    import onnxruntime as ort
+except ImportError as error:
+    raise BackendMissing(
+        "ONNX Runtime is not installed", "pip install 'scorestream[cpu]' (or [gpu] on a machine with an NVIDIA GPU)"
+    ) from error
+
+from scorer.backends.onnx.bound import Bound, Device, fixed
+
+log = logging.getLogger(__name__)
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+ORDER = {
+    "cpu": [PROVIDERS["cpu"]],
+    "cuda": [PROVIDERS["cuda"], PROVIDERS["cpu"]],
+    "tensorrt": [PROVIDERS["tensorrt"], PROVIDERS["cuda"], PROVIDERS["cpu"]],
+}
+"""Who takes a model's operators, by device: each what the ones before it cannot do."""
+PATIENCE = 3.0  # deadlines that a run may take; batches are made to take one
+NUMPY_TYPES = {
+    "tensor(float16)": "float16",
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(int8)": "int8",
+    "tensor(int16)": "int16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8",
+    "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
+    "tensor(bool)": "bool",
+    "tensor(string)": "string",
+}
+
+
+class OnnxRuntime:
+    """The backend. Raises BackendMissing where the device is not there, naming what is missing."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        device = settings.device
+        if (provider := PROVIDERS[device]) not in (available := ort.get_available_providers()):
+            raise BackendMissing(
+                f"model.device is {device!r} ({provider}), but ONNX Runtime here has only {', '.join(available)}",
+                "install scorestream[gpu] in an environment without [cpu], or set model.device: cpu",
+            )
+        ort.set_default_logger_severity(3)
+        self._gpu: Gpu | None = None
+        if device != "cpu":
+            ort.preload_dlls()  # CUDA and cuDNN from the wheels that [gpu] brings: no loader looks there by itself
+            self._gpu = gpu.find(device, Path(ort.__file__).parent / "capi")
+            log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
+
+    def open(self, package: Package) -> "OnnxModel":
+        """Check `model.onnx`, then load it. Raises ModelRefused."""
+        if package.model_path.suffix != ".onnx":
+            hint = "model.backend tf-serving or open-inference serves it"
+            raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
+        _checked(package, self._settings.device, self._settings.op_domains)
+        if self._settings.device == "cuda":  # its graphs may not be for this model
+            try:
+                return self._opened(package, graphs=True)
+            except ModelRefused as error:
+                log.info("the model runs without CUDA graphs: %s", error)
+        return self._opened(package, graphs=False)
+
+    def _opened(self, package: Package, *, graphs: bool) -> "OnnxModel":
+        watch = RunWatch(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
+        model = OnnxModel(self._session(package, graphs), package, watch)
+        sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
+        if not sizes:
+            return model
+        if not model.bindable:
+            if graphs or self._settings.buckets:
+                raise ModelRefused("the model has tensors of strings or of a free shape, which buckets cannot hold")
+            return model
+        try:
+            model.bind(self._device(graphs), sorted(set(sizes)), self._settings.load_seconds, choose=not self._settings.buckets)
+        except InferenceFailed as error:
+            raise ModelRefused(f"the model cannot be run in buckets of {', '.join(map(str, sizes))}: {error}") from error
+        return model
+
+    def _session(self, package: Package, graphs: bool) -> Any:
+        device = self._settings.device
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        stated: dict[str, dict[str, str]] = {name: {} for name in ORDER[device]}
+        if device != "cpu":
+            stated[PROVIDERS["cuda"]] = {"enable_cuda_graph": "1" if graphs else "0"}
+        if device == "tensorrt":
+            stated[PROVIDERS["tensorrt"]] = self._engines(package)
+        try:
+            session = ort.InferenceSession(str(package.model_path), options, providers=list(stated.items()))
+        except Exception as error:
+            raise ModelRefused(f"ONNX Runtime cannot load the model: {_first_line(error)}") from error
+        if PROVIDERS[device] not in session.get_providers():
+            raise ModelRefused(f"the model does not run on {PROVIDERS[device]}; ONNX Runtime offers {session.get_providers()}")
+        return session
+
+    def _engines(self, package: Package) -> dict[str, str]:
+        """TensorRT's options: engines and timings are kept, and are good for this version, card, driver and runtime only.
+
+        With a policy none are kept: an engine is a model that nobody has signed, and nothing tells a swapped one.
+        """
+        assert self._gpu is not None
+        card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
+        kept: dict[str, str] = {}
+        if self._settings.policy is None:
+            folder = Cache(self._settings.cache).root / "engines" / f"{hex_of(package.digest)}-{card}"
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
+            kept |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}
+        if package.signature is None:
+            return kept
+        sizes = sorted(self._settings.buckets or CANDIDATES)
+        for word, size in (("min", sizes[0]), ("opt", sizes[len(sizes) // 2]), ("max", sizes[-1])):
+            shapes = (f"{one.tensor}:{size}x{one.width}" for one in package.signature.inputs)
+            kept[f"trt_profile_{word}_shapes"] = ",".join(shapes)
+        return kept
+
+    def _device(self, graphs: bool) -> Device:
+        if self._gpu is None:
+            return Device()
+        runtime = gpu.runtime_library(ort.cuda_version)
+        return Device("cuda", graphs, lambda buffer: gpu.pin(buffer, runtime), lambda buffer: gpu.unpin(buffer, runtime))
+
+
+class OnnxModel:
+    """An open ONNX model whose inputs and outputs agree with its signature. `watch` ends its runs that take too long."""
+
+    def __init__(self, session: Any, package: Package, watch: RunWatch) -> None:
+        self._session = session
+        inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
+        self._signature = package.signature or _derived(inputs, outputs)
+        if fault := tensors.fault(self._signature, inputs, outputs):
+            raise ModelRefused(fault)
+        self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))
+        self._read = [one for one in outputs if one.name in self._outputs]
+        self._watch = watch
+        self._options = ort.RunOptions()
+        self._bound: Bound | None = None
+
+    @property
+    def bindable(self) -> bool:
+        """Whether buckets can hold its tensors."""
+        return fixed([*self._fed(), *self._read])
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The batch sizes that are run; none where a batch is run at its own size."""
+        return self._bound.sizes if self._bound else ()
+
+    def bind(self, device: Device, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
+        """Run in buckets from now on: in these, or in those of them that are worth it (`choose`). Each is run beforehand, which
+        may take `seconds`. Raises InferenceFailed."""
+        try:
+            self._bound = Bound(self._session, device, self._fed(), self._read, sizes)
+        except Exception as error:
+            raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
+        patience, self._watch.seconds = self._watch.seconds, seconds
+        row = {one.tensor: np.zeros((1, one.width), one.dtype) for one in self._signature.inputs}
+        curve = measured(sizes, lambda size: self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()}))
+        if choose:
+            self._bound.keep(choose_buckets(curve))
+        self._watch.seconds = patience
+
+    def signature(self) -> Signature:
+        """See `Model`."""
+        return self._signature
+
+    def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """See `Model`."""
+        try:
+            if self._bound is not None:
+                return self._bound.run(tensors, self._watch)
+            outputs = self._watch(self._options, lambda: self._session.run(self._outputs, tensors, self._options))
+        except InferenceFailed:
+            raise
+        except Exception as error:
+            raise InferenceFailed(_first_line(error)) from error
+        rows = len(next(iter(tensors.values())))
+        for name, output in zip(self._outputs, outputs, strict=True):
+            if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
+                raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")
+        return dict(zip(self._outputs, outputs, strict=True))
+
+    def close(self) -> None:
+        """See `Model`."""
+        if self._bound is not None:
+            self._bound.free()
+        self._bound = self._session = None
+
+    def _fed(self) -> list[Tensor]:
+        return [Tensor(one.tensor, one.dtype, (None, one.width)) for one in self._signature.inputs]
+
+
+def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
+    """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
+    try:
+        if lack := needs.missing(needs.read(package.annotations), onnxruntime=ort.__version__, device=device):
+            raise ModelRefused(lack)
+        found = safety.check(package.model_path, package.signature, op_domains)
+    except RegistryError as error:
+        if error.transient:
+            raise
+        raise ModelRefused(str(error)) from error
+    if lack := needs.missing(needs.of(found), onnxruntime=ort.__version__, device=device):
+        raise ModelRefused(lack)
+
+
+def _tensors(stated: Iterable[Any]) -> list[Tensor]:
+    return [Tensor(one.name, NUMPY_TYPES.get(one.type, one.type), tuple(one.shape)) for one in stated]
+
+
+def _derived(inputs: list[Tensor], outputs: list[Tensor]) -> Signature:
+    try:
+        signature = derive(inputs, outputs)
+    except SignatureError as error:
+        raise ModelRefused(f"the package has no signature.json, and none can be derived: {error}") from error
+    log.warning("the package has no signature.json; derived: %s", signature.to_json())
+    return signature
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:500] if str(error).strip() else type(error).__name__

@@ -1,0 +1,117 @@
+"""The Open Inference Protocol's messages, and tensors in them. Field numbers are those of its `open_inference_grpc.proto`; the
+repository's are the extension that MLServer and Triton share."""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.backends.servers.messages import define
+
+NAMES = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "UINT32": "uint32",
+    "UINT64": "uint64",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP16": "float16",
+    "FP32": "float32",
+    "FP64": "float64",
+    "BYTES": "string",
+}
+"""Datatype to numpy's name, or "string"."""
+_DATATYPES = {name: datatype for datatype, name in NAMES.items()}
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT64": "int64_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+}
+
+_TENSOR = {"name": (1, "string"), "datatype": (2, "string"), "shape": (3, "*int64")}
+M = define(
+    "inference",
+    {
+        "InferTensorContents": {
+            "bool_contents": (1, "*bool"),
+            "int_contents": (2, "*int32"),
+            "int64_contents": (3, "*int64"),
+            "uint_contents": (4, "*uint32"),
+            "uint64_contents": (5, "*uint64"),
+            "fp32_contents": (6, "*float"),
+            "fp64_contents": (7, "*double"),
+            "bytes_contents": (8, "*bytes"),
+        },
+        "InputTensor": _TENSOR,
+        "RequestedOutput": {"name": (1, "string")},
+        "OutputTensor": {**_TENSOR, "contents": (5, "InferTensorContents")},
+        "ModelInferRequest": {
+            "model_name": (1, "string"),
+            "model_version": (2, "string"),
+            "inputs": (5, "*InputTensor"),
+            "outputs": (6, "*RequestedOutput"),
+            "raw_input_contents": (7, "*bytes"),
+        },
+        "ModelInferResponse": {"outputs": (5, "*OutputTensor"), "raw_output_contents": (6, "*bytes")},
+        "ModelRequest": {"name": (1, "string"), "version": (2, "string")},
+        "ModelReadyResponse": {"ready": (1, "bool")},
+        "TensorMetadata": _TENSOR,
+        "ModelMetadataResponse": {"inputs": (4, "*TensorMetadata"), "outputs": (5, "*TensorMetadata")},
+        "RepositoryModelLoadRequest": {"model_name": (2, "string")},
+        "Empty": {},
+    },
+)
+
+
+def describe(tensor: NDArray[Any]) -> str:
+    """The protocol's name of an array's dtype; object arrays hold str."""
+    return "BYTES" if tensor.dtype == object else _DATATYPES[tensor.dtype.name]
+
+
+def pack(tensor: NDArray[Any]) -> bytes:
+    """Little-endian, row by row; each string with its length before it as 4 bytes."""
+    if tensor.dtype != object:
+        return tensor.tobytes()
+    values = (str(value).encode() for value in tensor.ravel().tolist())
+    return b"".join(struct.pack("<I", len(value)) + value for value in values)
+
+
+def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
+    """An output as an array, an object array of str for strings; `raw` is None where its contents are typed.
+
+    Raises ValueError and UnicodeDecodeError.
+    """
+    shape = list(tensor.shape)
+    if tensor.datatype == "BYTES":
+        values = _strings(raw) if raw is not None else list(tensor.contents.bytes_contents)
+        return np.array([value.decode() for value in values], object).reshape(shape)
+    if tensor.datatype not in NAMES:
+        raise ValueError(f"its datatype is {tensor.datatype}")
+    if raw is not None:
+        return np.frombuffer(raw, NAMES[tensor.datatype]).reshape(shape)
+    if tensor.datatype not in _CONTENTS:
+        raise ValueError(f"{tensor.datatype} has no typed contents")
+    return np.array(getattr(tensor.contents, _CONTENTS[tensor.datatype]), NAMES[tensor.datatype]).reshape(shape)
+
+
+def _strings(raw: bytes) -> list[bytes]:
+    values, at = [], 0
+    while at < len(raw):
+        if at + 4 > len(raw):
+            raise ValueError("a string's length is cut off")
+        (length,) = struct.unpack_from("<I", raw, at)
+        values.append(raw[at + 4 : at + 4 + length])
+        at += 4 + length
+    return values

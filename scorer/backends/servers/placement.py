@@ -1,0 +1,69 @@
+"""Where a version lives on a model server: its name there, and its files in the server's model folder.
+
+`remote.json` of a package names a model that others have put on the servers, or overrides what is named by default; without it
+the version's own files (`saved_model/`, `repository/`) are written into the folder that the servers load from.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from model_registry.package.folder import Package
+from scorer.backends import ModelRefused
+
+REMOTE = "remote.json"
+
+
+class Remote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`remote.json`. `version` is the server's own (a whole number at TensorFlow Serving), `label` one that moves there, and
+    `signature` the SavedModel's signature that is called."""
+
+    model: str = ""
+    version: str = ""
+    label: str = ""
+    signature: str = "serving_default"
+
+
+def read_remote(package: Package) -> Remote:
+    """What `remote.json` says; the defaults where there is none. Raises ModelRefused."""
+    path = package.folder / REMOTE
+    if not path.is_file():
+        return Remote()
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Remote)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
+    if found.version and found.label:
+        raise ModelRefused(f"{REMOTE}: version {found.version!r} and label {found.label!r} exclude each other; name one")
+    return found
+
+
+def fingerprint(package: Package) -> str:
+    """64 hex digits that are the version's own: a name that no other content has, whoever writes it."""
+    return hashlib.sha256((package.digest or f"{package.name}:{package.version}").encode()).hexdigest()
+
+
+def place(source: Path, target: Path) -> None:
+    """Copy a folder; it appears under its name only when it is whole. What is there already has the same content."""
+    if target.is_dir():
+        return
+    part = target.parent / f".{target.name}.{os.getpid()}.part"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, part, dirs_exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            part.rename(target)
+    except OSError as error:
+        hint = "model.server_folder is the folder that the servers load from"
+        raise ModelRefused(f"cannot write the model to {target}: {error.strerror}; {hint}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def remove(target: Path) -> None:
+    """The opposite; what is in the way is left."""
+    shutil.rmtree(target, ignore_errors=True)

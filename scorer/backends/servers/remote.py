@@ -1,0 +1,146 @@
+"""What remote backends share: channels, opening a version on every server, and the open model that flies batches there."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import grpc
+import numpy as np
+
+from model_registry.package.folder import Package
+from model_registry.package.signature import Signature
+from scorer.backends import BackendAway, BackendMissing, ModelRefused
+from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain
+from scorer.settings import ModelSettings
+
+log = logging.getLogger(__name__)
+
+Server = TypeVar("Server")
+UNLOAD_SECONDS = 30.0
+AGAIN_SECONDS = 0.1  # between looks at a server that loads
+OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_retries", 0),  # what is sent again, and where, is decided in flight.py
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+
+def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
+    """Let each server unload; one that does not is no reason to leave the others out, and keeps the version."""
+    for server in servers:
+        try:
+            unload(server)
+        except (grpc.RpcError, NotReady) as error:
+            log.info("a server did not unload a version: %s", explain(error))
+
+
+def connect(settings: ModelSettings) -> list[grpc.Channel]:
+    """A channel to each server; nothing is connected yet. Raises BackendMissing where a file of `server_tls` is gone."""
+    tls = settings.server_tls
+    if not tls.enabled:
+        return [grpc.insecure_channel(address, options=OPTIONS) for address in settings.endpoints]
+    try:
+        files = [path.read_bytes() if path else None for path in (tls.ca_file, tls.key_file, tls.certificate_file)]
+    except OSError as error:
+        raise BackendMissing(
+            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name files that are there"
+        ) from error
+    credentials = grpc.ssl_channel_credentials(*files)
+    return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
+
+
+class RemoteModel:
+    """A version that is ready on at least one server."""
+
+    def __init__(self, signature: Signature, flight: Flight) -> None:
+        self._signature = signature
+        self.flight = flight
+
+    def signature(self) -> Signature:
+        """See `Model`."""
+        return self._signature
+
+    def run(self, tensors: Tensors) -> Tensors:
+        """See `Model`."""
+        return self.flight.run(tensors)
+
+    def close(self) -> None:
+        """Unload the version where it was loaded by us. A server that does not answer keeps it."""
+        self.flight.remote.unload()
+
+
+def signature_of(package: Package) -> Signature:
+    """A remote package states its signature. Raises ModelRefused."""
+    if package.signature is None:
+        raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+    return package.signature
+
+
+def neutral_row(signature: Signature) -> Tensors:
+    """One row of zeros and empty strings."""
+    rows: Tensors = {}
+    for tensor in signature.inputs:
+        string = tensor.dtype == "string"
+        rows[tensor.tensor] = np.full((1, tensor.width), "", object) if string else np.zeros((1, tensor.width), tensor.dtype)
+    return rows
+
+
+def open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Callable[[int], None]) -> None:
+    """Wait until each server has the version and has answered once, and one of them agrees with the signature (`check`).
+
+    Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
+    `load_seconds`, ModelRefused where a server says that it cannot load the version, or does not agree.
+    """
+    try:
+        missing = _open_until(remote, flight, time.monotonic() + load_seconds, check)
+    except ModelRefused:
+        remote.unload()  # the servers do not keep what is not served
+        raise
+    for at, error in missing.items():
+        flight.endpoints.failed(at, time.monotonic(), explain(error))
+    if len(missing) == len(flight.endpoints.all):
+        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
+
+
+def _open_until(
+    remote: Remote, flight: Flight, until: float, check: Callable[[int], None]
+) -> dict[int, grpc.RpcError | NotReady]:
+    """What is wrong with the servers that have not become ready. One that still loads is waited for, one that is away is not
+    where another is ready."""
+    servers = len(flight.endpoints.all)
+    missing: dict[int, grpc.RpcError | NotReady] = {}
+    waiting = list(range(servers))
+    while True:
+        missing = {}
+        for at in waiting:
+            left = max(AGAIN_SECONDS, until - time.monotonic())
+            try:
+                remote.prepare(at, left)
+                check(at)
+                flight.warm(at, left)
+            except (grpc.RpcError, NotReady) as error:
+                _refuse_if_final(error)
+                missing[at] = error
+        waiting = list(missing)
+        loading = len(missing) == servers or any(isinstance(error, NotReady) for error in missing.values())
+        if not missing or not loading or time.monotonic() >= until:
+            return missing
+        threading.Event().wait(AGAIN_SECONDS)
+
+
+def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:
+    if isinstance(error, NotReady):
+        if error.final:
+            raise ModelRefused(f"the server cannot load the version: {error}") from error
+    elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        raise ModelRefused(f"the server is of another kind: {explain(error)}; is model.backend right?") from error
+    elif error.code() not in (*GONE, *OVERLOAD):
+        raise ModelRefused(f"the server refuses the version: {explain(error)}") from error

@@ -1,0 +1,176 @@
+"""`scorer check`: what is wrong, before anything runs. Uses the same code as `scorer run` for every step."""
+
+import threading
+import time
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from model_registry.channels import channel
+from model_registry.errors import RegistryError
+from model_registry.trust.admission import admission
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka.connection import connect
+from publisher.process.command_line import Finding
+from publisher.session import fencing
+from publisher.session.transactional_ids import initialised
+from scorer import backends, topics
+from scorer.servables.servable import Servable, make
+from scorer.servables.source import open_cache, open_source
+from scorer.settings import Settings
+from scorer.topics import Topic
+
+REFUSED = 3  # exit code of what the broker does not allow
+BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinator that loads
+SAMPLE = 100  # newest events of each input partition that are decoded
+SAMPLE_SECONDS = 5.0
+KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
+
+
+def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
+    """Every check in turn; one that cannot run because an earlier one failed is left out."""
+    found: dict[str, topics.Topic] = {}
+    try:
+        admin = connect(settings.kafka, f"{settings.name}.check")
+    except Fatal as error:
+        yield Finding("broker", False, str(error), error.hint)
+    else:
+        yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
+        found = yield from _broker(settings, admin, create, partitions)
+    try:
+        servable, golden = _servable(settings)
+    except (backends.BackendMissing, RegistryError, Fatal) as error:
+        yield Finding("model", False, str(error), error.hint)
+    except backends.ModelRefused as error:
+        yield Finding("model", False, str(error), "push a version that passes, then promote it")
+    else:
+        answers = (
+            f"answers its golden examples ({golden})" if golden else "brings no golden examples: no score of it was compared"
+        )
+        yield Finding("model", True, f"{servable.label} loads, and {answers}")
+        yield from _samples(settings, servable, found)
+
+
+def _broker(
+    settings: Settings, admin: AdminClient, create: bool, partitions: int
+) -> Generator[Finding, None, dict[str, Topic]]:
+    """Topics, rights and the group's limits; the topics that may be used."""
+    try:
+        found = topics.describe(admin, settings.kafka, topics.known(settings))
+        plans = topics.missing(settings, found, partitions) if create else []
+        if plans:
+            topics.create(settings.kafka, f"{settings.name}.check", plans)
+            found = topics.describe(admin, settings.kafka, topics.known(settings))
+            yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
+        yield from _topics(settings, found)
+        _group_and_transactions(settings, admin)
+    except Fatal as error:
+        yield Finding("rights" if error.exit_code == REFUSED else "broker", False, str(error), error.hint)
+        return {}
+    tried = ["topics that exist", "group", *(["transactions"] if settings.delivery == "exactly-once" else [])]
+    yield Finding("rights", True, f"the broker refuses none of: {', '.join(tried)}")
+    if settings.kafka.group_protocol == "consumer":
+        yield _group_settings(settings, admin)
+    return found
+
+
+def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
+    """Try what only an attempt can tell. Raises Fatal."""
+    fencing.may_join(admin, settings.kafka, settings.name)
+    if settings.delivery == "exactly-once":
+        initialised(
+            lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner),
+            f"{settings.transactional_prefix(settings.owner)}/check",
+            time.monotonic,
+            threading.Event(),
+            BEGIN_SECONDS,
+        )
+
+
+def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Finding]:
+    wrong = topics.faults(settings, found)
+    for fault in wrong:
+        yield Finding("topic", False, fault, "--create makes missing topics")
+    if not wrong:
+        yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in found.values()))
+
+
+def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
+    """KIP-848: session and heartbeat are the broker's; its defaults make a take-over wait for 45 s."""
+    resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+    try:
+        values = admin.describe_configs([resource], request_timeout=5)[resource].result()
+    except KafkaException as error:
+        return Finding("group protocol", True, f"the broker does not tell its limits: {error.args[0].str()}")
+    session = int(values["group.consumer.session.timeout.ms"].value)
+    limits = ", ".join(f"{name}={values[name].value}" for name in KIP_848_LIMITS if name in values)
+    if session > settings.kafka.session_timeout_ms:
+        return Finding(
+            "group protocol",
+            False,
+            f"the broker's group.consumer.session.timeout.ms is {session} ({limits}): after a crash partitions stall so long",
+            f"lower it to {settings.kafka.session_timeout_ms} for group {settings.name}, or use group_protocol: classic",
+        )
+    return Finding("group protocol", True, f"consumer, session {session} ms")
+
+
+def _servable(settings: Settings) -> tuple[Servable, int]:
+    """The version that the channel names, loaded, and how many golden examples it answered."""
+    store = open_source(settings)
+    resolution = channel.resolve(store, settings.model.tag)
+    cache = open_cache(settings.model)
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
+    package = cache.fetch(store, resolution.digest, version=resolution.version)
+    return make(package, resolution, backends.find(settings.model), settings), len(package.golden)
+
+
+def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
+    """The newest events of each input topic must decode."""
+    for name in settings.input.topics:
+        if name not in found:
+            continue
+        values, offsets = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
+        if settings.input.tombstones == "skip":
+            values = [value for value in values if value is not None]
+        decoded = servable.decoder.decode(values)
+        good = len(decoded.rows)
+        if not values:
+            none = f"no event came of its newest {offsets} offsets within {SAMPLE_SECONDS:.0f} s" if offsets else "it is empty"
+            yield Finding("sample", True, f"no event of {name} was decoded: {none}")
+        elif decoded.rejected:
+            row, poison = next(iter(sorted(decoded.rejected.items())))
+            yield Finding(
+                "sample",
+                False,
+                f"{len(values) - good} of the newest {len(values)} events of {name} would be dead-lettered; "
+                f"the first: {poison.reason}: {poison}",
+                f"compare the producer with the version's signature; the event: {_start(values[row])}",
+            )
+        else:
+            yield Finding("sample", True, f"the newest {good} events of {name} decode")
+
+
+def newest(consumer: Consumer, topic: topics.Topic) -> tuple[list[bytes | None], int]:
+    """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Closes the consumer."""
+    try:
+        wanted: dict[int, int] = {}
+        offsets = 0
+        for p in range(topic.partitions):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic.name, p), timeout=SAMPLE_SECONDS)
+            if high > low:
+                wanted[p] = max(low, high - SAMPLE)
+                offsets += high - wanted[p]
+        if not wanted:
+            return [], 0
+        consumer.assign([TopicPartition(topic.name, p, offset) for p, offset in wanted.items()])
+        messages = consumer.consume(SAMPLE * len(wanted), SAMPLE_SECONDS if len(wanted) else 0)
+        return [m.value() for m in messages if m.error() is None], offsets
+    finally:
+        consumer.close()
+
+
+def _start(value: bytes | None) -> str:
+    return "null" if value is None else repr(value[:200])

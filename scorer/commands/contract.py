@@ -1,0 +1,116 @@
+"""`scorer contract`: what a model version asks of producers, as a schema, and what another version would break."""
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from model_registry.package.signature import Signature
+
+
+def contract(
+    refs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REF [REF]", help="oci:FOLDER:TAG, oci:FOLDER@sha256:... or a package folder; OLD NEW for --diff."
+        ),
+    ] = None,
+    format_: Annotated[
+        Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The kind of schema.")
+    ] = "json-schema",
+    id_field: Annotated[str | None, typer.Option("--id", help="The event field of the id (input.id), to stand in it.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Say which events for OLD would be bad for NEW; 1 if any.")] = False,
+    positional: Annotated[
+        bool, typer.Option("--positional", help="With --diff: for json-array, json-envelope, float32: the order counts.")
+    ] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="The schema of score records (output.format avro or protobuf); takes no REF.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Print the schema of the events that a version takes, or what a version would break."""
+    refs = refs or []
+    if len(refs) != (2 if diff else 0 if scores else 1):
+        wanted = "OLD and NEW with --diff" if diff else "no REF with --scores" if scores else "one REF; two are for --diff"
+        raise typer.BadParameter(f"give {wanted}")
+    if positional and not diff:
+        raise typer.BadParameter("--positional is for --diff")
+    if diff:
+        _diff(refs[0], refs[1], positional, json)
+    elif scores:
+        _show("score", format_, _score_schema(format_), json)
+    else:
+        name, schema = _event_schema(refs[0], format_, id_field)
+        _show(name, format_, schema, json)
+
+
+def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
+    """The model's name and the schema."""
+    from publisher.errors import Fatal
+    from scorer.events.decoder import Unsuited
+    from scorer.events.for_producers.schemas import GENERATORS
+
+    name, signature = signature_of(ref)
+    try:
+        return name, GENERATORS[format_](signature, name, id_field)
+    except Unsuited as error:
+        raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", 2) from error
+
+
+def _score_schema(format_: str) -> str:
+    if format_ == "json-schema":
+        raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
+    from scorer.scores import formats
+
+    return formats.schema(format_)
+
+
+def _show(name: str, format_: str, schema: str, json: bool) -> None:
+    shown = {"model": name, "format": format_, "schema": schema}
+    print(json_module.dumps(shown, indent=2) if json else schema)
+
+
+def _diff(old: str, new: str, positional: bool, json: bool) -> None:
+    from dataclasses import asdict
+
+    from scorer.events.for_producers.compatibility import breaks
+
+    found = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
+    if json:
+        print(json_module.dumps({"compatible": not found, "breaks": [asdict(one) for one in found]}, indent=2))
+    else:
+        print("\n".join(f"{one.field}: {one.change}" for one in found) or f"events for {old} are valid for {new}")
+    if found:
+        sys.stdout.flush()
+        raise typer.Exit(1)
+
+
+def signature_of(ref: str) -> tuple[str, "Signature"]:
+    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder.
+
+    Raises RegistryError, Fatal where it has no signature.
+    """
+    from model_registry.channels import channel
+    from model_registry.oci import manifest, reference
+    from model_registry.package import folder as package
+    from model_registry.package.signature import Signature
+    from model_registry.stores import open_store
+    from publisher.errors import Fatal
+
+    stated: bytes | None = None
+    if (Path(ref) / package.MODEL).is_file():
+        name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
+    else:
+        target = reference.parse(ref, base_dir=Path.cwd())
+        store = open_store(target)
+        version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
+        for file in version.files:
+            if file.path == package.SIGNATURE:
+                stated = b"".join(store.blob(file.content))
+        name, signature = version.name, None if stated is None else Signature.parse(stated)
+    if signature is None:
+        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: the README describes it", 3)
+    return name, signature

@@ -1,0 +1,125 @@
+"""`scorer emit`: write events to the input topic, one JSON object a line, at a steady rate where one is asked for."""
+
+import time
+from collections.abc import Iterable, Sequence
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.connection import connect
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.rights import WRITE, Right
+from scorer import topics
+from scorer.settings import Settings
+
+CONNECT_SECONDS = 10.0
+FLUSH_SECONDS = 30.0
+LARGEST = 100_000_000  # bytes; the broker's limit decides
+TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
+
+
+class Key:
+    """The key of an event: a template over its fields, `{carrier}-{flight}`, or none."""
+
+    def __init__(self, template: str | None) -> None:
+        self._template = template
+
+    def of(self, line: bytes, number: int) -> bytes | None:
+        """Raises Fatal where the event has not the fields that the template names."""
+        if self._template is None:
+            return None
+        try:
+            return self._template.format_map(orjson.loads(line)).encode()
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
+
+
+class Pace:
+    """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
+
+    def __init__(self, rate: float | None, began: float) -> None:
+        self._rate = rate
+        self._began = began
+        self._allowed = 0.0
+
+    def pause(self, count: int, now: float) -> float:
+        """Seconds to wait before event number `count` (from 0) is written."""
+        if self._rate is None or count < self._allowed:
+            return 0.0
+        due = self._began + count / self._rate
+        self._allowed = (max(now, due) + TICK - self._began) * self._rate
+        return max(0.0, due - now)
+
+
+class _Writer:
+    """An idempotent producer for one topic that remembers what the broker did not take."""
+
+    def __init__(self, settings: Settings, topic: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
+        name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
+        needed = {topic: frozenset({WRITE})}
+        if topic not in topics.describe(connect(settings.kafka, name), settings.kafka, needed):
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+        self.failures: list[KafkaError] = []
+        self._settings = settings.kafka
+        self._topic = topic
+        self._headers: list[tuple[str, str | bytes | None]] | None = [*headers] or None
+        self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
+        try:
+            self._producer.list_topics(topic, CONNECT_SECONDS)
+        except KafkaException as error:
+            raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
+
+    def write(self, key: bytes | None, event: bytes) -> None:
+        """Hand over one event; waits where the queue is full."""
+        self._producer.poll(0)
+        try:
+            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+        except BufferError:
+            self._producer.flush(FLUSH_SECONDS)
+            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+
+    def confirm(self) -> None:
+        """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
+        left = self._producer.flush(FLUSH_SECONDS)
+        if self.failures or left:
+            if self.failures and self.failures[0].code() in REFUSED_CODES:
+                raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
+            why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
+            raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")
+
+    def _note(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.failures.append(error)
+
+
+def emit(
+    settings: Settings,
+    lines: Iterable[bytes],
+    *,
+    topic: str | None = None,
+    key: str | None = None,
+    headers: Sequence[tuple[str, str]] = (),
+    rate: float | None = None,
+) -> int:
+    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second.
+
+    Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event.
+    """
+    writer = _Writer(settings, topic or settings.input.topics[0], headers)
+    keys, pace, count = Key(key), Pace(rate, time.monotonic()), 0
+    for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
+        if writer.failures:
+            break
+        if (pause := pace.pause(count, time.monotonic())) > 0:
+            time.sleep(pause)
+        count += 1
+        writer.write(keys.of(event, count), event)
+        if count == 1:  # it waits half a second for its producer id: the others begin after that
+            writer.confirm()
+            pace = Pace(rate, time.monotonic())
+    writer.confirm()
+    return count

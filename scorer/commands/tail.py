@@ -1,0 +1,101 @@
+"""`scorer tail`: read score records or dead letters, committed ones only, one JSON object a line."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
+
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.connection import connect, refused
+from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.headers import headers_of
+from publisher.kafka.rights import READ, Right
+from scorer import topics
+from scorer.scores import formats
+from scorer.settings import Settings
+
+POLL_SECONDS = 0.2
+PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART}
+SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
+
+
+def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
+    """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
+    topic = settings.dead_letter.topic if dead else settings.output.topic
+    start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
+    if dead:
+        return map(dead_letter, records(settings, topic, start, follow=follow))
+    as_json = formats.as_json(settings)
+    return (score(message, as_json) for message in records(settings, topic, start, follow=follow))
+
+
+def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
+    """Every record of a topic, from its start to its end as it is now. Raises Fatal where it cannot be read."""
+    return records(settings, topic, OFFSET_BEGINNING, follow=False)
+
+
+def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
+    """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
+    name = f"{settings.name}.tail"
+    found = topics.describe(connect(settings.kafka, name), settings.kafka, topics.read(topic))
+    if topic not in found:
+        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+    watch = kafka.ErrorWatch()
+    consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
+    consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
+    at_end: set[int | None] = set()
+    deadline = time.monotonic() + SILENCE_SECONDS
+    try:
+        while follow or len(at_end) < found[topic].partitions:
+            messages = consumer.consume(1_000, POLL_SECONDS)
+            if messages:
+                deadline = time.monotonic() + SILENCE_SECONDS
+            elif not follow and time.monotonic() > deadline:
+                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+            if watch.fatal is not None:
+                raise refused(settings.kafka, watch.fatal)
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at_end.add(message.partition())
+                else:
+                    _mind(settings, topic, error)
+    finally:
+        consumer.close()
+
+
+def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
+    """Raises Fatal for an error that does not pass."""
+    if kafka.of_no_group(error) or error.retriable() or error.code() in PASSING:
+        return
+    if error.code() in REFUSED_CODES:
+        raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
+    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
+
+
+def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
+    """The record as JSON. Raises Fatal where it is none of the configured format."""
+    try:
+        return as_json(message.value() or b"null")
+    except ValueError as error:
+        place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
+        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", 2) from error
+
+
+def dead_letter(message: Message) -> bytes:
+    """Where the event came from, what is wrong with it, and what it was, as JSON."""
+    headers: dict[str, Any] = {}
+    for name, value in headers_of([message])[0][0] or []:
+        headers[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    facts = {name.removeprefix("dead."): value for name, value in headers.items() if name.startswith("dead.")}
+    return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

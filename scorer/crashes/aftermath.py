@@ -1,0 +1,93 @@
+"""What a worker does about events in hand: notes them, and after a death has them examined apart from itself.
+
+In the usual case every batch is noted before it is scored (`in_hand.py`). Where a note was found at the start, an examiner
+(`examiner.py`) holds the model until the suspects are answered (`examination.py`); then the model moves into this process.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from scorer.crashes.examination import Examination
+from scorer.crashes.examiner import Examiner
+from scorer.crashes.in_hand import InHand
+from scorer.events.batch import Batch
+from scorer.intake.consumer import Intake
+from scorer.servables.manager import Make, VersionManager
+from scorer.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another scorer holds
+
+
+class Aftermath:
+    """For one worker. `alive` is called while an examiner works, `clock` is monotonic seconds. `make` is where the usual model
+    comes from; `making` is where it comes from now."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        in_hand: InHand,
+        make: Make,
+        alive: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._in_hand = in_hand
+        self._clock = clock
+        self._make = self.making = make
+        self._ask_at = 0.0
+        self._examiner: Examiner | None = None
+        suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
+        self._examination = Examination(suspects, settings.batching.max_events, clock())
+        if suspects:
+            told = ", ".join(f"{topic}[{partition}] before {end}" for (topic, partition), end in sorted(suspects.items()))
+            log.warning("a process died with these events in hand, and they are examined apart: %s", told)
+            self._examiner = Examiner(settings, alive)
+            self.making = self._examiner.make
+
+    def most(self, events: int) -> int:
+        """How many events may be scored at once, of so many."""
+        return min(events, self._examination.limit) if self._examiner else events
+
+    def take_up(self, batch: Batch) -> None:
+        """This batch is in hand from now on."""
+        if self._examiner is None:
+            self._in_hand.note(batch.reached)
+
+    def put_down(self) -> None:
+        """Nothing is in hand any more, and this process lives."""
+        if self._examiner is None:
+            self._in_hand.clear()
+
+    def answered(self, batch: Batch) -> None:
+        """There are records for this batch."""
+        self._examination.answered(batch)
+
+    def died(self, batch: Batch, error: Exception) -> bool:
+        """The examiner died over this batch. Whether its one event is guilty; if not, the batch is to be taken again."""
+        guilty = self._examination.died(batch, self._clock())
+        log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
+        return guilty
+
+    def look(self, intake: Intake, versions: VersionManager) -> None:
+        """Once in a while: move the model into this process where nothing is suspected any more."""
+        if self._examiner is None or not intake.joined:
+            return
+        committed, now = dict(intake.committed), self._clock()
+        if now >= self._ask_at:
+            self._ask_at = now + ELSEWHERE_SECONDS
+            committed |= intake.elsewhere(self._examination.suspects.keys() - committed.keys())
+        if self._examination.over(committed, now):
+            log.info("the events that were suspected are answered; loading the model into this process")
+            self._examiner.close()
+            self._examiner = None
+            self._in_hand.clear()
+            versions.move(self._make)
+        else:
+            self._in_hand.note(self._examination.suspects)
+
+    def close(self) -> None:
+        """Let the examiner go; what is still suspected stays noted."""
+        if self._examiner is not None:
+            self._examiner.close()

@@ -1,0 +1,202 @@
+"""`scorer replay`: dead letters go back to where they came from, each at most once.
+
+The events and the positions of their dead letters (in the compacted topic `<dead letters>.replayed`) become visible in one
+transaction. One transactional id prefix for all replays of a scorer: whoever begins later fences whoever began before, and
+reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from confluent_kafka import Message, Producer
+
+from publisher import positions
+from publisher.audit.bitmap import Bitmap
+from publisher.errors import Aborted, Fatal, Fenced
+from publisher.kafka import clients as kafka
+from publisher.kafka.connection import connect
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.rights import READ, WRITE, Operations
+from publisher.positions import Position
+from publisher.session.exactly_once import TransactionSession
+from publisher.session.open_transactions import OpenTransactions
+from publisher.session.protocol import Record
+from scorer import topics
+from scorer.dead_letters import letter as letters
+from scorer.dead_letters.letter import Letter, Selection, Unfit
+from scorer.events import formats
+from scorer.settings import Settings
+
+CHUNK_EVENTS = 500  # of one transaction
+CHUNK_BYTES = 4 * 1_024 * 1_024
+CHUNKS_A_SECOND = 10.0  # where a rate is asked for
+EXAMPLES = 10  # of letters that cannot be put back
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was done, or would be: `replayed` by reason, `late` of them without their deadline, which has passed; `before` were
+    replayed earlier, `others` not asked for."""
+
+    dry_run: bool
+    replayed: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    before: int = 0
+    others: int = 0
+    unfit: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "dry_run": self.dry_run,
+            "replayed": self.replayed.total(),
+            "by_reason": dict(sorted(self.replayed.items())),
+            "deadlines_dropped": self.late,
+            "replayed_before": self.before,
+            "not_selected": self.others,
+            "unfit": self.unfit,
+            "unfit_examples": self.examples,
+        }
+
+
+def replay(settings: Settings, selection: Selection, *, rate: float | None = None, dry_run: bool = False) -> Summary:
+    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing.
+
+    Raises Fatal: 2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what
+    was replayed is known: run it again).
+    """
+    found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
+    for topic in (settings.dead_letter.topic, settings.replayed_topic):
+        if topic not in found:
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+    inputs = {name: (found[name].partitions, found[name].max_bytes) for name in settings.input.topics if name in found}
+    run = _Run(settings, selection, inputs, Summary(dry_run))
+    if dry_run:
+        for _ in run.chunks(CHUNK_EVENTS):
+            pass
+        return run.summary
+    smallest = min(found[name].max_bytes for name in (*inputs, settings.replayed_topic))
+    with contextlib.closing(_session(settings, smallest)) as session:
+        session.open()
+        _write(session, settings, run, rate)
+    return run.summary
+
+
+def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
+    """The topics, and what is done with them."""
+    if dry_run:
+        return topics.read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
+    inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))
+    return inputs | topics.read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
+
+
+def _name(settings: Settings) -> str:
+    return f"{settings.name}.replay"
+
+
+def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
+    name, seconds = _name(settings), settings.kafka.transaction_timeout_ms / 1_000
+
+    def producer(transactional_id: str) -> Producer:
+        return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
+
+    opened = OpenTransactions(settings.kafka, name, (*settings.input.topics, settings.replayed_topic))
+    return TransactionSession(producer, f"{settings.name}/replay", transaction_seconds=seconds, decided=opened.wait)
+
+
+def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:
+    most = CHUNK_EVENTS if rate is None else min(CHUNK_EVENTS, max(1, int(rate / CHUNKS_A_SECOND)))
+    began, written = time.monotonic(), 0
+    for chunk in run.chunks(most):
+        if rate is not None:
+            time.sleep(max(0.0, began + written / rate - time.monotonic()))
+        try:
+            session.publish([record for place, letter in chunk for record in (letter.record, _note(settings, place, letter))])
+        except Fenced as error:
+            raise Fatal("another replay of this scorer has taken over", "let one run at a time end", 3) from error
+        except Aborted as error:
+            raise Fatal(f"a transaction failed: {error}", "run it again: what was replayed is known") from error
+        written += len(chunk)
+
+
+def _note(settings: Settings, place: Position, letter: Letter) -> Record:
+    """The record that says that the dead letter at `place` was replayed."""
+    value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
+    return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
+
+
+class _Run:
+    """Reads what was replayed, then the dead letters, and hands out what is to be put back."""
+
+    def __init__(self, settings: Settings, selection: Selection, inputs: dict[str, tuple[int, int]], summary: Summary) -> None:
+        self.summary = summary
+        self._settings = settings
+        self._selection = selection
+        self._inputs = inputs
+        self._reader = TopicReader(settings.kafka, _name(settings))
+        self._ids = formats.id_reader(settings)
+        self._done: dict[int, Bitmap] = {}
+
+    def chunks(self, most: int) -> Iterator[list[tuple[Position, Letter]]]:
+        """Up to `most` letters with their places, in the order of each partition of the dead-letter topic."""
+        self._read_done()
+        chunk: list[tuple[Position, Letter]] = []
+        size = 0
+        for place, message in self._unreplayed():
+            letter = self._letter(place, message)
+            if letter is None:
+                continue
+            if chunk and (len(chunk) >= most or size + letter.size > CHUNK_BYTES):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append((place, letter))
+            size += letter.size
+            self.summary.replayed[letter.reason] += 1
+            self.summary.late += letter.late
+        if chunk:
+            yield chunk
+
+    def _read_done(self) -> None:
+        for message in self._messages(self._settings.replayed_topic):
+            with contextlib.suppress(ValueError):  # a key that this command did not write
+                place = positions.parse(message.key() or b"")
+                if place.topic == self._settings.dead_letter.topic:
+                    self._done.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
+
+    def _unreplayed(self) -> Iterator[tuple[Position, Message]]:
+        topic = self._settings.dead_letter.topic
+        for message in self._messages(topic):
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if self._done.setdefault(partition, Bitmap()).add(np.array([offset], np.int64))[0]:
+                yield Position(self._settings.region, topic, partition, offset), message
+            else:
+                self.summary.before += 1
+
+    def _letter(self, place: Position, message: Message) -> Letter | None:
+        """None where it is not asked for, or cannot be put back."""
+        try:
+            letter = letters.read(message, self._ids, time.time_ns() // 1_000_000)
+            if not self._selection.takes(letter):
+                self.summary.others += 1
+                return None
+            letters.check_target(letter, self._inputs)
+        except Unfit as error:
+            self.summary.unfit += 1
+            if len(self.summary.examples) < EXAMPLES:
+                self.summary.examples.append(f"{place.topic}[{place.partition}]@{place.offset}: {error}")
+            return None
+        return letter
+
+    def _messages(self, topic: str) -> Iterator[Message]:
+        """Every committed record up to the end as it is now."""
+        partitions = self._reader.partitions([topic])
+        starts, ends = self._reader.earliest(partitions), self._reader.visible(partitions)
+        for batch in self._reader.read({p: (starts[p], ends[p]) for p in partitions}):
+            yield from batch.messages

@@ -1,0 +1,73 @@
+"""Whether events that are valid for one signature are valid for another, and if not, why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from model_registry.package.signature import InputField, Signature
+from model_registry.package.signature_file import FLOAT_LIMITS, INTEGER_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A field, and what makes events that were valid invalid."""
+
+    field: str
+    change: str
+
+
+def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[Break]:
+    """What keeps an event that is valid for `old` from being valid for `new`; nothing: they all are.
+
+    `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
+    """
+    known = {field.name: field for field in old.fields}
+    found = [Break(field.name, change) for field in new.fields for change in _changes(known.get(field.name), field)]
+    return found + (_moved(old, new) if positional else [])
+
+
+def _changes(old: InputField | None, new: InputField) -> Iterator[str]:
+    if old is None:
+        if new.required:
+            yield "is required now, and was no field before"
+        return
+    if new.required and not old.required:
+        yield "is required now, and might be absent before"
+    if old.array != new.array:
+        yield f"is {_shape(new)} now, and was {_shape(old)} before"
+    if fault := _type_change(old.dtype, new.dtype):
+        yield fault
+    if old.allows_nan and not new.allows_nan:
+        yield "may not be NaN now, and might be before"
+
+
+def _type_change(old: str, new: str) -> str | None:
+    """Why not every value of one dtype is one of the other, or None."""
+    if old == new:
+        return None
+    changed = f"is {new} now, and was {old} before"
+    if old in INTEGER_LIMITS and new in INTEGER_LIMITS:
+        inside = INTEGER_LIMITS[new][0] <= INTEGER_LIMITS[old][0] and INTEGER_LIMITS[old][1] <= INTEGER_LIMITS[new][1]
+    elif new in FLOAT_LIMITS and old in INTEGER_LIMITS:
+        inside = max(map(abs, INTEGER_LIMITS[old])) <= FLOAT_LIMITS[new]
+    elif new in FLOAT_LIMITS and old in FLOAT_LIMITS:
+        inside = FLOAT_LIMITS[old] <= FLOAT_LIMITS[new]
+    else:
+        inside = False
+    return None if inside else changed
+
+
+def _moved(old: Signature, new: Signature) -> list[Break]:
+    before = [field.name for field in old.fields]
+    after = [field.name for field in new.fields]
+    moved = [
+        Break(name, f"is element {at} now, where {before[at]!r} was before")
+        for at, name in enumerate(after[: len(before)])
+        if before[at] != name
+    ]
+    if len(before) != len(after):
+        moved.append(Break("*", f"an event has {len(after)} fields now, and had {len(before)} before"))
+    return moved
+
+
+def _shape(field: InputField) -> str:
+    return f"an array of {field.array}" if field.array else "one value"

@@ -1,0 +1,220 @@
+"""JSON arrays, bare or in an envelope with the id: one element a field, in the order of the signature.
+
+Where the signature has one field and that is an array, its numbers are the elements. An envelope is an object whose `features`
+are the array; the id is another field of it. Floats go through simdjson straight into the tensors where that is certain to say
+the same as msgspec; everything else through one compiled msgspec decoder, and singly where an event is bad.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+import numpy as np
+import simdjson
+from numpy.typing import NDArray
+
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.fields import FAULTS, Fields, as_tuple
+from scorer.events.json.float_arrays import WIDE, brackets
+from scorer.events.json.objects import check_utf8, read_checked
+from scorer.events.tensors import Columns, Row, all_float, matrix
+
+FEATURES = "features"
+TEXT_BYTES = 256 * 1_024  # what fits a core's cache
+
+
+class _Elements:
+    """What an array of one signature looks like to msgspec, and how it becomes a row."""
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        names = list(fields.by_name)
+        only = fields.signature.fields[0] if len(names) == 1 else None
+        self.bare = only is not None and only.array is not None
+        self.type: Any = (
+            fields.types[names[0]] if self.bare else fields.struct_of(names, array_like=True, forbid_unknown_fields=True)
+        )
+
+    def row(self, found: Any) -> Row:
+        """What msgspec decoded, as a row."""
+        return (found,) if self.bare else as_tuple(found)
+
+    def checked(self, found: Any) -> Row:
+        """What any JSON parser decoded, as a row. Raises Poison."""
+        if not isinstance(found, list):
+            raise Poison(Reason.WRONG_TYPE, f"a JSON {type(found).__name__} stands where an array has to be")
+        names = list(self._fields.by_name)
+        if self.bare:
+            return self._fields.checked({names[0]: found})
+        if len(found) > len(names):
+            raise Poison(Reason.WRONG_TYPE, f"{len(found)} elements; the signature has {len(names)} fields")
+        return self._fields.checked(dict(zip(names, found, strict=False)))
+
+
+class FlatArrays:
+    """Reads a batch of arrays of numbers as one text, or as several: simdjson takes ten times a text's size of memory."""
+
+    def __init__(self) -> None:
+        self._parse = simdjson.Parser().parse
+
+    def matrix(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
+        """(B, width), or None where an event is not certain to be a flat array of so many numbers."""
+        count = max(1, len(values) * TEXT_BYTES // max(1, sum(map(len, values))))
+        if count >= len(values):
+            return self._read(values, width)
+        parts = []
+        for start in range(0, len(values), count):
+            part = self._read(values[start : start + count], width)
+            if part is None:
+                return None
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def _read(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
+        """(B, width), or None where an event is not certain to be a flat array of so many numbers.
+
+        Each begins with `[` and ends with `]` and no more brackets are in it, nor strings (they are refused): so none can reach
+        into its neighbour.
+        """
+        if not (all(map(bytes.startswith, values, repeat(b"["))) and all(map(bytes.endswith, values, repeat(b"]")))):
+            return None
+        text = b"[" + b",".join(values) + b"]"
+        characters = np.frombuffer(text, np.uint8)
+        if any(np.count_nonzero(characters == ord(bracket)) != len(values) + 1 for bracket in "[]"):
+            return None
+        try:
+            rows: Any = self._parse(text)
+            if not set(map(len, rows)) <= {width}:
+                return None
+            return matrix([rows.as_buffer(of_type="d")], len(values) * width, "<f8").reshape(len(values), width)
+        except (ValueError, TypeError, RuntimeError, AttributeError):
+            return None
+
+
+class JsonArrayDecoder:
+    """Decodes `[f0, f1, ...]` for one signature."""
+
+    def __init__(self, signature: Signature, max_event_bytes: int) -> None:
+        self._fields = Fields(signature, None, max_event_bytes)
+        self._elements = _Elements(self._fields)
+        self._columns = Columns(signature) if all_float(signature) else None
+        self._decode = msgspec.json.Decoder(self._elements.type).decode
+        self._flat = FlatArrays()
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        fields = self._fields
+        if not fields.fits(values):
+            return fields.singly(values, self._read)
+        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+        numbers = self._flat.matrix(good, self._columns.width) if self._columns is not None else None
+        if self._columns is not None and numbers is not None:
+            return fields.whole(self._columns.tensors(numbers), None)
+        try:
+            check_utf8(good)
+            return fields.decoded(map(self._elements.row, map(self._decode, good)))
+        except FAULTS:
+            return fields.singly(values, self._read)
+
+    def _read(self, value: bytes) -> Row:
+        return read_checked(value, lambda text: self._elements.row(self._decode(text)), self._elements.checked)
+
+
+class JsonEnvelopeDecoder:
+    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None."""
+
+    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
+        self._fields = Fields(signature, id_field, max_event_bytes, id_apart=True)
+        self._elements = _Elements(self._fields)
+        self._columns = Columns(signature) if all_float(signature) else None
+        self._id_field = id_field
+        ids = [("id", str | int | None, None)] if id_field else []
+        self._decode, self._open = (
+            msgspec.json.Decoder(
+                msgspec.defstruct(
+                    "Envelope",
+                    [*ids, ("features", features)],
+                    rename={"id": id_field} if id_field else None,
+                    kw_only=True,
+                    gc=False,
+                )
+            ).decode
+            for features in (self._elements.type, msgspec.Raw)
+        )
+        self._flat = FlatArrays()
+        self._parse = simdjson.Parser().parse
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        fields = self._fields
+        if not fields.fits(values):
+            return fields.singly(values, self._read)
+        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+        whole = self._whole(good, self._columns) if self._columns is not None else None
+        if whole is not None:
+            return whole
+        try:
+            check_utf8(good)
+            return fields.decoded(map(self._row, map(self._decode, good)))
+        except FAULTS:
+            return fields.singly(values, self._read)
+
+    def _whole(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+        """The batch with its floats read by simdjson, or None where an event is not certain to be read as msgspec does it."""
+        if columns.width < WIDE:
+            return self._opened(values, columns)
+        found = [self._numbers(value, columns.width) for value in values]
+        good = [one for one in found if one is not None]
+        if len(good) < len(found):
+            return None
+        numbers = matrix([buffer for _, buffer in good], columns.width, "<f8")
+        return self._fields.whole(columns.tensors(numbers), [id_ for id_, _ in good])
+
+    def _opened(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+        """The arrays taken out of their envelopes, then read as one text."""
+        try:
+            check_utf8(values)
+            envelopes: Sequence[Any] = [self._open(value) for value in values]
+        except FAULTS:
+            return None
+        numbers = self._flat.matrix([bytes(one.features) for one in envelopes], columns.width)
+        if numbers is None:
+            return None
+        return self._fields.whole(columns.tensors(numbers), [one.id for one in envelopes] if self._id_field else None)
+
+    def _numbers(self, value: bytes, width: int) -> tuple[Any, Any] | None:
+        """The id and the features of one event as a buffer, or None where the other path has to look at it."""
+        if not brackets(value, 1):
+            return None
+        try:
+            event: Any = self._parse(value)
+            if len(set(event.keys())) != len(event):
+                return None
+            array, id_ = event[FEATURES], event.get(self._id_field) if self._id_field else None
+            if len(array) != width or type(id_) not in (str, int, type(None)):
+                return None
+            return id_, array.as_buffer(of_type="d")
+        except (ValueError, TypeError, KeyError, RuntimeError, AttributeError):
+            return None
+
+    def _row(self, event: Any) -> Row:
+        row = self._elements.row(event.features)
+        return (*row, event.id) if self._id_field else row
+
+    def _read(self, value: bytes) -> Row:
+        return read_checked(value, lambda text: self._row(self._decode(text)), self._checked)
+
+    def _checked(self, event: Any) -> Row:
+        if not isinstance(event, dict):
+            raise Poison(Reason.WRONG_TYPE, f"the event is a JSON {type(event).__name__}, not an object")
+        if event.get(FEATURES) is None:
+            raise Poison(Reason.MISSING_FIELD, f"required field {FEATURES!r} is missing or null")
+        row = self._elements.checked(event[FEATURES])
+        if not self._id_field:
+            return row
+        id_ = event.get(self._id_field)
+        if type(id_) not in (str, int, type(None)):
+            raise Poison(Reason.WRONG_TYPE, f"field {self._id_field!r}: an id is a string or an integer, not {id_!r:.100}")
+        return (*row, id_)

@@ -1,0 +1,136 @@
+"""Avro records to rows of values: what one writer's schema says, read by fastavro, and its fixed layout where it has one.
+
+Logical types are read as what they are made of. A field that the schema has not is absent.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import Any
+
+import msgspec
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException, UnknownType
+
+from scorer.events.decoder import Poison, Reason
+from scorer.events.fields import Fields, as_tuple
+from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
+from scorer.events.schemas.registry import BadSchema, Schema
+from scorer.events.tensors import Row
+
+READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
+NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
+
+
+class AvroReader:
+    """Reads records of one writer's schema. Raises BadSchema."""
+
+    def __init__(self, schema: Schema, fields: Fields, id_field: str | None) -> None:
+        named: dict[str, Any] = {}
+        try:
+            for _, text in schema.references:
+                parse_schema(_plain(json.loads(text)), named)
+            document = _plain(json.loads(schema.text))
+            self._schema = parse_schema(document, named)
+            lengths = {field.name: field.array for field in fields.signature.fields}
+            self.layout: Layout | None = layout(list(_record(document, lengths)), fields, id_field)
+        except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType, RecursionError) as error:
+            raise BadSchema(f"no Avro schema: {error!r}") from error
+        self._fields = fields
+
+    def event(self, value: bytes, start: int) -> Any:
+        """The record behind the header of `start` bytes. Raises Poison."""
+        stream = BytesIO(value)
+        stream.seek(start)
+        try:
+            event = schemaless_reader(stream, self._schema, None)
+        except EOFError:
+            raise Poison(Reason.MALFORMED, f"{len(value)} bytes are no whole record of its Avro schema") from None
+        except READ_FAULTS as error:
+            raise Poison(Reason.MALFORMED, f"not of its Avro schema: {error!r}") from None
+        if left := len(value) - stream.tell():
+            raise Poison(Reason.MALFORMED, f"{left} bytes are left behind the Avro record")
+        return event
+
+    def row(self, value: bytes, start: int) -> Row:
+        """The values of one event. Raises Poison."""
+        event = self.event(value, start)
+        if not isinstance(event, dict):
+            raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
+        try:
+            return as_tuple(msgspec.convert(event, self._fields.struct))
+        except (msgspec.ValidationError, ValueError):
+            return self._fields.checked(event)
+
+
+def _plain(schema: Any) -> Any:
+    """The schema without logical types."""
+    if isinstance(schema, dict):
+        return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
+    return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """What stands behind what in most events: where there is a choice with null, the other one. None: cannot be told.
+
+    `wanted` are the signature's fields, with the length of those that are arrays.
+    """
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        yield None
+        return
+    for one in schema["fields"]:
+        yield from _items(one["type"], one["name"], wanted)
+
+
+def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """The same of a field."""
+    if isinstance(type_, list):
+        yield from _chosen(type_, name, wanted)
+    elif isinstance(type_, dict):
+        yield from _compound(type_, name, wanted)
+    elif type_ in NUMBERS:
+        yield Number(name, NUMBERS[type_])
+    elif type_ in ("string", "bytes"):
+        yield Text(name, zigzag=True, raw=type_ == "bytes")
+    elif type_ in ("int", "long"):
+        yield Varint(name, zigzag=True)
+    elif type_ != "null":
+        yield None
+
+
+def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """The one that is not null."""
+    values = [(at, one) for at, one in enumerate(union) if one != "null"]
+    if len(values) != 1:
+        yield None
+        return
+    at, value = values[0]
+    yield Constant(_zigzag(at))
+    yield from _items(value, name, wanted)
+
+
+def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """A type that is written as an object."""
+    kind, length = type_["type"], wanted.get(name)
+    if kind == "fixed":
+        yield Number(None, "u1", type_["size"])
+    elif kind == "record":
+        for one in type_["fields"]:
+            yield from _items(one["type"], "", {})
+    elif kind == "array" and length and type_["items"] in ("float", "double"):
+        yield Constant(_zigzag(length))
+        yield Number(name, NUMBERS[type_["items"]], length)
+        yield Constant(b"\0")
+    elif kind in ("array", "enum", "map"):
+        yield None
+    else:
+        yield from _items(kind, name, wanted)
+
+
+def _zigzag(number: int) -> bytes:
+    """A number that is not negative, as Avro writes it."""
+    left, found = number << 1, bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])

@@ -1,0 +1,282 @@
+"""Events whose bytes stand where the schema puts them: whole batches cut out by numpy, without reading field by field.
+
+Avro and Protobuf both write a float as its bytes and a tag or a branch as a constant, so most events of numbers have one shape.
+A layout lists what stands behind what. An event that has that shape to the last byte means what its format's own reader would
+say; any other is for that reader.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.signature import TensorInput
+from model_registry.package.signature_file import INTEGER_LIMITS
+from scorer.events.fields import Fields
+from scorer.events.schemas.varints import varints
+
+MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
+SLICED = 64  # bytes from which on a slice an event is quicker than an index a byte
+LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """These bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """`count` numbers of a dtype (`<f4`, `<f8` or `?`), of an array field where `array`; None: of no interest."""
+
+    field: str | None
+    dtype: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A length as a varint (twice the length where `zigzag`), and so many bytes of UTF-8, or of anything if `raw`."""
+
+    field: str | None
+    zigzag: bool
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Varint:
+    """A whole number of a field (None: of no interest) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
+
+    field: str | None
+    zigzag: bool
+    limit: int = 1 << 63
+
+
+Item = Constant | Number | Text | Varint
+
+
+@dataclass(slots=True)
+class _Cuts:
+    """Of the events that have the shape's size: their places, where their parts begin and end in all `data`, and numbers."""
+
+    data: bytes
+    buffer: NDArray[np.uint8]
+    rows: NDArray[np.intp]
+    runs: list[NDArray[np.int64]]
+    texts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    numbers: list[NDArray[np.int64]]
+
+
+@dataclass(slots=True)
+class View:
+    """What a layout found: the places of the events that have its shape, their tensors and their ids."""
+
+    rows: list[int]
+    tensors: dict[str, NDArray[Any]]
+    ids: Sequence[str | int | None]
+
+
+class Layout:
+    """The shape of an event for the fields of one signature. Made by `layout`."""
+
+    def __init__(self, items: Sequence[Item], fields: Fields, id_field: str | None) -> None:
+        self._signature = fields.signature
+        self._id_field = id_field
+        self._variable = [item for item in items if isinstance(item, Text | Varint)]
+        self._texts = [item for item in self._variable if isinstance(item, Text)]
+        self._numbers = [item for item in self._variable if isinstance(item, Varint)]
+        self._runs = [0]
+        self._places: dict[str, tuple[int, np.dtype[Any]]] = {}
+        self._width = 0
+        constants: dict[int, int] = {}
+        booleans: list[int] = []
+        for item in items:
+            if isinstance(item, Text | Varint):
+                self._runs.append(0)
+                continue
+            if isinstance(item, Constant):
+                constants |= enumerate(item.data, self._width)
+                size = len(item.data)
+            else:
+                dtype = np.dtype(item.dtype)
+                size = dtype.itemsize * item.count
+                booleans += range(self._width, self._width + size) if dtype.kind == "b" else ()
+                if item.field is not None:
+                    self._places[item.field] = self._width, dtype
+            self._width += size
+            self._runs[-1] += size
+        self._constant_at = _slice(list(constants))
+        self._constants = np.array(list(constants.values()), np.uint8)
+        self._booleans = booleans
+
+    def view(self, values: Sequence[bytes], start: int) -> View | None:
+        """Cut the events, whose first `start` bytes are a header, or None where not one has the shape."""
+        cuts = self._cut(values, start)
+        matrix = self._fixed(cuts)
+        keep = self._good(matrix)
+        texts: dict[str | None, list[Any]] = {}
+        try:
+            for item, (begins, ends) in zip(self._texts, cuts.texts, strict=True):
+                raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+                texts[item.field] = raw if item.raw else list(map(bytes.decode, raw))
+        except UnicodeDecodeError:  # one of them: for the format's own reader to say which
+            return None
+        whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
+        for field in self._signature.fields:
+            if field.name in whole and field.dtype in INTEGER_LIMITS:
+                low, high = INTEGER_LIMITS[field.dtype]
+                keep &= (whole[field.name] >= low) & (whole[field.name] <= min(high, LARGEST))
+        if not keep.all():
+            at = np.flatnonzero(keep).tolist()
+            matrix, rows = matrix[at], cuts.rows[at]
+            texts = {field: [column[k] for k in at] for field, column in texts.items()}
+            whole = {field: numbers[at] for field, numbers in whole.items()}
+        else:
+            rows = cuts.rows
+        return self._view(rows.tolist(), matrix, texts, whole) if len(rows) else None
+
+    def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
+        """Where the parts of each event are, of all events at once.
+
+        Positions only grow, and the last must be the event's end: so none has reached beyond it.
+        """
+        data = b"".join((*values, b"\0"))  # one byte more: something is there to look at, wherever a position points
+        buffer = np.frombuffer(data, np.uint8)
+        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        ends = np.cumsum(sizes)
+        at = ends - sizes + start
+        good = np.ones(len(values), np.bool_)
+        runs, texts, numbers = [at], [], []
+        at = at + self._runs[0]
+        for item, size in zip(self._variable, self._runs[1:], strict=True):
+            number, at, fits = varints(buffer, at)
+            good &= fits
+            if isinstance(item, Text):
+                length = number >> 1 if item.zigzag else number
+                good &= (length <= len(data)) & ~(number & item.zigzag).astype(np.bool_)
+                texts.append((at, at + np.minimum(length, len(data))))
+                at = texts[-1][1]
+            else:
+                good &= number < item.limit
+                numbers.append((number >> 1) ^ -(number & 1) if item.zigzag else number)
+            runs.append(at)
+            at = at + size
+        good &= at == ends
+        rows = np.flatnonzero(good)
+        if len(rows) == len(values):
+            return _Cuts(data, buffer, rows, runs, texts, numbers)
+        return _Cuts(
+            data,
+            buffer,
+            rows,
+            [run[rows] for run in runs],
+            [(begin[rows], end[rows]) for begin, end in texts],
+            [number[rows] for number in numbers],
+        )
+
+    def _fixed(self, cuts: "_Cuts") -> NDArray[np.uint8]:
+        """(events, width): what is fixed in each, one behind the other."""
+        parts = []
+        for begins, size in zip(cuts.runs, self._runs, strict=True):
+            if size > SLICED:
+                joined = bytearray().join([cuts.data[begin : begin + size] for begin in begins.tolist()])
+                parts.append(np.frombuffer(joined, np.uint8).reshape(len(begins), size))
+            elif size:
+                parts.append(cuts.buffer[begins[:, None] + np.arange(size)])
+        if not parts:
+            return np.empty((len(cuts.rows), 0), np.uint8)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _good(self, matrix: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        good: NDArray[np.bool_] = (matrix[:, self._constant_at] == self._constants).all(axis=1)
+        if self._booleans:
+            good &= (matrix[:, self._booleans] <= 1).all(axis=1)
+        return good
+
+    def _view(
+        self,
+        rows: list[int],
+        matrix: NDArray[np.uint8],
+        texts: dict[str | None, list[Any]],
+        whole: dict[str | None, NDArray[np.int64]],
+    ) -> View:
+        tensors = {tensor.tensor: self._tensor(tensor, matrix, texts, whole) for tensor in self._signature.inputs}
+        ids: Sequence[str | int | None] = [None] * len(rows)
+        if self._id_field in texts:
+            ids = texts[self._id_field]
+        elif self._id_field in whole:
+            ids = whole[self._id_field].tolist()
+        return View(rows, tensors, ids)
+
+    def _tensor(
+        self,
+        tensor: TensorInput,
+        matrix: NDArray[np.uint8],
+        texts: dict[str | None, list[Any]],
+        whole: dict[str | None, NDArray[np.int64]],
+    ) -> NDArray[Any]:
+        count = len(matrix)
+        if tensor.dtype == "string":
+            strings = np.empty((count, tensor.width), object)
+            for column, field in enumerate(tensor.fields):
+                strings[:, column] = texts[field.name]
+            return strings
+        if any(field.name in whole for field in tensor.fields):
+            return self._column_by_column(tensor, matrix, whole)
+        places = [self._places[field.name] for field in tensor.fields]
+        starts, dtype = [start for start, _ in places], places[0][1]
+        step = starts[1] - starts[0] if len(starts) > 1 else dtype.itemsize
+        with np.errstate(over="ignore", invalid="ignore"):
+            if all(other == dtype for _, other in places) and starts == [starts[0] + k * step for k in range(len(starts))]:
+                shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
+                found = np.ndarray(shape, dtype, matrix, starts[0], strides)
+                return found.astype(tensor.dtype)
+        return self._column_by_column(tensor, matrix, whole)
+
+    def _column_by_column(
+        self, tensor: TensorInput, matrix: NDArray[np.uint8], whole: dict[str | None, NDArray[np.int64]]
+    ) -> NDArray[Any]:
+        numbers = np.empty((len(matrix), tensor.width), tensor.dtype)
+        for column, field in enumerate(tensor.fields):
+            if field.name in whole:
+                found: NDArray[Any] = whole[field.name]
+                numbers[:, column] = found.astype(np.float64) if numbers.dtype.kind == "f" else found
+                continue
+            start, dtype = self._places[field.name]
+            with np.errstate(over="ignore", invalid="ignore"):
+                numbers[:, column] = np.ndarray((len(matrix),), dtype, matrix, start, (self._width,))
+        return numbers
+
+
+def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -> Layout | None:
+    """The layout, or None where it has not all that the signature names, or cannot be told (an item is None)."""
+    items = [item for item in found if item is not None]
+    if len(items) < len(found) or sum(isinstance(item, Text | Varint) for item in items) > MOST_VARIABLE:
+        return None
+    numbers = {item.field: item for item in items if isinstance(item, Number)}
+    whole = {item.field for item in items if isinstance(item, Varint)}
+    texts = {item.field for item in items if isinstance(item, Text) and not item.raw}
+    for field in fields.signature.fields:
+        if field.dtype == "string":
+            if field.array or field.name not in texts:
+                return None
+            continue
+        if field.name in whole and field.dtype != "bool" and not field.array:
+            continue
+        item = numbers.get(field.name)
+        if item is None or item.count != (field.array or 1) or np.dtype(item.dtype).kind != np.dtype(field.dtype).kind:
+            return None
+    if id_field is not None and id_field not in texts | whole:
+        return None
+    return Layout(items, fields, id_field)
+
+
+def _slice(places: list[int]) -> slice | list[int]:
+    """The places as a slice where they are next to each other."""
+    if places and places == list(range(places[0], places[0] + len(places))):
+        return slice(places[0], places[0] + len(places))
+    return places

@@ -1,0 +1,119 @@
+"""Protobuf messages to rows of values: what one schema says, read by its own library, and the fixed layout where it has one.
+
+A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent
+then, and so is an empty repeated field.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+
+from scorer.events.decoder import Poison, Reason
+from scorer.events.fields import Fields, as_tuple
+from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
+from scorer.events.tensors import Row
+
+WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
+FIXED = {
+    FieldDescriptor.TYPE_FLOAT: (WIRE_32, "<f4"),
+    FieldDescriptor.TYPE_DOUBLE: (WIRE_64, "<f8"),
+    FieldDescriptor.TYPE_BOOL: (WIRE_VARINT, "?"),
+}
+VARINTS = {
+    FieldDescriptor.TYPE_INT32: (False, 1 << 31),
+    FieldDescriptor.TYPE_UINT32: (False, 1 << 32),
+    FieldDescriptor.TYPE_SINT32: (True, 1 << 32),
+    FieldDescriptor.TYPE_INT64: (False, 1 << 63),
+    FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
+    FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
+}
+"""Whether the sign is in the last bit, and the limit below which a varint is the number: the library cuts longer ones off."""
+
+
+class ProtobufReader:
+    """Reads messages of one type."""
+
+    def __init__(self, message: Descriptor, fields: Fields, id_field: str | None) -> None:
+        self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
+        self._fields = fields
+        self._getters = {name: _getter(message.fields_by_name[name]) for name in fields.names if name in message.fields_by_name}
+        lengths = {field.name: field.array for field in fields.signature.fields}
+        self.layout: Layout | None = layout(list(_items(message, lengths)), fields, id_field)
+
+    def event(self, value: bytes, start: int) -> dict[str, Any]:
+        """The wanted fields of the message behind the header of `start` bytes. Raises Poison."""
+        message = self._new()
+        try:
+            message.ParseFromString(value[start:] if start else value)
+        except (DecodeError, ValueError) as error:
+            raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
+        return {name: get(message) for name, get in self._getters.items()}
+
+    def row(self, value: bytes, start: int) -> Row:
+        """The values of one event. Raises Poison."""
+        event = self.event(value, start)
+        try:
+            return as_tuple(msgspec.convert(event, self._fields.struct))
+        except (msgspec.ValidationError, ValueError):
+            return self._fields.checked(event)
+
+
+def _getter(field: FieldDescriptor) -> Callable[[Any], Any]:
+    name = field.name
+    if field.is_repeated:
+        return lambda message: list(getattr(message, name)) or None
+    if field.has_presence:
+        return lambda message: getattr(message, name) if message.HasField(name) else None
+    return lambda message: getattr(message, name)
+
+
+def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+    """What stands behind what in most events: every field there, in the order of the numbers. None: cannot be told.
+
+    `wanted` are the signature's fields, with the length of those that are arrays.
+    """
+    for field in sorted(message.fields, key=lambda one: int(one.number)):
+        if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
+            yield None
+        elif field.is_repeated:
+            yield from _packed(field, wanted.get(field.name) or 0)
+        elif field.type in FIXED:
+            wire, dtype = FIXED[field.type]
+            yield Constant(_tag(field, wire))
+            yield Number(field.name, dtype)
+        elif field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+            yield Constant(_tag(field, WIRE_BYTES))
+            yield Text(field.name, zigzag=False, raw=field.type == FieldDescriptor.TYPE_BYTES)
+        elif field.type in VARINTS:
+            zigzag, limit = VARINTS[field.type]
+            yield Constant(_tag(field, WIRE_VARINT))
+            yield Varint(field.name, zigzag, limit)
+        else:
+            yield None
+
+
+def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
+    """Floats in a row, so many of them; anything else that is repeated cannot be told."""
+    if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
+        yield None
+        return
+    dtype, size = ("<f4", 4) if field.type == FieldDescriptor.TYPE_FLOAT else ("<f8", 8)
+    yield Constant(_tag(field, WIRE_BYTES) + encoded(length * size))
+    yield Number(field.name, dtype, length)
+
+
+def _tag(field: FieldDescriptor, wire: int) -> bytes:
+    return encoded(field.number << 3 | wire)
+
+
+def encoded(number: int) -> bytes:
+    """A number that is not negative as a varint."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])

@@ -1,0 +1,124 @@
+"""Questions about offsets that a group member asks its broker: what is committed, and where partitions begin and end."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from publisher.errors import Evicted, Fatal, MemberLost
+from publisher.kafka.error_codes import MEMBERSHIP_CODES
+
+ANSWER_SECONDS = 5.0  # for one answer
+PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a consumer that lost its way is better replaced
+PAUSE_SECONDS = 0.1
+AGAIN_CODES = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+    }
+)
+"""A broker is away or coming back, a transaction is not decided, or somebody's metadata is about to change: the same question
+has an answer later."""
+END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
+Partition = tuple[str, int]
+
+log = logging.getLogger(__name__)
+
+
+def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting: Callable[[], None]) -> list[TopicPartition]:
+    """The committed offsets with their metadata, pending transactions waited for. `waiting` is called before each further try;
+    what it raises ends the waiting.
+
+    Raises Evicted where the group refuses to tell this member, MemberLost where it is time for another consumer to ask, Fatal
+    where no waiting helps.
+    """
+    return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
+
+
+def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]) -> dict[Partition, int]:
+    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them. As `committed`."""
+    if not partitions:
+        return {}
+    asked = [TopicPartition(*partition, edge) for partition in partitions]
+    found = _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS), waiting)
+    return {(p.topic, p.partition): p.offset for p in found}
+
+
+def known_ends(
+    consumer: Consumer, partitions: Iterable[Partition], held: Collection[Partition]
+) -> dict[Partition, tuple[int, int]]:
+    """The first and the next offset of each, as the last fetches told; of those that are `held`, and so not fetched, as the
+    broker tells now. Missing where neither does."""
+    rows, answers = {}, True
+    for key in partitions:
+        partition = TopicPartition(*key)
+        bounds: Any = consumer.get_watermark_offsets(partition, cached=True)
+        if key in held and answers:
+            try:
+                bounds = consumer.get_watermark_offsets(partition, timeout=END_SECONDS)
+            except KafkaException:
+                answers = False
+        if bounds is not None and bounds[1] >= 0:
+            rows[key] = bounds
+    return rows
+
+
+def leaderless(consumer: Consumer, topics: Iterable[str]) -> set[Partition]:
+    """The partitions of these topics that no broker leads; nothing where no broker tells."""
+    found = set()
+    for topic in topics:
+        try:
+            told = consumer.list_topics(topic, timeout=END_SECONDS).topics[topic]
+        except KafkaException:
+            break
+        found |= {(topic, number) for number, partition in told.partitions.items() if partition.leader < 0}
+    return found
+
+
+def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
+    """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
+    if not positions:
+        return []
+    try:
+        found = consumer.committed([TopicPartition(*partition) for partition in positions], timeout=END_SECONDS)
+    except KafkaException as error:
+        log.info("whether the group was moved is not known: %s", error.args[0].str())
+        return []
+    return [key for p in found if p.error is None and p.offset >= 0 and p.offset != positions[key := (p.topic, p.partition)]]
+
+
+def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
+    deadline, told = time.monotonic() + PATIENCE_SECONDS, False
+    while True:
+        try:
+            answer = question()
+        except KafkaException as exception:
+            error, what = exception.args[0], "the group's offsets cannot be read"
+        else:
+            wrong = next((p for p in answer if p.error is not None), None)
+            if wrong is None:
+                return answer
+            error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
+        if error.code() in MEMBERSHIP_CODES:
+            raise Evicted(f"{what}: {error.str()}")
+        if error.code() not in AGAIN_CODES:
+            raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
+        if time.monotonic() > deadline:
+            raise MemberLost(f"{what}: {error.str()}")
+        if not told:
+            told = True
+            log.info("%s: %s", what, error.str())
+        waiting()
+        time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,289 @@
+"""One batch: decode, infer, encode. Every event becomes exactly one record: a score, an expired answer or a dead letter.
+
+No Kafka call in here. Records keep the order of the events, whatever they become. A batch over which anything is raised is
+halved until the guilty event stands alone, which becomes a dead letter. Errors that tell of somebody who is away are no event's
+fault and are raised further.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import TypeVar
+
+import numpy as np
+
+from publisher.errors import Aborted, Fatal, Retriable
+from publisher.positions import Position
+from publisher.session.protocol import Record
+from scorer.backends import InferenceFailed
+from scorer.dead_letters.headers import dead_headers
+from scorer.events.batch import Batch, Headers
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.identity import NO_FACTS, Facts, event_id
+from scorer.events.internal_errors import InternalErrors
+from scorer.servables.servable import Servable
+from scorer.settings import Settings
+
+T = TypeVar("T")
+RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
+NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)  # Away is a Fatal
+UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic that records are written to: how many partitions it has and the largest record it takes, in bytes."""
+
+    topic: str
+    partitions: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Scored:
+    """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), `expired` the
+    indices of those that came too late. The other fields are for the metrics; stages are seconds.
+    """
+
+    slots: list[Record | None]
+    expired: set[int] = field(default_factory=set)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records, in the order of the events."""
+        return [record for record in self.slots if record]
+
+
+class Scoring:
+    """Scores batches for one configuration."""
+
+    def __init__(self, settings: Settings, output: Target, dead: Target) -> None:
+        self.settings = settings
+        self.output = output
+        self.dead = dead
+        self.internal_errors = InternalErrors()
+
+    def score(
+        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
+    ) -> Scored:
+        """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock; `alive` is
+        called before each time that the model is asked. Raises Away.
+        """
+        work = _Work(self, batch, servable, now_ms)
+        work.rejected = dict.fromkeys(batch.unread, UNREAD)
+        work.answer_all(alive)
+        return work.finished()
+
+    def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str) -> Scored:
+        """Dead letters for all of the batch, without looking at it. `how` the process ended that had it in hand last."""
+        work = _Work(self, batch, servable, now_ms)
+        poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
+        work.rejected = dict.fromkeys(range(len(batch)), poison)
+        return work.finished()
+
+    def letter(self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int) -> Record:
+        """The dead letter of one event of a batch, made at `at_ms` (Unix ms)."""
+        source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
+        headers = dead_headers(
+            batch.headers[row],
+            reason=poison.reason,
+            error=str(poison),
+            source=source,
+            model=servable.label,
+            at_ms=at_ms,
+        )
+        partition = batch.partitions[row] % self.dead.partitions
+        return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers
+
+
+class _Work:
+    """One batch on its way. Rows are indices into the batch; `rejected` says what is wrong with those that are no good."""
+
+    def __init__(self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> None:
+        self.scoring = scoring
+        self.batch = batch
+        self.servable = servable
+        self.now_ms = now_ms
+        self.rejected: dict[int, Poison] = {}
+        self.scored = Scored([None] * len(batch))
+        self.facts: list[Facts] | None = None  # None: no event has a header
+        self.field_ids: list[str | int | None] = [None] * len(batch)
+
+    def answer_all(self, alive: Callable[[], None]) -> None:
+        """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
+        spans = [[row for row in range(len(self.batch)) if row not in self.rejected]]
+        while spans:
+            rows = spans.pop()
+            alive()
+            try:
+                self._answer(rows)
+            except NO_EVENTS_FAULT:
+                raise
+            except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
+                for row in rows:
+                    self.rejected.pop(row, None)
+                if len(rows) > 1:
+                    middle = len(rows) // 2
+                    spans += [rows[middle:], rows[:middle]]
+                elif isinstance(error, InferenceFailed):
+                    self.rejected[rows[0]] = Poison(Reason.INFERENCE_FAILED, str(error))
+                else:
+                    self.rejected[rows[0]] = self.scoring.internal_errors.poison(error)
+
+    def _answer(self, rows: list[int]) -> None:
+        """Scores, expired answers and rejections of these rows, all of them or none."""
+        began = time.perf_counter()
+        fresh, expired = self._by_deadline(rows)
+        if self.scoring.settings.input.tombstones == "skip":
+            fresh = [row for row in fresh if self.batch.values[row] is not None]
+        decoded = self._decode(fresh, self.rejected)
+        decoded_at = time.perf_counter()
+        answers = [self._inferred(decoded)] if decoded.rows else []
+        inferred_at = time.perf_counter()
+        if expired:
+            self._decode(expired, {})  # for the ids alone
+            count = len(expired)
+            answers.append((expired, Answer([b"null"] * count, [None] * count, "expired")))
+        made = [(*self._records(at, answer), answer.status) for at, answer in answers]
+        for at, records, status in made:
+            _place(self.scored.slots, at, records)
+            self.scored.expired |= set(at) if status == "expired" else set()
+            self.scored.outcomes[status] += len(at)
+        encoded_at = time.perf_counter()
+        self.scored.stages.update(
+            {"decode": decoded_at - began, "infer": inferred_at - decoded_at, "encode": encoded_at - inferred_at}
+        )
+
+    def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
+        decoded = self.servable.decoder.decode(_pick(self.batch.values, rows))
+        rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
+        decoded.rows = _pick(rows, decoded.rows)
+        _place(self.field_ids, decoded.rows, decoded.ids)
+        return decoded
+
+    def _by_deadline(self, rows: list[int]) -> tuple[list[int], list[int]]:
+        """The rows in time and the rows that are too late, by what their headers say; bad deadlines are rejected."""
+        headers = _pick(self.batch.headers, rows)
+        if not any(headers):
+            return rows, []
+        all_facts = [Facts.of(one) if one else NO_FACTS for one in headers]
+        if self.facts is None:
+            self.facts = [NO_FACTS] * len(self.batch)
+        _place(self.facts, rows, all_facts)
+        now = self.now_ms()
+        fresh: list[int] = []
+        expired: list[int] = []
+        for row, facts in zip(rows, all_facts, strict=True):
+            if facts.bad_deadline is not None:
+                error = f"header deadline is {facts.bad_deadline!r:.100}, not a time in Unix ms"
+                self.rejected[row] = Poison(Reason.BAD_DEADLINE, error)
+            else:
+                (expired if facts.deadline is not None and facts.deadline < now else fresh).append(row)
+        return fresh, expired
+
+    def _inferred(self, decoded: Decoded) -> tuple[list[int], "Answer"]:
+        """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
+        scores = self.servable.score(decoded.select(0, len(decoded.rows)))
+        rows = decoded.rows
+        answer = Answer(scores.encoded(), scores.decisions(), "scored")
+        finite = scores.finite()
+        if finite.all():
+            return rows, answer
+        for at in np.flatnonzero(~finite).tolist():
+            error = f"the model answered {answer.scores[at].decode()}, which is not finite"
+            self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
+        keep = np.flatnonzero(finite).tolist()
+        kept = Answer([answer.scores[k] for k in keep], [answer.decisions[k] for k in keep], "scored")
+        return [rows[at] for at in keep], kept
+
+    def _records(self, rows: list[int], answer: "Answer") -> tuple[list[int], Sequence[Record]]:
+        """Rows and their score records; those that are too large for the output topic are rejected."""
+        batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
+        partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
+        ids = self._ids(rows)
+        values = encoder.encode(
+            ids,
+            answer.scores,
+            answer.decisions,
+            _pick(batch.places, rows),
+            _pick(batch.offsets, rows),
+            times,
+            answer.status,
+            self.now_ms(),
+        )
+        names = self.scoring.settings.output.headers
+        headers: Sequence[Headers] = [None] * len(rows)
+        if names:
+            headers = encoder.headers(names, ids, answer.decisions, answer.status)
+        if batch.carried is not None:
+            headers = [[*(own or ()), *more] for own, more in zip(headers, _pick(batch.carried, rows), strict=True)]
+        width = target.partitions
+        out = [partition % width for partition in partitions]
+        records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
+        room = target.max_bytes - RECORD_OVERHEAD
+        if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
+            return self._without_oversize(rows, records, room)
+        return rows, records
+
+    def _ids(self, rows: list[int]) -> list[str]:
+        fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
+        if self.facts is None and None not in fields:
+            return list(map(str, fields))
+        facts = _pick(self.facts, rows) if self.facts else repeat(NO_FACTS, len(rows))
+        places, offsets = _pick(self.batch.places, rows), _pick(self.batch.offsets, rows)
+        return [
+            event_id(fact, named, region, (*place, offset))
+            for fact, named, place, offset in zip(facts, fields, places, offsets, strict=True)
+        ]
+
+    def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
+        """Rows and records without those that the output topic would refuse, which are rejected."""
+        kept = []
+        for row, record in zip(rows, records, strict=True):
+            _, value, key, *_ = record
+            if len(value or b"") + len(key or b"") > room:
+                target = self.scoring.output
+                error = (
+                    f"the score record has {len(value or b'')} bytes beside its key; {target.topic} takes {target.max_bytes}"
+                )
+                self.rejected[row] = Poison(Reason.SCORE_OVERSIZE, error)
+            else:
+                kept.append((row, record))
+        return [row for row, _ in kept], [record for _, record in kept]
+
+    def finished(self) -> Scored:
+        """The outcome, with dead letters in the slots of the rejected. Raw bytes are copied and nothing is parsed."""
+        scored = self.scored
+        for row, poison in self.rejected.items():
+            scored.slots[row] = self.scoring.letter(self.batch, row, poison, self.servable, self.now_ms())
+            scored.reasons[poison.reason] += 1
+        scored.outcomes["dead"] += len(self.rejected)
+        return scored
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the rows of a part of a batch are answered: encoded scores, decisions, and one status."""
+
+    scores: Sequence[bytes]
+    decisions: Sequence[str | None]
+    status: str
+
+
+def _pick(column: list[T], rows: list[int]) -> list[T]:
+    """The entries of these rows, which ascend: the column itself where they are all."""
+    return column if len(rows) == len(column) else [column[row] for row in rows]
+
+
+def _place(column: list[T], rows: Sequence[int], values: Sequence[T]) -> None:
+    """Put values into a column at these rows, which ascend."""
+    if len(rows) == len(column):
+        column[:] = values
+    else:
+        for row, value in zip(rows, values, strict=True):
+            column[row] = value

@@ -1,0 +1,50 @@
+"""What a batch costs: T(B) = a + b B seconds, fitted by least squares with forgetting over the batches seen. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
+
+
+@dataclass(slots=True)
+class CostModel:
+    """T(B) = a + b B, from exponentially forgotten sums of (1, B, T, B*B, B*T)."""
+
+    weight: float = 0.0
+    b: float = 0.0
+    t: float = 0.0
+    bb: float = 0.0
+    bt: float = 0.0
+
+    @classmethod
+    def of(cls, samples: Iterable[tuple[int, float]]) -> "CostModel":
+        """From (batch size, seconds) pairs, as measured at warm-up."""
+        model = cls()
+        for size, seconds in samples:
+            model.observe(size, seconds)
+        return model
+
+    def observe(self, size: int, seconds: float) -> None:
+        """One batch of `size` events took `seconds`."""
+        self.weight = self.weight * FORGET + 1
+        self.b = self.b * FORGET + size
+        self.t = self.t * FORGET + seconds
+        self.bb = self.bb * FORGET + size * size
+        self.bt = self.bt * FORGET + size * seconds
+
+    def line(self) -> tuple[float, float]:
+        """(a, b) in seconds, neither negative. With sizes all alike the whole cost counts as per event."""
+        if not self.weight:
+            return 0.0, 0.0
+        mean_b, mean_t = self.b / self.weight, self.t / self.weight
+        variance = self.bb / self.weight - mean_b * mean_b
+        if variance <= 1e-9 * max(mean_b * mean_b, 1.0):
+            return 0.0, mean_t / mean_b if mean_b else 0.0
+        slope = max((self.bt / self.weight - mean_b * mean_t) / variance, 0.0)
+        intercept = mean_t - slope * mean_b
+        return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
+
+    def seconds(self, size: int) -> float:
+        """What a batch of `size` events is expected to take."""
+        a, b = self.line()
+        return a + b * size
