@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.debian import NOT_RUN_FILE, PACKAGES, install_line
-from tests.environment import ROOT, Unusable, prepare, variables
+from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
+from tests.support.environment import ROOT, Unusable, prepare, variables
 
 STEPS = {
     "format": ("ruff", "format", "--check", "."),
@@ -29,6 +29,20 @@ STEPS = {
     "pytest": ("pytest", "--numprocesses=4", "--dist=worksteal"),  # end-to-end tests wait more than they compute
 }
 """Name to command; the programs are those of the virtual environment."""
+RUNS = {
+    "backends": ("tests.integration.backends", "the conformance suite and faults under load on every backend"),
+    "bench": ("tests.proofs.bench", "throughput and latency beside other programs"),
+    "brokers": ("tests.proofs.brokers", "the demo against other versions of Apache Kafka"),
+    "cosign": ("tests.support.cosign", "signatures, with cosign itself"),
+    "deploy": ("tests.packaging.deploy", "manifests, dashboards and alerts, made and compared"),
+    "faults": ("tests.campaigns.faults", "scorers under faults, and the count of lost and doubled events"),
+    "fuzz": ("tests.campaigns.fuzz", "random records at a scorer"),
+    "gpu": ("tests.proofs.gpu", "CUDA and TensorRT on a real GPU"),
+    "image": ("tests.proofs.image", "the container image, built, run and killed"),
+    "relay": ("tests.campaigns.relay", "the relay under faults"),
+    "seeing": ("tests.proofs.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
+}
+"""What takes long, by name: the module to run, with its own options, and what it is."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,11 @@ class Outcome:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the check; the exit code is 0 where nothing failed, 1 where something did, 2 where it could not be run."""
+    if arguments and arguments[0] in RUNS:
+        return run_apart(arguments[0], arguments[1:])
     own, rest = split(arguments)
+    if own[:1] == ["unit"]:
+        own, rest = ["--only", "pytest", *own[1:]], ["tests/unit", *rest]
     options = _parser().parse_args(own)
     if options.debian_packages:
         print("\n".join(sorted(set(PACKAGES.values()))))
@@ -59,6 +77,17 @@ def main(arguments: Sequence[str]) -> int:
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
+
+
+def run_apart(name: str, arguments: Sequence[str]) -> int:
+    """Run one of RUNS in the virtual environment; its exit code, or 2 where there is no environment."""
+    try:
+        folder = prepare()
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return 2
+    command = [str(folder / "bin" / "python3"), "-m", RUNS[name][0], *arguments]
+    return subprocess.run(command, env=variables(folder), check=False).returncode
 
 
 def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
@@ -131,7 +160,13 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m tests", description="The whole check. After -- come options of pytest.")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tests",
+        usage="%(prog)s [unit | NAME ...] [options] [-- options of pytest]",
+        description="The whole check, or the unit tests alone, or what takes long. Options after a NAME are its own.",
+        epilog="\n".join(f"  {name:<10}{what}" for name, (_, what) in RUNS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--only", action="append", choices=list(STEPS), help="only this step; may be repeated")
     parser.add_argument("--debian-packages", action="store_true", help="print the Debian packages of all tests and end")
     return parser

@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.debian import NOT_RUN_FILE, PACKAGES, package_of
+from tests.support.debian import NOT_RUN_FILE, PACKAGES, package_of
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
 settings.load_profile("busy machine")
-pytest_plugins = ["tests.every_setting"]
+pytest_plugins = ["tests.support.every_setting"]
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "debian(program): needs a program of Debian, one of those listed in tests/debian.py")
+    config.addinivalue_line(
+        "markers", "debian(program): needs a program of Debian, one of those listed in tests/support/debian.py"
+    )
     config.stash[NOT_RUN] = {}
 
 
@@ -76,7 +78,9 @@ def missing_program(item: pytest.Item) -> str | None:
     for mark in item.iter_markers("debian"):
         for program in mark.args:
             if program not in PACKAGES:
-                raise pytest.UsageError(f"{item.nodeid}: {program} is not among the programs of tests/debian.py; add it there")
+                raise pytest.UsageError(
+                    f"{item.nodeid}: {program} is not among the programs of tests/support/debian.py; add it there"
+                )
             if shutil.which(program) is None:
                 return str(program)
     return None

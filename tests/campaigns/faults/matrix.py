@@ -1,0 +1,47 @@
+"""The matrix: a crash before and after every step of the transaction session, a round each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from tests.campaigns.faults.plan import POINTS, Round, Step
+from tests.campaigns.faults.rounds import Result, play
+from tests.campaigns.faults.stage import Ground
+
+Told = Callable[[Result], None]
+
+LOAD_SECONDS = 6.0
+CRASH_AT = 2.0
+
+
+def rounds(seed: int, points: Sequence[str] = POINTS) -> Iterator[Round]:
+    """A round for each point: the first of two scorers crashes there. The group protocols take turns."""
+    for number, point in enumerate(points, 1):
+        protocol = ("classic", "consumer")[(number + seed) % 2]
+        yield Round(number, seed, (point,), protocol, 2, LOAD_SECONDS, (Step(CRASH_AT, "arm", f"0 {point}"),))
+
+
+def run(ground: Ground, seed: int, rate: float, told: Told, points: Sequence[str] = POINTS) -> list[Result]:
+    """Play the matrix. A point whose crash did not happen is trouble: it has proved nothing."""
+    results = []
+    for played in rounds(seed, points):
+        result = play(ground, played, rate)
+        if "signal 9" not in result.exits:
+            result.trouble = result.trouble or "the armed crash did not happen"
+        told(result)
+        results.append(result)
+    return results
+
+
+def table(results: Sequence[Result], brokers: int) -> Any:
+    """For people: a row for each point."""
+    shown = Table("crash", "protocol", "events", "stall s", "missing", "duplicates", "phantoms", "order", "versions", "")
+    shown.title = f"crash matrix, {brokers} broker{'s' if brokers > 1 else ''}"
+    for result in results:
+        counts = [str(max(result.counts.get(n, 0), result.audited.get(n, 0))) for n in result.counts]
+        shown.add_row(
+            result.faults[0], result.protocol, f"{result.events:,}", f"{result.stall_seconds:.1f}", *counts,
+            "ok" if result.clean else result.trouble,
+        )  # fmt: skip
+    return shown

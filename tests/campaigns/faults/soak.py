@@ -1,0 +1,123 @@
+"""The soak: one long round with a fault every half minute, and what each process holds, sampled all the time.
+
+The first scorer is never killed or stopped by the plan, so that one process lives through everything. What grows is told as a
+slope, fitted by least squares over the samples after the warm-up of each process that lived long enough.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psutil
+
+from tests.campaigns.faults.fleet import Fleet
+from tests.campaigns.faults.plan import PLANNERS, Round, Step
+from tests.campaigns.faults.rounds import Result, play
+from tests.campaigns.faults.stage import VERSIONS, Ground
+
+FAULTS = ("kill-scorer", "freeze-scorer", "churn", "cut", "slow", "half-open", "late-endtxn", "poison", "swap", "kill-broker")
+EVERY_SECONDS = 30.0  # from one fault to the next
+REST_SECONDS = 30.0  # without faults at the end
+SAMPLE_SECONDS = 5.0
+WARM_UP_SECONDS = 120.0
+LIVED_SECONDS = 600.0  # a slope says nothing of a process that lived shorter after its warm-up
+SCORERS = 2
+
+
+def plan(seed: int, seconds: float) -> Round:
+    """The round of this seed. Pure. Faults of scorers befall all but the first."""
+    rng = random.Random(seed)
+    steps: list[Step] = []
+    swaps = 0
+    at = EVERY_SECONDS
+    while at < seconds - REST_SECONDS:
+        fault = rng.choice([name for name in FAULTS if name != "swap" or swaps + 2 < len(VERSIONS)])
+        swaps += 2 if fault == "swap" else 0
+        steps += [_spare_the_first(step) for step in PLANNERS[fault](rng, at, SCORERS, 1)]
+        at += EVERY_SECONDS
+    return Round(1, seed, FAULTS, "consumer", SCORERS, seconds, tuple(sorted(steps)))
+
+
+def _spare_the_first(step: Step) -> Step:
+    victim, _, rest = step.argument.partition(" ")
+    of_scorer = step.verb == "arm" or step.verb.endswith("-scorer") or step.verb == "restart-with-clock"
+    return replace(step, argument=f"1 {rest}".strip()) if of_scorer and victim == "0" else step
+
+
+@dataclass
+class Life:
+    """One process: seconds since the first sample, resident memory in MiB, handles, threads."""
+
+    role: str
+    samples: list[tuple[float, float, int, int]] = field(default_factory=list)
+
+    def slopes(self) -> dict[str, Any] | None:
+        """Growth in an hour after the warm-up; None where the process did not live long enough."""
+        began = self.samples[0][0]
+        kept = [sample for sample in self.samples if sample[0] - began >= WARM_UP_SECONDS]
+        if not kept or kept[-1][0] - kept[0][0] < LIVED_SECONDS:
+            return None
+        times = [sample[0] / 3_600 for sample in kept]
+        return {
+            "role": self.role,
+            "minutes": round((kept[-1][0] - kept[0][0]) / 60, 1),
+            "rss_mib": [round(kept[0][1], 1), round(kept[-1][1], 1)],
+            "rss_mib_per_hour": round(slope(times, [sample[1] for sample in kept]), 2),
+            "handles": [kept[0][2], kept[-1][2]],
+            "handles_per_hour": round(slope(times, [float(sample[2]) for sample in kept]), 2),
+            "threads": [kept[0][3], kept[-1][3]],
+        }
+
+
+def slope(times: Sequence[float], values: Sequence[float]) -> float:
+    """Of the line of least squares, in units of `values` for one of `times`."""
+    mean_t, mean_v = sum(times) / len(times), sum(values) / len(values)
+    spread = sum((t - mean_t) ** 2 for t in times)
+    return sum((t - mean_t) * (v - mean_v) for t, v in zip(times, values, strict=True)) / spread if spread else 0.0
+
+
+class Sampler(threading.Thread):
+    """Looks at every scorer that runs, until `close`."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self.lives: dict[int, Life] = {}
+        self._fleet = fleet
+        self._closing = threading.Event()
+
+    def run(self) -> None:
+        began = time.monotonic()
+        while not self._closing.wait(SAMPLE_SECONDS):
+            for slot in self._fleet.slots:
+                if (process := slot.process) is not None:
+                    self._look(slot.replica, process.pid, time.monotonic() - began)
+
+    def _look(self, role: str, pid: int, at: float) -> None:
+        try:
+            seen = psutil.Process(pid).children()[0]
+            sample = (at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads())
+        except (psutil.Error, IndexError):  # it has just ended
+            return
+        self.lives.setdefault(seen.pid, Life(role)).samples.append(sample)
+
+    def close(self) -> None:
+        """No more looking."""
+        self._closing.set()
+        self.join()
+
+
+def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[Result], None]) -> list[dict[str, Any]]:
+    """Play it; the slopes of all processes that lived long enough."""
+    samplers: list[Sampler] = []
+
+    def watch(fleet: Fleet) -> None:
+        samplers.append(Sampler(fleet))
+        samplers[0].start()
+
+    result = play(ground, plan(seed, seconds), rate, watching=watch)
+    samplers[0].close()
+    told(result)
+    return [found for life in samplers[0].lives.values() if (found := life.slopes())]

@@ -1,0 +1,269 @@
+"""Where a round is played: a cluster with its proxies, a registry with versions, scorers, load and a reader. Does the steps."""
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from scorer.demo.broker.node import HOST
+from tests.campaigns.faults.cluster import Cluster, Node
+from tests.campaigns.faults.fleet import Fleet
+from tests.campaigns.faults.foreign import Foreign
+from tests.campaigns.faults.load import Load
+from tests.campaigns.faults.plan import SESSION_SECONDS, Round, Step
+from tests.campaigns.faults.proxy import Proxies
+from tests.campaigns.faults.watch import Watch
+from tests.integration.scorer.rig import Rig, until
+from tests.support import models
+
+PARTITIONS = 6
+VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
+DISK_MB = 512
+
+
+class Ground:
+    """What all rounds share: the cluster, its proxies, the registry. `disk_full`: the node's data on a small tmpfs."""
+
+    def __init__(self, brokers: int, disk_full: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="scorestream-rounds-"))
+        self.disk = self.folder / "disk" if disk_full else None
+        if self.disk is not None:
+            self.disk.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.disk)], check=True)
+        self.proxies = Proxies(brokers)
+        self.cluster = Cluster(brokers, self.disk / "data" if self.disk else None)
+
+    def start(self) -> "Ground":
+        """Brokers up, versions pushed."""
+        self.cluster.start(self.proxies.ports)
+        self.proxies.connect([node.proxied for node in self.cluster.nodes])
+        pushing = Rig(self.cluster.bootstrap_servers, self.folder, "pushing")
+        for number, version in enumerate(VERSIONS, 2):
+            pushing.push(models.linear_package(self.folder / version, float(number)), version)
+        return self
+
+    @property
+    def registry(self) -> Path:
+        """The folder that holds the versions."""
+        return self.folder / "registry"
+
+    def close(self) -> None:
+        """End everything, and remove all but the logs of rounds that were kept."""
+        self.cluster.close()
+        self.proxies.close()
+        if self.disk is not None:
+            subprocess.run(["umount", str(self.disk)], check=False)
+        if not any(self.folder.glob("round-*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Stage:
+    """One round's own topics, group, configuration, scorers, load and reader."""
+
+    def __init__(self, ground: Ground, played: Round, rate: float, broken: str | None = None) -> None:
+        self.ground = ground
+        self.name = f"round-{played.number}-{uuid.uuid4().hex[:6]}"
+        self.folder = ground.folder / self.name
+        self.folder.mkdir()
+        self.registry = self.folder / "registry"
+        self._away = self.folder / "registry-away"
+        self.registry.symlink_to(ground.registry)
+        direct = ground.cluster.bootstrap_servers
+        self.rig = Rig(direct, self.folder, self.name, kafka=self._kafka(played))
+        self.version = 0
+        self.rig.promote(VERSIONS[0])
+        self.rig.create(PARTITIONS)
+        address = ",".join(f"{HOST}:{port}" for port in ground.proxies.ports) if played.proxied else direct
+        self.rig.configure(kafka={"bootstrap_servers": address})
+        self.fleet = Fleet(self.folder, played.scorers, broken=broken)
+        self.load = Load(direct, self.rig.events_topic, rate)
+        self.foreign = Foreign(direct, self.rig.scores_topic)
+        self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
+        self.since_ms = 0
+        self._working: list[threading.Thread] = []
+        self._failed: list[Exception] = []
+        self._killed: Node | None = None
+        self._verbs = self._all_verbs()
+
+    def _all_verbs(self) -> dict[str, Callable[[str], Any]]:
+        """What a step may ask for."""
+        ground = self.ground
+        return {
+            "kill-scorer": lambda k: self._slot(k).send(signal.SIGKILL),
+            "freeze-scorer": lambda k: self._slot(k).send(signal.SIGSTOP),
+            "thaw-scorer": lambda k: self._slot(k).send(signal.SIGCONT),
+            "stop-scorer": lambda k: self._slot(k).stop(),
+            "start-scorer": self._want,
+            "restart-scorer": lambda k: self._slot(k).send(signal.SIGTERM),
+            "restart-with-clock": self._restart_with_clock,
+            "arm": self._arm,
+            "kill-broker": lambda k: self._node(k).kill(),
+            "start-broker": lambda k: self._node(k).start(),
+            "freeze-broker": lambda k: self._node(k).send(signal.SIGSTOP),
+            "thaw-broker": lambda k: self._node(k).send(signal.SIGCONT),
+            "kill-leader": self._kill_leader,
+            "cut": lambda _: ground.proxies.cut(),
+            "slow": lambda seconds: ground.proxies.slow(float(seconds)),
+            "hold": lambda _: ground.proxies.hold(),
+            "hold-endtxn": lambda _: ground.proxies.hold_end_txn(),
+            "fill-disk": lambda _: self._fill_disk(),
+            "free-disk": lambda _: self._free_disk(),
+            "poison": self._poison,
+            "swap": lambda _: self._swap(),
+            "start-twin": lambda k: self.fleet.start_twin(int(k)),
+            "stop-twins": lambda _: self.fleet.stop_twins(),
+            "begin-foreign": lambda _: self._apart(self.foreign.begin),
+            "end-foreign": lambda _: self._apart(self.foreign.end),
+            "add-partitions": lambda count: self._apart(lambda: self._add_partitions(int(count))),
+            "make-again": lambda _: self._apart(self._make_again),
+            "registry-away": lambda _: self.registry.rename(self._away),
+            "registry-back": lambda _: self._away.rename(self.registry),
+        }
+
+    def do(self, step: Step) -> None:
+        """One step of the plan."""
+        self._verbs[step.verb](step.argument)
+
+    def heal(self) -> None:
+        """End every fault: the round must come to rest from here on."""
+        if self.ground.disk is not None:
+            self._free_disk()
+        self.ground.proxies.heal()
+        self.ground.cluster.whole()
+        if not self.registry.exists():
+            self._away.rename(self.registry)
+        self.fleet.heal()
+        for thread in self._working:
+            thread.join()
+        self.foreign.end()
+        if self._failed:
+            raise self._failed[0]
+
+    def close(self, keep: bool) -> None:
+        """End the scorers and remove the topics; `keep` leaves the folder with its logs."""
+        self.watch.close()
+        self.fleet.close()
+        admin = AdminClient({"bootstrap.servers": self.ground.cluster.bootstrap_servers})
+        names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(self.name + ".")]
+        for deleted in admin.delete_topics(names).values():
+            try:
+                deleted.result()
+            except KafkaException as error:
+                print(f"a topic stays behind: {error}")
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kafka(self, played: Round) -> dict[str, Any]:
+        return {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
+
+    def _slot(self, number: str) -> Any:
+        return self.fleet.slots[int(number)]
+
+    def _want(self, number: str) -> None:
+        self._slot(number).wanted = True
+
+    def _arm(self, argument: str) -> None:
+        number, _, point = argument.partition(" ")
+        self._slot(number).arm(point)
+
+    def _restart_with_clock(self, argument: str) -> None:
+        number, _, hours = argument.partition(" ")
+        slot = self._slot(number)
+        slot.end()
+        slot.start(int(hours))
+
+    def _node(self, number: str) -> Node:
+        if number == "killed":
+            assert self._killed is not None
+            return self._killed
+        return self.ground.cluster.nodes[int(number)]
+
+    def _kill_leader(self, topic: str) -> None:
+        self._killed = self.ground.cluster.leader(topic)
+        self._killed.kill()
+
+    def _fill_disk(self) -> None:
+        """Whatever is free, so that the next segment write fails."""
+        assert self.ground.disk is not None
+        with (self.ground.disk / "ballast").open("wb") as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(1 << 16))
+                    ballast.flush()
+            except OSError:
+                return
+
+    def _free_disk(self) -> None:
+        """Room again; a broker that ended over it is started."""
+        assert self.ground.disk is not None
+        (self.ground.disk / "ballast").unlink(missing_ok=True)
+        for node in self.ground.cluster.nodes:
+            node.start()
+
+    def _poison(self, share: str) -> None:
+        self.load.poison = float(share)
+
+    def _apart(self, work: Callable[[], None]) -> None:
+        """Do this while other faults go on: it waits for brokers that are away."""
+
+        def done() -> None:
+            try:
+                work()
+            except (AssertionError, KafkaException, RuntimeError) as error:
+                self._failed.append(error)
+
+        thread = threading.Thread(target=done, name="apart")
+        self._working.append(thread)
+        thread.start()
+
+    def _add_partitions(self, count: int) -> None:
+        """More partitions for the events; a topic that is gone for a moment gets them when it is there again."""
+        topic = self.rig.events_topic
+
+        def added() -> bool:
+            try:
+                partitions = len(self.rig.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+                self.rig.admin.create_partitions([NewPartitions(topic, partitions + count)])[topic].result()
+            except (KafkaException, KeyError):
+                return False
+            return True
+
+        until(added, "the partitions")
+
+    def _make_again(self) -> None:
+        """Another topic for the events, in the place of the one that there was."""
+
+        def between() -> None:
+            time.sleep(0.01)  # a timestamp lies before or after it, never at it
+            self.since_ms = time.time_ns() // 1_000_000
+            self.watch.begin_anew(self.since_ms)
+            self.rig.make_again(self.rig.events_topic, PARTITIONS)
+
+        self.load.begin_anew(between)
+
+    def _swap(self) -> None:
+        """On to the next version, by the registry's own command, where there is one."""
+        if self.version + 1 < len(VERSIONS) and self.registry.exists():
+            self.version += 1
+            self.rig.promote(VERSIONS[self.version])
+
+
+def wait_until(done: Callable[[], bool], seconds: float, meanwhile: Callable[[float], None]) -> bool:
+    """Whether `done` within `seconds`; `meanwhile(now)` is called all the time."""
+    until = time.monotonic() + seconds
+    while not done():
+        now = time.monotonic()
+        if now > until:
+            return False
+        meanwhile(now)
+        time.sleep(0.05)
+    return True

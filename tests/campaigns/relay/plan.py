@@ -1,0 +1,153 @@
+"""What happens in a round, and when: a pure function of a seed, so that any round can be played again.
+
+A fault is a few steps of the stage (`stage.py`) at seconds after the load began. Nothing here touches a process.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.campaigns.faults.plan import Step
+
+CALLS = ("init_transactions", "begin_transaction", "produce", "flush", "commit_transaction")
+POINTS = (*(f"{when}:{call}" for call in CALLS for when in ("before", "after")), "during:commit_transaction")
+"""Every step of a lane's transaction, with the crash before it, after it, and a moment after the commit was sent."""
+SIDES = ("source", "destination")
+EXCLUSIVE = (
+    frozenset({"kill-source", "freeze-source", "add-partitions"}),
+    frozenset({"kill-destination", "freeze-destination"}),
+    frozenset({"kill-relay", "freeze-relay", "take-over", "roll"}),
+)
+"""Of each of these one a round: a broker has one fault at a time, and partitions are added by one that answers."""
+GROWN = 2  # partitions more, each time
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round. `seconds` is how long records are written; `transactional`: half of them in transactions, many aborted."""
+
+    number: int
+    seed: int
+    faults: tuple[str, ...]
+    seconds: float
+    lanes: int
+    transaction_records: int
+    partitions: int
+    transactional: bool
+    steps: tuple[Step, ...]
+
+
+Planner = Callable[[random.Random, float], list[Step]]
+"""(random numbers, second of the beginning) to steps."""
+
+
+def _kill_relay(rng: random.Random, at: float) -> list[Step]:
+    """Three crashes: at a point of a transaction where the dice say so, else anywhere."""
+    steps = []
+    for k in range(3):
+        order = Step(at + 2.5 * k, "arm", rng.choice(POINTS)) if rng.random() < 0.8 else Step(at + 2.5 * k, "kill-relay")
+        steps.append(order)
+    return steps
+
+
+def _freeze_relay(rng: random.Random, at: float) -> list[Step]:
+    return [Step(at, "freeze-relay"), Step(at + rng.uniform(0.5, 8), "thaw-relay")]
+
+
+def _take_over(rng: random.Random, at: float) -> list[Step]:
+    """A second process under the same name; the first may be frozen, and wake up later. It must end of itself."""
+    second = Step(at + 0.5, "take-over")
+    if rng.random() < 0.3:
+        return [second]
+    return [Step(at, "freeze-relay"), second, Step(at + rng.uniform(1, 8), "thaw-relay")]
+
+
+def _roll(rng: random.Random, at: float) -> list[Step]:
+    """SIGTERM and a restart, each time with another number of lanes."""
+    return [Step(at + 2.5 * k, "restart-relay", str(rng.randint(1, 6))) for k in range(3)]
+
+
+def _add_partitions(rng: random.Random, at: float) -> list[Step]:
+    return [Step(at, "add-partitions"), Step(at + rng.uniform(0.5, 4), "add-partitions")]
+
+
+def _kill(side: str) -> Planner:
+    def planner(rng: random.Random, at: float) -> list[Step]:
+        return [Step(at, "kill-broker", side), Step(at + rng.uniform(0.5, 4), "start-broker", side)]
+
+    return planner
+
+
+def _freeze(side: str) -> Planner:
+    def planner(rng: random.Random, at: float) -> list[Step]:
+        return [Step(at, "freeze-broker", side), Step(at + rng.uniform(1, 8), "thaw-broker", side)]
+
+    return planner
+
+
+def _cut(side: str) -> Planner:
+    def planner(rng: random.Random, at: float) -> list[Step]:
+        return [Step(at + rng.uniform(0.2, 1.2) * k, "cut", side) for k in range(5)]
+
+    return planner
+
+
+def _slow(side: str) -> Planner:
+    def planner(rng: random.Random, at: float) -> list[Step]:
+        return [Step(at, "slow", f"{side} {rng.uniform(0.02, 0.3):.3f}"), Step(at + rng.uniform(2, 5), "slow", f"{side} 0")]
+
+    return planner
+
+
+def _half_open(side: str) -> Planner:
+    def planner(rng: random.Random, at: float) -> list[Step]:
+        return [Step(at, "hold", side), Step(at + rng.uniform(1, 8), "cut", side)]
+
+    return planner
+
+
+def _late_endtxn(_: random.Random, at: float) -> list[Step]:
+    return [Step(at + 1.5 * k, "hold-endtxn") for k in range(4)]
+
+
+PLANNERS: dict[str, Planner] = {
+    "kill-relay": _kill_relay,
+    "freeze-relay": _freeze_relay,
+    "take-over": _take_over,
+    "roll": _roll,
+    "add-partitions": _add_partitions,
+    "late-endtxn": _late_endtxn,
+    **{f"kill-{side}": _kill(side) for side in SIDES},
+    **{f"freeze-{side}": _freeze(side) for side in SIDES},
+    **{f"cut-{side}": _cut(side) for side in SIDES},
+    **{f"slow-{side}": _slow(side) for side in SIDES},
+    **{f"half-open-{side}": _half_open(side) for side in SIDES},
+}
+FAULTS = tuple(PLANNERS)
+
+
+def plan(number: int, seed: int, seconds: float, only: str | None = None) -> Round:
+    """The round of this seed: one to three faults, or `only` this one, over `seconds` of load."""
+    rng = random.Random(seed)
+    faults = (only,) if only else _choose(rng)
+    lanes, most, partitions = rng.choice((1, 2, 4)), rng.choice((200, 1_000, 4_000)), rng.choice((4, 6, 8))
+    transactional = rng.random() < 0.5
+    steps = [step for fault in faults for step in PLANNERS[fault](rng, rng.uniform(1.0, max(1.5, seconds * 0.4)))]
+    return Round(number, seed, faults, seconds, lanes, most, partitions, transactional, tuple(sorted(steps)))
+
+
+def _choose(rng: random.Random) -> tuple[str, ...]:
+    """A kill of the relay more often than anything else; what excludes each other never together."""
+    chosen: list[str] = []
+    wanted = rng.choice((1, 1, 2, 3))
+    first = ["kill-relay"] if rng.random() < 0.25 else []
+    for fault in [*first, *rng.sample(FAULTS, len(FAULTS))]:
+        clash = any(fault in group and group & set(chosen) for group in EXCLUSIVE)
+        if len(chosen) < wanted and fault not in chosen and not clash:
+            chosen.append(fault)
+    return tuple(chosen)
+
+
+def taken_over(faults: Sequence[str]) -> bool:
+    """Whether the first process of the round has to end, refused."""
+    return "take-over" in faults

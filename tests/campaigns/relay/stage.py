@@ -1,0 +1,209 @@
+"""Where a round is played: two clusters, each behind a proxy, a relay between them, load and a reader. Does the steps."""
+
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scorer.demo.broker.node import HOST
+from tests.campaigns.faults.cluster import Cluster, Node
+from tests.campaigns.faults.plan import Step
+from tests.campaigns.faults.proxy import Proxies
+from tests.campaigns.faults.stray import PRODUCE
+from tests.campaigns.faults.supervised import Supervised
+from tests.campaigns.relay.load import Records, Transactions
+from tests.campaigns.relay.plan import GROWN, SIDES, Round
+from tests.campaigns.relay.watch import Watch
+from tests.integration.relay.rig import RelayRig
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+STARTED, BEGUN = "health and metrics on", " partitions of "  # words of its log
+WHILE_COPYING = frozenset({"arm", "restart-relay", "take-over", "freeze-relay"})
+
+
+class Ground:
+    """What all rounds share: a source and a destination, one broker each, which are reached through proxies."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="scorestream-relay-rounds-"))
+        self.proxies = {side: Proxies(1, PRODUCE) for side in SIDES}
+        self.clusters = {side: Cluster(1) for side in SIDES}
+
+    def start(self) -> "Ground":
+        """Both clusters up."""
+        for side in SIDES:
+            self.clusters[side].start(self.proxies[side].ports)
+            self.proxies[side].connect([self.node(side).proxied])
+        return self
+
+    def node(self, side: str) -> Node:
+        """The broker of a side."""
+        return self.clusters[side].nodes[0]
+
+    def heal(self) -> None:
+        """No fault at either side."""
+        for side in SIDES:
+            self.proxies[side].heal()
+            self.clusters[side].whole()
+
+    def close(self) -> None:
+        """End everything, and remove all but the logs of rounds that were kept."""
+        for side in SIDES:
+            self.clusters[side].close()
+            self.proxies[side].close()
+        if not any(self.folder.glob("round-*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Stage:
+    """One round's own topics, relay, load and reader. `broken`: a relay that is wrong on purpose (`launcher.py`)."""
+
+    def __init__(self, ground: Ground, played: Round, rate: float, broken: str | None) -> None:
+        self.ground = ground
+        self.folder = ground.folder / f"round-{played.number}-{uuid.uuid4().hex[:6]}"
+        self.folder.mkdir()
+        direct = {side: ground.clusters[side].bootstrap_servers for side in SIDES}
+        self.rig = RelayRig(
+            (direct["source"], direct["destination"]),
+            self.folder,
+            self.folder.name,
+            lanes=played.lanes,
+            transaction_records=played.transaction_records,
+            **{side: {"bootstrap_servers": f"{HOST}:{ground.proxies[side].ports[0]}"} for side in SIDES},
+        )
+        self.rig.create(direct["source"], partitions=played.partitions)
+        self.slots = [self._slot(name, broken) for name in ("first", "second")]
+        self.load = Records(direct["source"], self.rig.topic, rate, played.partitions)
+        self.transactions = (
+            Transactions(direct["source"], self.rig.topic, played.partitions, played.seed) if played.transactional else None
+        )
+        self.watch = Watch(direct["destination"], self.rig.topic)
+        self.crashes: list[str] = []
+        self._armed = ""
+        self._current = 0
+        self._verbs = self._all_verbs()
+
+    def _all_verbs(self) -> dict[str, Callable[[str], Any]]:
+        """What a step may ask for."""
+        proxies, node = self.ground.proxies, self.ground.node
+        return {
+            "arm": self._arm,
+            "kill-relay": lambda _: self.relay.send(signal.SIGKILL),
+            "freeze-relay": lambda _: self.slots[0].send(signal.SIGSTOP),
+            "thaw-relay": lambda _: self.slots[0].send(signal.SIGCONT),
+            "take-over": lambda _: self._take_over(),
+            "restart-relay": self._restart_with_lanes,
+            "kill-broker": lambda side: node(side).kill(),
+            "start-broker": lambda side: node(side).start(),
+            "freeze-broker": lambda side: node(side).send(signal.SIGSTOP),
+            "thaw-broker": lambda side: node(side).send(signal.SIGCONT),
+            "cut": lambda side: proxies[side].cut(),
+            "slow": lambda what: proxies[what.split()[0]].slow(float(what.split()[1])),
+            "hold": lambda side: proxies[side].hold(),
+            "hold-endtxn": lambda _: proxies["destination"].hold_end_txn(),
+            "add-partitions": lambda _: self._add_partitions(),
+        }
+
+    @property
+    def relay(self) -> Supervised:
+        """The process that is to copy now."""
+        return self.slots[self._current]
+
+    @property
+    def strays(self) -> int:
+        """EndTxn requests that were delivered late so far, in all rounds."""
+        return self.ground.proxies["destination"].stray.loosed
+
+    def begin(self) -> None:
+        """Writers, and what they wait for, from now on."""
+        self.load.start()
+        if self.transactions is not None:
+            self.transactions.start()
+
+    def may(self, step: Step) -> bool:
+        """Whether a step's time has come: a process that is to crash or to end must have begun to copy, and earlier orders
+        must have been carried out."""
+        return step.verb not in WHILE_COPYING or (self.copying and not self.relay.armed)
+
+    def do(self, step: Step) -> None:
+        """One step of the plan."""
+        self._verbs[step.verb](step.argument)
+
+    @property
+    def copying(self) -> bool:
+        """Whether the process that runs now has begun to copy."""
+        return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
+
+    def tend(self, now: float) -> None:
+        """Start again what has ended and is wanted."""
+        for slot in self.slots:
+            slot.tend(now)
+
+    def heal(self) -> None:
+        """End every fault: the round must come to rest from here on."""
+        self.ground.heal()
+        self._used_up()
+        for slot in self.slots:
+            slot.disarm()
+            slot.send(signal.SIGCONT)
+
+    def finish(self) -> None:
+        """No more load; what is open at the source is decided."""
+        self.load.finish()
+        if self.transactions is not None:
+            self.transactions.finish()
+
+    def end_relays(self) -> None:
+        """SIGTERM: what a relay has in hand it commits."""
+        for slot in self.slots:
+            slot.end()
+
+    def close(self, keep: bool) -> None:
+        """End the relays and remove the topics; `keep` leaves the folder with its logs."""
+        self.watch.close()
+        self.end_relays()
+        for servers, topic in (
+            (self.rig.source, self.rig.topic),
+            (self.rig.destination, self.rig.topic),
+            (self.rig.destination, f"{self.rig.name}.checkpoints"),
+        ):
+            if self.rig.partitions(servers, topic):
+                self.rig.delete(servers, topic)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _slot(self, name: str, broken: str | None) -> Supervised:
+        command = [sys.executable, str(LAUNCHER), "run", str(self.rig.path)]
+        return Supervised(f"relay-{name}", self.folder, command, {"BROKEN": broken} if broken else {})
+
+    def _arm(self, point: str) -> None:
+        self._used_up()
+        self._armed = point
+        self.relay.arm(point)
+        if point.endswith(":init_transactions"):  # the next process comes to it
+            self.relay.send(signal.SIGKILL)
+
+    def _used_up(self) -> None:
+        """Note the crash that was ordered, if it happened."""
+        if self._armed and not self.relay.armed:
+            self.crashes.append(self._armed)
+        self._armed = ""
+
+    def _take_over(self) -> None:
+        self.slots[0].wanted = False
+        self._current = 1
+        self.relay.start()
+
+    def _restart_with_lanes(self, lanes: str) -> None:
+        slot = self.relay
+        slot.command = [*slot.command[:4], "--set", f"lanes={lanes}"]
+        slot.send(signal.SIGTERM)
+
+    def _add_partitions(self) -> None:
+        more = self.load.partitions + GROWN
+        self.rig.grow(self.rig.source, more)
+        self.load.widen(more)

@@ -1,0 +1,40 @@
+"""Places where models are opened, one for each test class; and the real broker of the end-to-end tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scorer.settings import ModelSettings
+from tests.integration.backends import models
+from tests.integration.backends.conformance import Place
+from tests.integration.backends.remote_conformance import DEADLINE_MS
+from tests.integration.backends.servers import KINDS
+from tests.integration.scorer.conftest import broker, make_rig, unique
+
+__all__ = ["broker", "make_rig", "unique"]
+
+
+@pytest.fixture(scope="class")
+def onnx_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """ONNX Runtime in this process."""
+    return Place(ModelSettings(source="oci:."), tmp_path_factory.mktemp("onnx"), models.onnx_model)
+
+
+def remote_place(kind: str, folder: Path) -> Iterator[Place]:
+    """A running server of this kind, and packages for it."""
+    server = KINDS[kind].server(folder / "served").start()
+    settings = ModelSettings.model_validate(
+        {
+            "source": "oci:.",
+            "backend": KINDS[kind].backend,
+            "endpoints": [server.address],
+            "server_folder": server.folder,
+            "deadline_ms": DEADLINE_MS,
+            "load_seconds": 30,
+        }
+    )
+    packages = folder / "mixed"
+    packages.mkdir()
+    yield Place(settings, packages, KINDS[kind].model, server)
+    server.close()

@@ -1,0 +1,179 @@
+"""Real model servers as subprocesses on free loopback ports, each in a virtual environment of its own, made once."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from platformdirs import user_cache_path
+
+from tests.integration.backends import models
+from tests.support.environment import ROOT
+
+START_SECONDS = 60.0
+CACHE = user_cache_path("scorestream-tests")
+PINNED = {
+    "tensorflow": (("tensorflow-cpu==2.21.0",), ("tensorflow-serving-api==2.21.0",)),  # the second without what it asks for
+    "mlserver": (("mlserver==1.7.1",), ()),
+    "triton": (("nvidia-pytriton==0.7.0", "numpy<2"), ()),
+    "gpu": (("-r", str(ROOT / "deploy" / "requirements" / "gpu.txt")), ("-e", str(ROOT))),
+}
+
+
+def environment(name: str) -> Path:
+    """The Python of a server's own virtual environment; made where it is not there whole."""
+    folder = CACHE / name
+    folder.mkdir(parents=True, exist_ok=True)
+    python, done = folder / "bin" / "python", folder / "installed"
+    wanted, bare = PINNED[name]
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not done.is_file() or done.read_text() != repr(PINNED[name]):
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *wanted], check=True)
+            if bare:
+                subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *bare], check=True)
+            done.write_text(repr(PINNED[name]))
+    return python
+
+
+def free_port() -> int:
+    """A loopback port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ModelServer:
+    """A server that loads models from `folder`. `command(port, folder)` starts it; it can be killed, stopped and slowed."""
+
+    def __init__(self, command: Callable[[int, Path], tuple[Sequence[str], dict[str, str]]], folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.slow_file = folder.parent / f"slow-{self.port}"
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> "ModelServer":
+        """Start it, and return when it answers."""
+        command, more = self._command(self.port, self.folder)
+        self.log = self.folder.parent / f"server-{self.port}.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **more, "SLOW_FILE": str(self.slow_file)},
+                start_new_session=True,
+            )
+        with grpc.insecure_channel(self.address) as channel:
+            ready = grpc.channel_ready_future(channel)
+            until = time.monotonic() + START_SECONDS
+            while time.monotonic() < until and self._process.poll() is None:
+                with contextlib.suppress(grpc.FutureTimeoutError):
+                    ready.result(timeout=0.5)
+                    return self
+        self.close()
+        raise AssertionError(f"{command[0]} did not start:\n{self.log.read_text()[-3_000:]}")
+
+    def signal(self, number: int) -> None:
+        """To the server and every process that it has started."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """kill -9; the port is free when this returns."""
+        assert self._process is not None
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def slow(self, seconds: float) -> None:
+        """Every request takes so much longer."""
+        self.slow_file.write_text(str(seconds))
+
+    def close(self) -> None:
+        if self._process is not None:
+            self.kill()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of server is configured, started and given models."""
+
+    backend: str
+    server: Callable[[Path], ModelServer]
+    model: Callable[[Path, float], None]
+
+
+def _mlserver(port: int, folder: Path) -> tuple[Sequence[str], dict[str, str]]:
+    variables = {
+        "MLSERVER_HOST": "127.0.0.1",
+        "MLSERVER_GRPC_PORT": str(port),
+        "MLSERVER_HTTP_PORT": str(free_port()),
+        "MLSERVER_METRICS_PORT": str(free_port()),
+        "MLSERVER_PARALLEL_WORKERS": "0",
+        "MLSERVER_DEBUG": "false",
+        "PYTHONPATH": str(models.SERVED),
+    }
+    return (str(environment("mlserver").parent / "mlserver"), "start", str(folder)), variables
+
+
+def _stand_in(port: int, _: Path) -> tuple[Sequence[str], dict[str, str]]:
+    return (str(environment("tensorflow")), str(models.SERVED / "tf_stand_in.py"), str(port)), {"TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def _triton(port: int, folder: Path) -> tuple[Sequence[str], dict[str, str]]:
+    packages = environment("triton").parent.parent / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    home = packages / "pytriton" / "tritonserver"
+    backend = home / "backends" / "python" / "triton_python_backend_stub"
+    if not backend.exists():
+        with contextlib.suppress(FileExistsError):
+            backend.symlink_to(home / "python_backend_stubs" / f"3.{sys.version_info.minor}" / "triton_python_backend_stub")
+    command = (
+        str(home / "bin" / "tritonserver"),
+        f"--model-repository={folder}",
+        "--model-control-mode=explicit",
+        f"--backend-directory={home / 'backends'}",
+        f"--grpc-port={port}",
+        f"--http-port={free_port()}",
+        f"--metrics-port={free_port()}",
+        "--grpc-address=127.0.0.1",
+        "--http-address=127.0.0.1",
+    )
+    programs = environment("triton").parent
+    return command, {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(packages)}
+
+
+def _saved_model(target: Path, factor: float) -> None:
+    models.saved_model(target, factor, environment("tensorflow"))
+
+
+KINDS = {
+    "mlserver": Kind("open-inference", lambda folder: ModelServer(_mlserver, folder), models.mlserver_model),
+    "triton": Kind("open-inference", lambda folder: ModelServer(_triton, folder), models.triton_model),
+    "tf-serving": Kind("tf-serving", lambda folder: ModelServer(_stand_in, folder), _saved_model),
+}
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Return when the condition holds; a test's patience with a server."""
+    until, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < until, f"not in {seconds:g} s: {what}"
+        pause.wait(0.05)

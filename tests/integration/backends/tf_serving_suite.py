@@ -1,0 +1,84 @@
+"""The conformance suite on a stand-in for TensorFlow Serving that runs real SavedModels; see served/BEHAVIOURS.md."""
+
+import json
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from scorer.backends import Backend, Model
+from scorer.backends.servers.messages import define
+from tests.integration.backends import models
+from tests.integration.backends.conformance import Place, same
+from tests.integration.backends.conftest import remote_place
+from tests.integration.backends.remote_conformance import RemoteConformance
+from tests.integration.backends.servers import ModelServer
+from tests.integration.backends.under_load import UnderLoad
+
+
+class TestTensorFlowServing(RemoteConformance):
+    """PredictionService and ModelService."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+        yield from remote_place("tf-serving", tmp_path_factory.mktemp("tf"))
+
+    def named(self, keeper: Model) -> dict[str, str]:
+        name, version = keeper.flight.remote.name.split(":")  # type: ignore[attr-defined]
+        return {"model": name, "version": version}
+
+    def test_a_label_is_followed_where_the_fleet_keeps_it(self, place: Place, backend: Backend) -> None:
+        keeper = backend.open(place.package(17.0, output=models.OUTPUTS))
+        served = self.named(keeper)
+        assert place.server is not None
+        assign_label(place.server, served["model"], int(served["version"]), "stable")
+        folder = models.folder(place.folder / "labelled", 17.0, output=models.OUTPUTS)
+        (folder / "remote.json").write_text(json.dumps({"model": served["model"], "label": "stable"}))
+
+        guest = backend.open(models.read(folder))
+
+        given = models.tensors(3)
+        same(guest.run(given), models.expected(given, 17.0))
+        guest.close()
+        keeper.close()
+
+
+def assign_label(server: ModelServer, model: str, version: int, label: str) -> None:
+    """What a fleet's operator does: ReloadConfig with a label for a version that is loaded."""
+    messages = define(
+        "operator",
+        {
+            "All": {},
+            "Policy": {"all": (101, "All")},
+            "Config": {
+                "name": (1, "string"),
+                "base_path": (2, "string"),
+                "model_platform": (4, "string"),
+                "model_version_policy": (7, "Policy"),
+                "version_labels": (8, "@int64"),
+            },
+            "Configs": {"config": (1, "*Config")},
+            "ServerConfig": {"model_config_list": (1, "Configs")},
+            "Reload": {"config": (1, "ServerConfig")},
+            "Reloaded": {},
+        },
+    )
+    request = messages["Reload"]()
+    one = request.config.model_config_list.config.add(name=model, base_path=str(server.folder / model))
+    one.model_platform = "tensorflow"
+    one.model_version_policy.all.SetInParent()
+    one.version_labels[label] = version
+    with grpc.insecure_channel(server.address) as channel:
+        call = channel.unary_unary(
+            "/tensorflow.serving.ModelService/HandleReloadConfigRequest",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=messages["Reloaded"].FromString,
+        )
+        call(request, timeout=60)
+
+
+class TestTensorFlowServingUnderLoad(UnderLoad):
+    """On the real broker."""
+
+    kind = "tf-serving"

@@ -1,0 +1,81 @@
+"""One real registry for the whole run; registries that lie, and stores of them whose waits take no time."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from model_registry.oci import reference
+from model_registry.stores.options import StoreOptions
+from model_registry.stores.remote import RemoteStore
+from model_registry.stores.retry import Timing
+from tests.integration.registry.hostile import Hostile, hostile
+from tests.integration.registry.server import DockerRegistry, running
+from tests.unit.model_registry.conftest import make_package
+
+__all__ = ["make_package"]
+
+AT_ONCE = Timing(sleep=lambda _: None)
+PLAIN = StoreOptions(plain_http=True, timeout_seconds=10.0)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
+    """Plain HTTP, no password."""
+    with running(DockerRegistry(tmp_path_factory.mktemp("registry") / "plain")) as started:
+        yield started
+
+
+@pytest.fixture
+def repository(registry: DockerRegistry) -> str:
+    """A repository of the test's own that nobody has pushed to."""
+    return f"{registry.address}/team/m{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def remote(repository: str) -> RemoteStore:
+    """The store of that repository."""
+    return RemoteStore(reference.parse(repository), PLAIN, AT_ONCE)
+
+
+def away(store: RemoteStore) -> RemoteStore:
+    """The same repository, whose registry is down."""
+    path = store.repository.partition("/")[2]
+    return RemoteStore(reference.parse(f"localhost:1/{path}"), StoreOptions(plain_http=True, timeout_seconds=0.1), AT_ONCE)
+
+
+class Naps:
+    """A sleep that takes no time and is remembered."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with hostile() as started:
+        yield started
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Hostile]:
+    with hostile() as started:
+        yield started
+
+
+@pytest.fixture
+def naps() -> Naps:
+    return Naps()
+
+
+@pytest.fixture
+def store(server: Hostile, naps: Naps) -> RemoteStore:
+    return make(server, naps)
+
+
+def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0) -> RemoteStore:
+    stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds)
+    return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps))

@@ -1,0 +1,11 @@
+"""Content that tests ask registries for."""
+
+from model_registry.oci import manifest
+from tests.unit.model_registry.store_conformance import described
+
+CONTENT = bytes(range(256)) * 4096  # 1 MiB
+BLOB = described(CONTENT)
+EMPTY = described(b"{}")
+DATA = manifest.build("application/x.test", EMPTY, (EMPTY,), {})
+OTHER = manifest.build("application/x.test", EMPTY, (EMPTY,), {"note": "another one"})
+MANIFEST = manifest.describe(DATA)

@@ -1,0 +1,132 @@
+"""Channels in a real registry: moved, gone back from, pruned, and races that are lost."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from model_registry.channels import channel, prune
+from model_registry.channels.channel import Move
+from model_registry.channels.prune import Rules
+from model_registry.errors import Conflict
+from model_registry.oci import tags
+from model_registry.package import folder as package
+from model_registry.stores.remote import RemoteStore
+from model_registry.trust import referrers
+from tests.unit.model_registry import roles_index
+from tests.unit.model_registry.commands import run
+from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+
+pytestmark = pytest.mark.debian("docker-registry")
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
+
+
+@pytest.fixture
+def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
+    """Three versions, by digest."""
+    return {v: package.push(remote, make_package(v, model=v.encode()), "m", v).digest for v in VERSIONS}
+
+
+def promote(store: RemoteStore, version: str, **more: object) -> Move:
+    return channel.promote(store, "prod", version, actor="op", reason="", now=NOW, **more)  # type: ignore[arg-type]
+
+
+def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str]) -> None:
+    first = promote(remote, "1.0.0")
+    unchanged = remote.validator("prod")
+    shared = roles_index.promote(remote, ("champion", "2.0.0", 90), ("canary", "3.0.0", 10))
+    assert remote.validator("prod") != unchanged
+    found = channel.resolve(remote, "prod")
+    assert (found.digest, found.revision, len(found.roles)) == (digests["2.0.0"], 2, 2)
+    back = channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
+    assert channel.history(remote, "prod") == [first, shared, back]
+    assert channel.resolve(remote, "prod").digest == digests["1.0.0"]
+
+
+def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:
+    """The registry drops every tag of a digest at once."""
+    for version in VERSIONS:
+        promote(remote, version)
+    remote.move_tags({"2.0.0-again": remote.resolve("2.0.0")}, expect={})
+    for version in VERSIONS:
+        referrers.attach(remote, digests[version], "application/x.signature", version.encode(), {})
+    found = prune.survey(remote)
+    plan = prune.plan(found, Rules(revisions=1, patterns=["*-again"]))
+    assert set(plan.versions) == {"1.0.0"}
+    assert remote.delete(prune.manifests(remote, plan), expect=found.tags, grace_seconds=0) is None
+    left = remote.tags()
+    assert tags.versions(left) == ["2.0.0", "2.0.0-again", "3.0.0"]
+    assert tags.revisions(left, "prod") == [3]
+    assert sorted(tag for tag in left if tags.is_referrers(tag)) == sorted(
+        referrers.fallback_tag(digests[version]) for version in ("2.0.0", "3.0.0")
+    )
+    assert channel.resolve(remote, "prod").revision == 3
+
+
+def test_a_tag_that_is_moved_between_two_deletions_protects_its_manifest(remote: RemoteStore, digests: dict[str, str]) -> None:
+    for version in VERSIONS:
+        promote(remote, version)
+    found = prune.survey(remote)
+    going = prune.manifests(remote, prune.plan(found, Rules(revisions=1)))
+    assert going[:2] == [digests["1.0.0"], digests["2.0.0"]]
+
+    def deleted() -> Iterator[str]:
+        yield going[0]
+        channel.rollback(remote, "prod", actor="op", reason="in a hurry", now=NOW)
+        yield from going[1:]
+
+    with pytest.raises(Conflict, match="meanwhile"):
+        remote.delete(deleted(), expect=found.tags, grace_seconds=0)
+    assert channel.resolve(remote, "prod").digest == digests["2.0.0"]
+    assert tags.versions(remote.tags()) == ["2.0.0", "3.0.0"]
+
+
+@pytest.mark.usefixtures("digests")
+def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote: RemoteStore) -> None:
+    made: list[Move] = []
+    lost: list[Conflict] = []
+    together = threading.Barrier(2)
+
+    def mover(version: str) -> None:
+        for _ in range(5):
+            together.wait(30)
+            try:
+                made.append(promote(remote, version))
+            except Conflict as error:
+                lost.append(error)
+
+    movers = [threading.Thread(target=mover, args=(version,)) for version in VERSIONS[:2]]
+    for thread in movers:
+        thread.start()
+    for thread in movers:
+        thread.join()
+    assert len(made) + len(lost) == 10
+    assert channel.resolve(remote, "prod").version in VERSIONS[:2]
+    assert promote(remote, "3.0.0").revision == max(move.revision for move in made) + 1
+    assert channel.resolve(remote, "prod").version == "3.0.0"
+
+
+def test_the_verbs_in_a_registry(
+    repository: str, make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for version in VERSIONS[:2]:
+        make_package(version, model=onnx_bytes(version.encode()))
+        run("push", version, f"{repository}:{version}", "--plain-http")
+    plain = (repository, "--plain-http", "--timeout", "10", "--json")
+    run("promote", *plain, "--to", "1.0.0")
+    assert json.loads(run("promote", *plain, "--to", "2.0.0").stdout)["revision"] == 2
+    assert json.loads(run("rollback", *plain).stdout)["to_version"] == "1.0.0"
+    assert [move["revision"] for move in json.loads(run("history", *plain).stdout)["moves"]] == [1, 2, 3]
+    assert len(run("watch", *plain, "--since", "1", "--count", "2").stdout.splitlines()) == 2
+    assert json.loads(run("status", *plain).stdout)["channels"][0]["version"] == "1.0.0"
+    assert json.loads(run("list", *plain).stdout)["versions"][0]["channels"] == ["prod"]
+    run("pull", f"{repository}:prod", "out", "--plain-http")
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
+    assert json.loads(run("prune", *plain, "--keep-revisions", "1", "--yes").stdout)["freed"] is None
+    assert [v["version"] for v in json.loads(run("list", *plain).stdout)["versions"]] == ["1.0.0"]

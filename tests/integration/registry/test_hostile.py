@@ -1,0 +1,226 @@
+"""A registry that lies about what it holds: refused by name, at little cost, and never half believed."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from model_registry.errors import Corrupt, NotFound, Unreachable
+from model_registry.oci import digest, manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.package import folder as package
+from model_registry.stores.remote import MOST_PAGES, RemoteStore
+from model_registry.stores.retry import MOST_ATTEMPTS
+from tests.integration.registry.conftest import Naps, make
+from tests.integration.registry.content import BLOB, CONTENT, DATA, EMPTY, MANIFEST, OTHER
+from tests.integration.registry.hostile import Hostile, Reply, Seen
+
+
+def endless(sent: list[int]) -> Iterator[bytes]:
+    while True:
+        sent.append(1 << 16)
+        yield bytes(1 << 16)
+
+
+def test_a_manifest_with_another_digest(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(body=OTHER))
+    with pytest.raises(Corrupt, match=f"has digest {digest.of_bytes(OTHER)}, not {MANIFEST.digest}"):
+        store.manifest(MANIFEST.digest)
+
+
+def test_a_tag_whose_header_names_another_digest(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(body=OTHER, headers={"Docker-Content-Digest": MANIFEST.digest}))
+    with pytest.raises(Corrupt, match=f"says that it is {MANIFEST.digest}"):
+        store.resolve("prod")
+
+
+def test_a_manifest_that_changes_between_two_reads(store: RemoteStore, server: Hostile) -> None:
+    server.by_path({"GET /manifests/prod": Reply(body=DATA), f"GET /manifests/{MANIFEST.digest}": Reply(body=OTHER)})
+    found = store.resolve("prod")
+    assert found.digest == MANIFEST.digest
+    with pytest.raises(Corrupt, match="has digest"):
+        store.manifest(found.digest)
+
+
+@pytest.mark.parametrize("ask", ["resolve", "manifest", "tags", "referrers"])
+def test_a_document_without_end(store: RemoteStore, server: Hostile, ask: str) -> None:
+    sent: list[int] = []
+    server.always(Reply(body=endless(sent)))
+    with pytest.raises(Corrupt, match=f"more than {manifest.MAX_BYTES} bytes"):
+        getattr(store, ask)(*([] if ask == "tags" else ["prod" if ask == "resolve" else MANIFEST.digest]))
+    assert sum(sent) < 4 * manifest.MAX_BYTES
+
+
+def test_a_blob_that_is_declared_with_another_size(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(body=CONTENT[:-1]))
+    with pytest.raises(Corrupt, match=f"stored with {BLOB.size - 1} bytes, not {BLOB.size} as declared"):
+        b"".join(store.blob(BLOB))
+
+
+def test_a_blob_that_is_too_short(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(body=iter([CONTENT[:-1]])))
+    with pytest.raises(Corrupt, match=f"is {BLOB.size - 1} bytes long, not {BLOB.size} as declared"):
+        b"".join(store.blob(BLOB))
+
+
+def test_a_blob_without_end(store: RemoteStore, server: Hostile) -> None:
+    sent: list[int] = []
+    server.always(Reply(body=endless(sent)))
+    with pytest.raises(Corrupt, match=f"longer than the {BLOB.size} bytes"):
+        b"".join(store.blob(BLOB))
+    assert sum(sent) < 16 << 20
+
+
+def test_a_blob_with_another_digest(store: RemoteStore, server: Hostile) -> None:
+    server.always(Reply(body=CONTENT[:-1] + b"?"))
+    with pytest.raises(Corrupt, match=f"not {BLOB.digest}"):
+        b"".join(store.blob(BLOB))
+
+
+def ranged(seen: Seen, cut: int) -> Reply:
+    """As an honest registry answers, but that the connection breaks after `cut` bytes."""
+    begin = int(seen.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+    headers = {"Content-Range": f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}"} if begin else {}
+    return Reply(206 if begin else 200, CONTENT[begin:], headers, cut)
+
+
+def test_a_connection_that_breaks_again_and_again_is_gone_on_with(store: RemoteStore, server: Hostile) -> None:
+    server.script = lambda seen: ranged(seen, 100_000)
+    assert b"".join(store.blob(BLOB)) == CONTENT
+    assert [seen.headers.get("range") for seen in server.seen[:2]] == [None, "bytes=100000-"]
+    assert len(server.seen) == 11
+
+
+def test_a_server_without_ranges_sends_it_all_again(store: RemoteStore, server: Hostile) -> None:
+    server.by_path({"GET /" + BLOB.digest: [Reply(body=CONTENT, cut=300_000), Reply(body=CONTENT)]})
+    assert b"".join(store.blob(BLOB)) == CONTENT
+
+
+def test_another_part_than_the_one_asked_for(store: RemoteStore, server: Hostile) -> None:
+    wrong = Reply(206, CONTENT[1:], {"Content-Range": f"bytes 1-{BLOB.size - 1}/{BLOB.size}"})
+    server.by_path({"GET /" + BLOB.digest: [Reply(body=CONTENT, cut=300_000), wrong]})
+    with pytest.raises(Corrupt, match="another part"):
+        b"".join(store.blob(BLOB))
+
+
+def test_connections_that_break_without_progress_are_given_up(store: RemoteStore, server: Hostile) -> None:
+    server.script = lambda seen: ranged(seen, 10)
+    with pytest.raises(Unreachable, match="the connection failed"):
+        b"".join(store.blob(BLOB))
+    assert len(server.seen) == MOST_ATTEMPTS
+
+
+def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Hostile, tmp_path: Path) -> None:
+    layer = Descriptor(
+        media_type="application/vnd.cncf.model.weight.v1.raw",
+        digest=BLOB.digest,
+        size=BLOB.size,
+        annotations={manifest.FILEPATH: "../../escaped", manifest.TITLE: "../../escaped"},
+    )
+    config = Descriptor(media_type=manifest.IMAGE_CONFIG_TYPE, digest=EMPTY.digest, size=EMPTY.size)
+    data = manifest.build(manifest.MODEL_TYPE, config, (layer,), {manifest.TITLE: "x", manifest.VERSION: "1"})
+    server.by_path({"GET " + digest.of_bytes(data): Reply(body=data), "GET " + BLOB.digest: Reply(body=CONTENT)})
+    with pytest.raises(Corrupt, match="leads out of the folder"):
+        package.pull(store, digest.of_bytes(data), tmp_path / "a" / "b")
+    assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize("where", ["headers", "document", "blob"])
+def test_a_registry_that_sends_a_byte_now_and_then(server: Hostile, naps: Naps, where: str) -> None:
+    done = threading.Event()
+
+    def drip() -> Iterator[bytes]:
+        while not done.wait(0.02):
+            yield b"x"
+
+    store = make(server, naps, timeout_seconds=0.3)
+    server.always(Reply(head=drip()) if where == "headers" else Reply(body=drip()))
+    try:
+        with pytest.raises(Unreachable, match=r"less than 65536 bytes in 0\.3 s"):
+            b"".join(store.blob(BLOB)) if where == "blob" else store.resolve("prod")
+    finally:
+        done.set()
+
+
+def test_a_storm_of_429_is_waited_out(store: RemoteStore, server: Hostile, naps: Naps) -> None:
+    busy = Reply(429, headers={"Retry-After": "2"})
+    server.by_path({"GET /manifests/prod": [busy, busy, Reply(503), Reply(body=DATA)]})
+    assert store.resolve("prod").digest == MANIFEST.digest
+    assert len(naps.taken) == 3
+    assert min(naps.taken[:2]) >= 2
+
+
+def test_a_storm_of_429_without_end_is_given_up(store: RemoteStore, server: Hostile) -> None:
+    server.always(
+        Reply(429, b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow\\u001b[2J down"}]}', {"Retry-After": "0"})
+    )
+    with pytest.raises(Unreachable, match=r"429: TOOMANYREQUESTS slow\?\[2J down") as caught:
+        store.resolve("prod")
+    assert len(server.seen) == MOST_ATTEMPTS
+    assert caught.value.transient
+
+
+def test_a_retry_after_of_an_hour_is_not_waited_for(store: RemoteStore, server: Hostile, naps: Naps) -> None:
+    server.always(Reply(429, headers={"Retry-After": "3600"}))
+    with pytest.raises(Unreachable) as caught:
+        store.resolve("prod")
+    assert caught.value.hint == "the registry asks to come again in 3600 s"
+    assert (len(server.seen), naps.taken) == (1, [])
+
+
+def test_pages_of_tags(store: RemoteStore, server: Hostile) -> None:
+    def script(seen: Seen) -> Reply:
+        if "last=b" in seen.path:
+            return Reply(body=b'{"tags": ["c", "prod"]}')
+        return Reply(body=b'{"tags": ["b", "a"]}', headers={"Link": '</v2/team/x/tags/list?last=b&n=2>; rel="next"'})
+
+    server.script = script
+    assert store.tags() == ["a", "b", "c", "prod"]
+
+
+def test_pages_elsewhere(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
+    server.always(Reply(body=b'{"tags": []}', headers={"Link": f'<http://{elsewhere.address}/>; rel="next"'}))
+    with pytest.raises(Corrupt, match="next page of its list at localhost"):
+        store.tags()
+    assert elsewhere.seen == []
+
+
+def test_pages_without_end(store: RemoteStore, server: Hostile) -> None:
+    def script(_: Seen) -> Reply:
+        link = f'</v2/team/x/tags/list?last={len(server.seen)}>; rel="next"'
+        return Reply(body=b'{"tags": []}', headers={"Link": link})
+
+    server.script = script
+    with pytest.raises(Corrupt, match=f"more than {MOST_PAGES} pages"):
+        store.tags()
+    assert len(server.seen) == MOST_PAGES
+
+
+@pytest.mark.parametrize("body", [b'{"tags": ["../x"]}', b'{"tags": [1]}', b"[]", b"<html>"])
+def test_tags_that_are_none(store: RemoteStore, server: Hostile, body: bytes) -> None:
+    server.always(Reply(body=body))
+    with pytest.raises(Corrupt):
+        store.tags()
+
+
+def test_what_refers_to_a_manifest(store: RemoteStore, server: Hostile) -> None:
+    assert store.referrers(MANIFEST.digest) is None
+    entry = {"mediaType": manifest.MANIFEST_TYPE, "digest": EMPTY.digest, "size": 2, "artifactType": "application/x"}
+    server.always(Reply(body=json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()))
+    (found,) = store.referrers(MANIFEST.digest) or []
+    assert (found.digest, found.artifact_type) == (EMPTY.digest, "application/x")
+    server.always(Reply(body=b'{"manifests": [{"mediaType": "x", "digest": "../x", "size": 1}]}'))
+    with pytest.raises(Corrupt):
+        store.referrers(MANIFEST.digest)
+
+
+def test_an_unchanged_tag_costs_one_head_without_a_body(store: RemoteStore, server: Hostile) -> None:
+    server.script = lambda seen: Reply(304) if seen.headers.get("if-none-match") == '"x"' else Reply(headers={"ETag": '"x"'})
+    assert {store.validator("prod") for _ in range(3)} == {'"x"'}
+    assert [seen.method for seen in server.seen] == ["HEAD"] * 3
+    assert all(manifest.INDEX_TYPE in seen.headers["accept"] for seen in server.seen)
+    server.always(Reply(404))
+    with pytest.raises(NotFound):
+        store.validator("prod")

@@ -1,0 +1,111 @@
+"""A registry that takes uploads badly: cut off, sent elsewhere, forgotten, overtaken."""
+
+import io
+import itertools
+import random
+
+import pytest
+
+from model_registry.errors import Conflict, Corrupt, Refused, Unreachable
+from model_registry.oci import digest
+from model_registry.stores.remote import RemoteStore
+from model_registry.stores.retry import MOST_ATTEMPTS
+from model_registry.stores.upload import WHOLE_BYTES
+from tests.integration.registry.content import BLOB, CONTENT, DATA, MANIFEST, OTHER
+from tests.integration.registry.hostile import Hostile, Reply, Seen
+from tests.unit.model_registry.store_conformance import described
+
+
+def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
+    server.by_path({"POST /uploads/": Reply(307, headers={"Location": f"http://{elsewhere.address}/"})})
+    with pytest.raises(Refused, match="redirects POST"):
+        store.push_blob(BLOB, io.BytesIO(CONTENT))
+    assert elsewhere.seen == []
+
+
+def test_a_tag_that_somebody_else_moves_at_the_same_time(store: RemoteStore, server: Hostile) -> None:
+    one, other = ({"Docker-Content-Digest": digest.of_bytes(data)} for data in (DATA, OTHER))
+    server.by_path(
+        {
+            "GET " + MANIFEST.digest: Reply(body=DATA),
+            "PUT /manifests/prod": Reply(201),
+            "HEAD /manifests/prod": [Reply(headers=one), Reply(headers=other)],
+        }
+    )
+    with pytest.raises(Conflict, match="somebody else moved it as well"):
+        store.move_tags({"prod": MANIFEST}, expect={"prod": MANIFEST.digest})
+
+
+STREAM = random.randbytes(3 * WHOLE_BYTES)
+
+
+def taking(server: Hostile, *, forgets: bool) -> None:
+    """Let the server take uploads as the specification says, each answer with another Location."""
+    turns = itertools.count(1)
+
+    def script(seen: Seen) -> Reply:
+        if seen.method == "HEAD":
+            return Reply(404)
+        headers = {"Location": f"/v2/upload?turn={next(turns)}"}
+        if seen.method == "GET" and not forgets:
+            taken = sum(len(patch.body) for patch in server.asked("PATCH"))
+            return Reply(204, headers=headers | {"Range": f"0-{taken - 1}"})
+        return Reply({"POST": 202, "PATCH": 202, "PUT": 201}.get(seen.method, 404), headers=headers)
+
+    server.script = script
+
+
+def test_a_stream_goes_on_where_it_broke(store: RemoteStore, server: Hostile) -> None:
+    taking(server, forgets=False)
+    server.cuts = [5_000_000, 100_000]
+    store.push_blob(described(STREAM), io.BytesIO(STREAM))
+    sent = server.asked("PATCH")
+    assert [seen.headers["content-range"].partition("-")[0] for seen in sent] == ["0", "5000000", "5100000"]
+    assert b"".join(seen.body for seen in sent) == STREAM
+    used = [seen.path.rpartition("turn=")[2] for seen in server.seen if seen.method in ("PATCH", "GET")]
+    assert used == ["1", "1", "2", "2", "3"]  # the newest Location, always
+    (put,) = server.asked("PUT")
+    assert put.path == f"/v2/upload?turn=4&digest={described(STREAM).digest.replace(':', '%3A')}"
+
+
+def test_a_stream_begins_anew_where_the_registry_forgot_it(store: RemoteStore, server: Hostile) -> None:
+    taking(server, forgets=True)
+    server.cuts = [5_000_000]
+    store.push_blob(described(STREAM), io.BytesIO(STREAM))
+    assert server.asked("PATCH")[-1].body == STREAM
+    assert len(server.asked("POST")) == 2
+
+
+def test_a_stream_that_never_gets_through_is_given_up(store: RemoteStore, server: Hostile) -> None:
+    taking(server, forgets=True)
+    server.cuts = [10] * 100
+    with pytest.raises(Unreachable, match="the connection failed"):
+        store.push_blob(described(STREAM), io.BytesIO(STREAM))
+    assert len(server.asked("PATCH")) == MOST_ATTEMPTS
+
+
+def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hostile) -> None:
+    taking(server, forgets=False)
+    with pytest.raises(Corrupt, match="what is to be stored"):
+        store.push_blob(described(STREAM), io.BytesIO(STREAM[:-1] + b"?"))
+    assert server.asked("PUT") == []
+    assert len(server.asked("DELETE")) == 1
+
+
+def test_an_upload_to_a_host_that_must_not_see_it(store: RemoteStore, server: Hostile) -> None:
+    server.by_path({"POST /uploads/": Reply(202, headers={"Location": "http://example.com/upload"})})
+    with pytest.raises(Refused, match="sends its users to"):
+        store.push_blob(BLOB, io.BytesIO(CONTENT))
+
+
+def test_an_upload_without_a_place_to_go_on(store: RemoteStore, server: Hostile) -> None:
+    server.by_path({"POST /uploads/": Reply(202)})
+    with pytest.raises(Corrupt, match="as its Location"):
+        store.push_blob(BLOB, io.BytesIO(CONTENT))
+
+
+def test_a_registry_that_takes_nothing(store: RemoteStore, server: Hostile) -> None:
+    server.by_path({"POST /uploads/": Reply(403, b'{"errors": [{"code": "DENIED"}]}')})
+    with pytest.raises(Unreachable, match="answered 403 to POST of an upload: DENIED") as caught:
+        store.push_blob(BLOB, io.BytesIO(CONTENT))
+    assert caught.value.hint.startswith("docker login")

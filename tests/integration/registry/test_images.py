@@ -1,0 +1,107 @@
+"""Container images as versions in a real registry: made on a base that another tool brought, in Docker's form as well."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from model_registry.cache import Cache
+from model_registry.errors import RegistryError
+from model_registry.image import build as image_build
+from model_registry.image.build import Base
+from model_registry.oci import digest as digests
+from model_registry.oci import manifest
+from model_registry.package import folder as package
+from model_registry.stores import select as versions
+from model_registry.stores.layout import LayoutStore
+from model_registry.stores.remote import RemoteStore
+from model_registry.trust import signing
+from model_registry.trust.admission import admission
+from tests.integration.registry.conftest import away
+from tests.integration.registry.test_commands import model_registry
+from tests.unit.model_registry.conftest import MakePackage
+from tests.unit.model_registry.trust import NOW, ONE
+
+pytestmark = pytest.mark.debian("docker-registry", "skopeo")
+
+
+def copy(*arguments: str) -> None:
+    subprocess.run(["skopeo", "copy", *arguments], check=True, capture_output=True)
+
+
+def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
+    base = package.push(remote, make_package("base"), "base", "base", base=Base())
+    pushed = package.push(
+        remote, make_package("v1", model=b"w" * 3_000_000), "m", "1.0.0", base=image_build.open_base(remote, base.digest)
+    )
+    copy("--src-tls-verify=false", "--preserve-digests", f"docker://{remote.repository}:1.0.0", f"oci:{tmp_path}/mirror:1.0.0")
+    assert LayoutStore(tmp_path / "mirror").resolve("1.0.0").digest == pushed.digest
+    found = Cache(tmp_path / "cache").fetch(remote, pushed.digest)
+    assert (found.version, found.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
+
+
+def test_an_image_compares_as_unknown_not_as_incompatible(remote: RemoteStore, make_package: MakePackage) -> None:
+    package.push(remote, make_package("v1"), "m", "1.0.0")
+    for version in ("2.0.0", "3.0.0"):
+        package.push(remote, make_package(version, model=version.encode()), "m", version, base=Base())
+    for old, new in (("1.0.0", "2.0.0"), ("2.0.0", "3.0.0"), ("3.0.0", "1.0.0")):
+        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old, "--plain-http")
+        found = json.loads(model_registry(*inspect, "--json")[0])
+        assert (found["compatible"], found["breaks"], found["signature"]) == (None, [], [])
+        assert "does not tell its signature" in found["unknown"]
+        text, _ = model_registry(*inspect)
+        assert "whether events stay valid is unknown: the manifest of a container image" in text
+        assert "not compatible" not in text
+
+
+def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
+    store = LayoutStore(tmp_path / "layout")
+    package.push(store, make_package(), "m", "1.0.0", base=Base())
+    target = f"docker://{remote.repository}:docker"
+    copy("--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
+    found = remote.resolve("docker")
+    assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
+    assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
+    described = versions.describe(remote, found.digest, version="docker")
+    assert (described.name, described.version) == (remote.repository.rpartition("/")[2], "docker")
+
+
+def rewrite(entry: Path, old: bytes, new: bytes) -> None:
+    """Swap a file's content (of the same size), and its digest wherever one stands beside it."""
+    for path in [path for path in entry.rglob("*") if path.is_file()]:
+        said = path.read_bytes().replace(digests.of_bytes(old).encode(), digests.of_bytes(new).encode())
+        path.write_bytes(new if said == old else said)
+
+
+def drop_layers(entry: Path, old: bytes, new: bytes) -> None:
+    """The same, and nothing is left to hold the file against but the manifest."""
+    rewrite(entry, old, new)
+    for path in entry.glob("blobs/sha256/*"):
+        if path.name != entry.name:
+            path.unlink()
+
+
+@pytest.mark.parametrize("swap", [rewrite, drop_layers])
+def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
+    remote: RemoteStore, make_package: MakePackage, tmp_path: Path, swap: Callable[[Path, bytes, bytes], None]
+) -> None:
+    """Whoever may write the cache has no key: the model is fetched again, or refused where the registry is away."""
+    (tmp_path / "one.pub").write_bytes(ONE.public().pem())
+    (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
+    root, good, evil = tmp_path / "cache", b"good" * 1000, b"evil" * 1000
+    digest = package.push(remote, make_package(model=good), "m", "1.0.0", base=Base()).digest
+    signing.sign(remote, digest, ONE, NOW)
+    admitted, cache = admission(tmp_path / "policy.yaml", root), Cache(root)
+    gone = away(remote)
+    cache.fetch(remote, digest)
+    for store in (remote, gone):
+        assert admitted.check(store, digest, "1.0.0", NOW).key_id == "release"
+        assert cache.fetch(store, digest).model_path.read_bytes() == good
+    swap(root / "versions" / digests.hex_of(digest), good, evil)
+    assert admitted.check(gone, digest, "1.0.0", NOW).key_id == "release"
+    with pytest.raises(RegistryError):
+        cache.fetch(gone, digest)
+    assert cache.fetch(remote, digest).model_path.read_bytes() == good
+    assert cache.fetch(gone, digest).annotations["org.opencontainers.image.version"] == "1.0.0"

@@ -1,0 +1,275 @@
+"""A relay's whole surroundings for one test: a configuration, topics of its own on two real clusters, the installed command,
+and a count of what arrived that shares no code with the product."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from tests.integration.relay.counting import compare
+from tests.support import auditor
+
+STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
+CHECKPOINTS = "checkpoints"
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """Wait for an effect. Fails where it does not show."""
+    deadline = time.monotonic() + STEP_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come within {STEP_SECONDS:.0f} s"
+        time.sleep(0.05)
+
+
+class RelayProcess:
+    """A `publisher run`."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+        self.log = log
+        with log.open("wb") as said:
+            self.process = subprocess.Popen(
+                command, stdout=said, stderr=said, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
+            )
+
+    @property
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace")
+
+    @property
+    def address(self) -> str:
+        """Where it serves health and metrics, `host:port`."""
+        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
+        return self.said.rpartition("http://")[2].split('"')[0].split()[0]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples over its labels."""
+        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
+        return sum(float(row[-1]) for row in rows)
+
+    def ready(self) -> "RelayProcess":
+        """Wait until it copies."""
+        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
+        assert self.process.poll() is None, self.said
+        return self
+
+    def send(self, number: signal.Signals) -> None:
+        """Any signal."""
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it ends."""
+        return self.process.wait(STEP_SECONDS)
+
+
+class Follower:
+    """Counts the records that readers of committed records see in a topic, which may grow."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "follower",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
+        self._topic = topic
+        self._followed: set[int] = set()
+        self._seen = 0
+
+    def seen(self) -> int:
+        """How many so far; of a topic that is written to all the time, as many as come within a second."""
+        deadline = time.monotonic() + 1.0
+        there = set(self.consumer.list_topics(self._topic, timeout=10).topics[self._topic].partitions)
+        self.consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in there - self._followed])
+        self._followed |= there
+        while found := sum(message.error() is None for message in self.consumer.consume(10_000, 0.1)):
+            self._seen += found
+            if time.monotonic() > deadline:
+                break
+        return self._seen
+
+
+class RelayRig:
+    """See the module. `overrides` are merged into the configuration; every key in it counts as tested."""
+
+    tested_keys: ClassVar[set[str]] = set()
+
+    def __init__(self, clusters: tuple[str, str], folder: Path, name: str, **overrides: Any) -> None:
+        self.name = name
+        self.topic = f"{name}.scores"
+        self.source, self.destination = source, destination = clusters
+        self.folder = folder
+        self.path = folder / f"{name}.yaml"
+        self.configuration: dict[str, Any] = {
+            "name": name,
+            "source": {"region": "eu", "bootstrap_servers": source, "topics": [self.topic]},
+            "destination": {"region": "us", "bootstrap_servers": destination, "create_topics": True},
+            "checkpoint_topic": f"{name}.{CHECKPOINTS}",
+            "http": {"listen": "127.0.0.1:0"},
+        }
+        self.program = [str(Path(sys.executable).with_name("publisher"))]
+        self.processes: list[RelayProcess] = []
+        self.written = 0
+        self._followers: dict[str, Follower] = {}
+        self.configure(**overrides)
+
+    def configure(self, **overrides: Any) -> None:
+        """Write the configuration with these settings changed."""
+        for key, value in overrides.items():
+            old = self.configuration.get(key, {})
+            self.configuration[key] = {**old, **value} if isinstance(value, dict) and key != "filter" else value
+        self.path.write_text(yaml.safe_dump(self.configuration))
+        for key, value in self.configuration.items():
+            nested = isinstance(value, dict) and key != "filter"
+            RelayRig.tested_keys |= {f"{key}.{name}" for name in value} if nested else {key}
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """A command about this relay, which must end with `code`."""
+        words = [*arguments[:2]] if arguments[0] == "checkpoint" else [arguments[0]]
+        command = [*self.program, *words, str(self.path), *arguments[len(words) :]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STEP_SECONDS)
+        assert done.returncode == code, f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """What a command prints with --json."""
+        return json.loads(self.run(*arguments, "--json", code=code).stdout)
+
+    def start(self, *flags: str, program: Sequence[str] = (), **environment: str) -> RelayProcess:
+        """A relay."""
+        settings = [word for flag in flags for word in ("--set", flag)]
+        command = [*(program or self.program), "run", str(self.path), *settings]
+        process = RelayProcess(command, self.folder / f"{self.name}-{len(self.processes)}.log", environment)
+        self.processes.append(process)
+        return process
+
+    def refused(self, code: int = 3) -> str:
+        """What a relay says that does not go on."""
+        process = self.start()
+        assert process.wait() == code, process.said
+        return process.said
+
+    def create(self, servers: str, topic: str = "", partitions: int = 4, **config: str) -> None:
+        """Make a topic."""
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=settings)]).values():
+            made.result()
+        until(lambda: self.partitions(servers, topic or self.topic) == partitions, "the topic")
+
+    def delete(self, servers: str, topic: str = "") -> None:
+        """Remove a topic."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        for gone in admin.delete_topics([topic or self.topic]).values():
+            gone.result()
+        until(lambda: self.partitions(servers, topic or self.topic) == 0, "the end of the topic")
+
+    def grow(self, servers: str, partitions: int) -> None:
+        """More partitions."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
+            made.result()
+
+    def partitions(self, servers: str, topic: str) -> int:
+        """How many there are; 0 where there is no such topic."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        known = admin.list_topics(timeout=10).topics
+        return len(known[topic].partitions) if topic in known else 0
+
+    def config(self, servers: str, topic: str) -> dict[str, str]:
+        """How a topic is configured."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result().items()}
+
+    def truncate(self, servers: str, topic: str = "") -> None:
+        """What retention does: everything so far is gone."""
+        admin = AdminClient({"bootstrap.servers": servers})
+        name = topic or self.topic
+        ends = [TopicPartition(name, p, OFFSET_END) for p in range(self.partitions(servers, name))]
+        for deleted in admin.delete_records(ends).values():
+            deleted.result()
+
+    def fill(self, count: int, topic: str = "", partitions: int = 4, servers: str = "", **headers: str) -> None:
+        """Numbered records, a moment apart by their timestamps, over all partitions."""
+        producer = Producer({"bootstrap.servers": servers or self.source, "linger.ms": 5})
+        for number in range(self.written, self.written + count):
+            producer.produce(
+                topic or self.topic,
+                b"value %d" % number,
+                b"key %d" % (number % 50),
+                number % partitions,
+                timestamp=1_700_000_000_000 + number,
+                headers=[("number", str(number)), *headers.items()],
+            )
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        self.written += count
+
+    def copied(self, topic: str = "") -> int:
+        """Records that readers of committed records see at the destination."""
+        name = topic or self.topic
+        if name not in self._followers:
+            if not self.partitions(self.destination, name):
+                return 0
+            self._followers[name] = Follower(self.destination, name)
+        return self._followers[name].seen()
+
+    def wait_copied(self, count: int, topic: str = "") -> None:
+        """Wait until so many have arrived."""
+        try:
+            until(lambda: self.copied(topic) >= count, f"{count} copies")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; there are {self.copied(topic)}\n{self.processes[-1].said}") from None
+
+    def audit(self, topic: str = "", target: str = "") -> dict[str, int]:
+        """Hold the copy against the source, record by record; the product's own count must say the same."""
+        name = topic or self.topic
+        own = self.json("audit")
+        assert own["clean"], own
+        return compare(list(auditor.read(self.source, name)), list(auditor.read(self.destination, target or name)))
+
+    def close(self) -> None:
+        """End what runs."""
+        for follower in self._followers.values():
+            follower.consumer.close()
+        for process in self.processes:
+            if process.process.poll() is None:
+                process.send(signal.SIGCONT)
+                process.kill()
+
+
+MakeRelay = Callable[..., RelayRig]
+"""What the fixture `make_relay` gives: a RelayRig on fresh topics, with the given settings changed."""

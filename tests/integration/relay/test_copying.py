@@ -1,0 +1,134 @@
+"""Everything arrives once, in order and as it was, through the installed command on two real clusters."""
+
+import signal
+
+from confluent_kafka import Producer
+
+from tests.integration.relay.counting import CLEAN, header
+from tests.integration.relay.rig import MakeRelay, until
+from tests.support import auditor
+
+
+def test_everything_is_kept_and_where_it_comes_from_is_added(make_relay: MakeRelay) -> None:
+    rig = make_relay(source={"region": "eu-west"}, destination={"topic": "{region}.{topic}"})
+    rig.create(rig.source, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": rig.source})
+    producer.produce(rig.topic, None, b"tombstone", 1, timestamp=5, headers=[("a", b"1"), ("a", b"2"), ("n", None)])
+    producer.produce(rig.topic, b"", None, 3)
+    producer.flush()
+    rig.fill(2_000)
+    relay = rig.start().ready()
+    target = f"eu-west.{rig.topic}"
+    rig.wait_copied(2_002, target)
+    assert rig.audit(target=target) == CLEAN
+    assert rig.config(rig.destination, target)["retention.ms"] == "-1"
+    first = next(m for m in auditor.read(rig.destination, target) if m.key() == b"tombstone")
+    assert first.headers()[-3:] == [  # type: ignore[index]
+        ("x-origin", f"eu-west/{rig.topic}/1/0".encode()),
+        ("x-hops", b"1"),
+        ("x-copied-to", f"{target}/1".encode()),
+    ]
+    assert relay.stop() == 0
+    rig.fill(500)
+    relay = rig.start().ready()
+    rig.wait_copied(2_502, target)
+    assert relay.stop() == 0
+    assert rig.audit(target=target) == CLEAN
+
+
+def test_what_a_source_transaction_aborted_is_not_copied(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=1)
+    rig.create(rig.source, partitions=1)
+    producer = Producer({"bootstrap.servers": rig.source, "transactional.id": rig.name})
+    producer.init_transactions(30)
+    for number in range(10):
+        producer.begin_transaction()
+        producer.produce(rig.topic, b"%d" % number, None, 0, headers=[("number", b"%d" % number)])
+        if number % 2:
+            producer.commit_transaction(30)
+        else:
+            producer.flush()
+            producer.abort_transaction(30)
+    relay = rig.start().ready()
+    rig.wait_copied(5)
+    until(lambda: rig.json("status")["partitions"][0]["lag_records"] == 0, "the position behind the last marker")
+    assert relay.stop() == 0
+    assert rig.audit() == CLEAN
+
+
+def test_partitions_and_topics_that_come_later_are_copied(make_relay: MakeRelay) -> None:
+    rig = make_relay()
+    rig.configure(source={"topics": [f"^{rig.name}\\..*scores$"]})
+    rig.create(rig.source, partitions=2)
+    rig.fill(100, partitions=2)
+    relay = rig.start().ready()
+    rig.wait_copied(100)
+    rig.grow(rig.source, 5)
+    later = f"{rig.name}.later-scores"
+    rig.create(rig.source, later)
+    until(lambda: rig.partitions(rig.source, rig.topic) == 5, "the partitions")
+    rig.fill(500, partitions=5)
+    rig.wait_copied(600)
+    rig.fill(100, later)
+    rig.wait_copied(100, later)
+    assert rig.audit() == CLEAN
+    assert rig.audit(later) == CLEAN
+    assert relay.stop() == 0
+
+
+def test_records_do_not_go_round_in_circles(make_relay: MakeRelay) -> None:
+    there = make_relay()
+    there.create(there.source)
+    there.fill(200)
+    back = make_relay()
+    back.configure(
+        source={"region": "us", "bootstrap_servers": there.destination, "topics": [there.topic]},
+        destination={"region": "eu", "bootstrap_servers": there.source},
+    )
+    outward = there.start().ready()
+    there.wait_copied(200)
+    said = back.refused()
+    assert f"{there.topic}[0] has no checkpoint" in said
+    back.run("checkpoint", "set", "--topic", there.topic, "--to", "earliest")
+    homeward = back.start().ready()
+    there.fill(300)
+    there.fill(100, servers=there.destination)
+    until(lambda: len(list(auditor.read(there.source, there.topic))) >= 600, "the copies in both")
+    there.wait_copied(600)
+    until(lambda: homeward.metric("publisher_records_looped_total") == 500, "the loops that were cut")
+    until(lambda: outward.metric("publisher_records_looped_total") == 100, "the loops that were cut")
+    assert len(list(auditor.read(there.source, there.topic))) == 600
+    assert there.copied() == 600
+    assert outward.stop() == homeward.stop() == 0
+
+
+def test_only_what_the_filter_lets_through_is_copied(make_relay: MakeRelay) -> None:
+    rig = make_relay(filter={"decision": ["late", "very late"]})
+    rig.create(rig.source)
+    for decision in ("late", "on time", "very late", "on time"):
+        rig.fill(100, decision=decision)
+    relay = rig.start().ready()
+    rig.wait_copied(200)
+    until(lambda: all(row["lag_records"] == 0 for row in rig.json("status")["partitions"]), "the positions")
+    assert relay.stop() == 0
+    assert {header(m, "decision") for m in auditor.read(rig.destination, rig.topic)} == {b"late", b"very late"}
+    assert rig.copied() == 200
+
+
+def test_a_frozen_process_that_was_replaced_writes_nothing_any_more(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=4)
+    rig.create(rig.source)
+    rig.fill(2_000)
+    zombie = rig.start("bytes_per_second=40000").ready()
+    until(lambda: zombie.metric("publisher_records_total") > 100, "the first copies")
+    zombie.send(signal.SIGSTOP)
+    rig.fill(500)
+    successor = rig.start("lanes=1").ready()
+    rig.wait_copied(2_500)
+    zombie.send(signal.SIGCONT)
+    assert zombie.wait() == 3, zombie.said
+    assert "another process took over" in zombie.said
+    rig.fill(100)
+    rig.wait_copied(2_600)
+    assert successor.stop() == 0
+    assert rig.audit() == CLEAN

@@ -1,0 +1,173 @@
+"""`publisher failover` between two real clusters: a consumer group goes on where it stopped in the other, and comes back."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.relay.counting import header
+from tests.integration.relay.rig import MakeRelay, RelayRig, until
+from tests.support import auditor
+
+UNREACHABLE = "127.0.0.1:1"
+MARK = '{"revision": 7}'
+
+
+def commit(servers: str, group: str, positions: dict[tuple[str, int], int]) -> None:
+    """What scorers do."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition(*p, at, MARK) for p, at in positions.items()], asynchronous=False)
+    consumer.close()
+
+
+def committed(servers: str, group: str) -> dict[tuple[str, int], tuple[int, str | None]]:
+    """Every position of a group, with its metadata."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return {(p.topic, p.partition): (p.offset, p.metadata) for p in found.topic_partitions or []}
+
+
+@contextmanager
+def member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """A scorer that is alive."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    consumer.subscribe([topic])
+    until(lambda: (consumer.poll(0.1), consumer.assignment())[1] != [], "the assignment")
+    try:
+        yield
+    finally:
+        consumer.close()
+
+
+def outward(make_relay: MakeRelay) -> tuple[RelayRig, str, str]:
+    """A relay that follows a group: the rig, the group, the name of the copies."""
+    rig = make_relay(destination={"topic": "{region}.{topic}"})
+    group = f"{rig.name}-scorers"
+    rig.configure(source={"groups": [group]})
+    rig.create(rig.source)
+    return rig, group, f"eu.{rig.topic}"
+
+
+def homeward(make_relay: MakeRelay, there: RelayRig, group: str) -> RelayRig:
+    """The relay of the other direction."""
+    rig = make_relay(destination={"topic": "{region}.{topic}"})
+    rig.configure(
+        source={"region": "us", "bootstrap_servers": there.destination, "topics": [there.topic], "groups": [group]},
+        destination={"region": "eu", "bootstrap_servers": there.source},
+    )
+    rig.source, rig.destination, rig.topic = there.destination, there.source, there.topic
+    return rig
+
+
+def complete(rig: RelayRig) -> bool:
+    """Whether the relay has kept, beside its checkpoints, that everything was copied."""
+    kept = [m for m in auditor.read(rig.destination, f"{rig.name}.checkpoints") if (m.key() or b"").endswith(b"/source")]
+    return bool(kept) and json.loads(kept[-1].value() or b"")["complete_ms"] > 0
+
+
+def origin_at(servers: str, topic: str, partition: int, offset: int) -> str:
+    """Where the first record at this offset or behind it was first written."""
+    rows = [m for m in auditor.read(servers, topic) if m.partition() == partition and (m.offset() or 0) >= offset]
+    return str(dict(rows[0].headers() or [])["x-origin"], "ascii")  # type: ignore[arg-type]
+
+
+def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRelay) -> None:
+    rig, group, copies = outward(make_relay)
+    rig.fill(400)
+    commit(rig.source, group, {(rig.topic, p): 60 + p for p in range(4)})
+    relay = rig.start().ready()
+    rig.wait_copied(400, copies)
+    until(lambda: complete(rig), "a sighting of all that is there")
+    with member(rig.destination, group, copies):
+        assert f"group {group} has members in us" in rig.run("failover", "--to", "us", "--yes", code=3).stderr
+    assert "nothing was moved" in rig.run("failover", "--to", "us", code=3).stderr
+    lost = rig.run("failover", "--to", "us", "--dry-run", "--set", f"source.bootstrap_servers={UNREACHABLE}")
+    assert "eu does not answer" in lost.stderr
+    assert "missing here is at most what eu took in the last" in lost.stderr
+    assert all(f"{60 + p} in" in lost.stdout for p in range(4))
+    assert committed(rig.destination, group) == {}
+    plan = rig.json("failover", "--to", "us", "--yes")
+    assert (plan["moved"], plan["source_answers"], plan["lag_records"]) == (True, True, 0)
+    moved = committed(rig.destination, group)
+    assert {mark for _, mark in moved.values()} == {MARK}
+    for (topic, partition), (offset, _) in moved.items():
+        assert (topic, origin_at(rig.destination, topic, partition, offset)) == (
+            copies,
+            f"eu/{rig.topic}/{partition}/{60 + partition}",
+        )
+    assert relay.stop() == 0
+    audit = audited(rig, group, copies, {place: offset for place, (offset, _) in moved.items()})
+    assert audit["clean"]
+    assert (audit["events"], audit["answered"], audit["rescored"]) == (400, 400, sum(80 - 60 - p for p in range(4)))
+    comes_back(homeward(make_relay, rig, group), rig, group, copies, moved[copies, 0][0])
+
+
+def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: int) -> None:
+    """The way home, from where the group has gone on in the other region: there from copy `first` of partition 0."""
+    back.create(back.source)
+    back.fill(400)
+    ends = {(copies, 0): first + 10, (copies, 1): 10_000, **{(rig.topic, p): 100 for p in range(4)}}
+    ends[copies, 1] = max(m.offset() or 0 for m in auditor.read(rig.destination, copies) if m.partition() == 1) + 1
+    commit(rig.destination, group, ends)
+    relay = back.start().ready()
+    back.wait_copied(400, f"us.{rig.topic}")
+    with member(back.source, group, rig.topic):
+        assert f"group {group} has members in us" in back.run("failover", "--to", "eu", "--yes", code=3).stderr
+        assert list(back.json("failover", "--to", "eu", "--dry-run")["against"]) == ["us"]
+    plan = back.json("failover", "--to", "eu", "--yes")
+    assert (plan["moved"], plan["source_answers"], plan["lag_records"], plan["lag_scored"]) == (True, True, 0, 0)
+    home = {place: offset for place, (offset, _) in committed(back.destination, group).items()}
+    assert [home[rig.topic, p] for p in range(4)] == [70, 100, 62, 63]
+    assert [origin_of_last(back, home, p) for p in range(4)] == [f"us/{rig.topic}/{p}/99" for p in range(4)]
+    again = back.json("failover", "--to", "eu", "--dry-run")
+    assert [move["before"] for move in again["moves"]] == [move["after"] for move in again["moves"]]
+    assert relay.stop() == 0
+
+
+def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int], int]) -> Any:
+    """What `scorer audit` counts over both regions, where eu has answered 80 events of each partition, and us those copies
+    that the group was moved to and all that follow."""
+    in_us = [m for m in auditor.read(rig.destination, copies) if (m.offset() or 0) >= moved[copies, m.partition() or 0]]
+    answers: dict[str, tuple[str, str, list[tuple[Any, Any, str]]]] = {
+        "eu": (rig.source, rig.topic, [(p, at, f"eu/{rig.topic}/{p}/{at}") for p in range(4) for at in range(80)]),
+        "us": (rig.destination, copies, [(m.partition(), m.offset(), header(m, "x-origin").decode()) for m in in_us]),
+    }
+    paths = []
+    for region, (servers, events, rows) in answers.items():
+        names = {kind: f"{rig.name}.{kind}" for kind in ("answers", "dead")}
+        for name in names.values():
+            rig.create(servers, name, 1)
+        producer = Producer({"bootstrap.servers": servers})
+        for partition, offset, origin in rows:
+            source = {"topic": events, "partition": partition, "offset": offset}
+            producer.produce(names["answers"], json.dumps({"id": origin, "region": region, "source": source}))
+        assert producer.flush(30) == 0
+        paths.append(rig.folder / f"scorer-{region}.yaml")
+        configuration = {
+            "kafka": {"bootstrap_servers": servers},
+            "input": {"topics": [events]},
+            "region": region,
+            "name": group,
+        }
+        topics = {"output": {"topic": names["answers"]}, "dead_letter": {"topic": names["dead"]}}
+        paths[-1].write_text(yaml.safe_dump({**configuration, **topics, "model": {"source": "oci:./registry/model"}}))
+    command = [str(Path(sys.executable).with_name("scorer")), "audit", *map(str, paths), "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def origin_of_last(rig: RelayRig, positions: dict[tuple[str, int], int], partition: int) -> str:
+    """Where the last record before a position was first written."""
+    topic = f"us.{rig.topic}"
+    rows = [
+        m
+        for m in auditor.read(rig.destination, topic)
+        if m.partition() == partition and (m.offset() or 0) < positions[topic, partition]
+    ]
+    return str(dict(rows[-1].headers() or [])["x-origin"], "ascii")  # type: ignore[arg-type]

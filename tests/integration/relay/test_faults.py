@@ -1,0 +1,47 @@
+"""Nothing is lost, doubled or reordered, whatever dies: the relay at every step, and either broker."""
+
+import signal
+import sys
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.relay.counting import CLEAN
+from tests.integration.relay.lethal import STEPS
+from tests.integration.relay.rig import MakeRelay, until
+
+RESUMED_SECONDS = 10.0  # 1 to 2 s on a quiet machine
+
+
+def test_a_kill_at_any_step_loses_and_doubles_nothing(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=2, transaction_records=50)
+    rig.create(rig.source)
+    for at in (1, 6):
+        for step in STEPS:
+            if (at, step) == (1, "produced"):
+                continue  # the registration is not flushed by itself
+            rig.fill(1_000)
+            killed = rig.start(program=[sys.executable, "-m", "tests.integration.relay.lethal", step, str(at)])
+            assert killed.wait() == -signal.SIGKILL, killed.said
+    last = rig.start().ready()
+    rig.wait_copied(rig.written)
+    assert last.stop() == 0
+    assert rig.audit() == CLEAN
+
+
+def test_a_silent_source_is_told_and_copied_again_when_it_answers(eu: EmbeddedBroker, make_relay: MakeRelay) -> None:
+    rig = make_relay()
+    rig.create(rig.source)
+    rig.fill(1_000)
+    relay = rig.start().ready()
+    rig.wait_copied(1_000)
+    eu.pause()
+    try:
+        until(lambda: relay.get("/readyz")[0] == 503, "the silence")
+        assert "the source has not answered" in relay.get("/readyz")[1]
+        assert relay.metric("publisher_lag_seconds") > 0
+    finally:
+        eu.resume()
+    relay.ready()
+    rig.fill(1_000)
+    rig.wait_copied(2_000)
+    assert relay.stop() == 0
+    assert rig.audit() == CLEAN

@@ -1,0 +1,64 @@
+"""Taking over: nobody waits for what a dead process has left open, and who loses a lane finds by whom."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from confluent_kafka import Producer
+
+from publisher.relay import checkpoints as checkpoint
+from publisher.relay.checkpoints import Registration
+from publisher.relay.settings import load
+from publisher.relay.takeover import fence, log_of, registration
+from tests.integration.relay.rig import MakeRelay, RelayRig
+
+
+def begun(make_relay: MakeRelay) -> RelayRig:
+    """A relay that has run."""
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(100)
+    relay = rig.start().ready()
+    rig.wait_copied(100)
+    assert relay.stop() == 0
+    return rig
+
+
+def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRelay) -> None:
+    rig = begun(make_relay)
+    settings = load(rig.path).settings
+    other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(settings.checkpoint_topic, None, checkpoint.registration_key("other"))
+    other.flush(30)
+    checkpoints = log_of(settings)
+    checkpoints.look(rig.name)
+    assert checkpoints.registrations[rig.name].lanes == 2
+    told = registration(settings, "me", "a test")
+    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.registration_key(rig.name))
+    other.flush(30)
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(checkpoints.look, rig.name)
+        other.commit_transaction(30)
+        looking.result(30)
+    assert checkpoints.registrations[rig.name].instance == "me"
+
+
+def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -> None:
+    rig = begun(make_relay)
+    rig.configure(lanes=1)
+    settings = load(rig.path).settings
+    found: list[Registration] = []
+
+    def opening(_: float) -> Producer:
+        checkpoints = log_of(settings)
+        checkpoints.look(rig.name)
+        found.append(checkpoints.registrations[rig.name])
+        lane = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.lane"})
+        lane.init_transactions(30)
+        return lane
+
+    fence(settings, log_of(settings), registration(settings, "me", "a test"), threading.Event(), [opening])
+    assert [(one.instance, one.lanes) for one in found] == [("me", 2)], "until all are fenced, as many lanes as there may be"
+    relay = rig.start().ready()
+    assert relay.stop() == 0

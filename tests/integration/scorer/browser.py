@@ -1,0 +1,70 @@
+"""A `scorer console` that runs, and Debian's Chromium in front of it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.integration.scorer.rig import STEP_SECONDS, Rig, command, until
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def console(rig: Rig, *flags: str) -> Iterator[str]:
+    """Its address. It has to end with 0 when it is asked to."""
+    log = rig.folder / "console.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [command("scorer"), "console", "scorer.yaml", "--listen", "127.0.0.1:0", *flags],
+            cwd=rig.folder,
+            stdout=said,
+            stderr=said,
+        )
+    try:
+        until(lambda: "console is at" in log.read_text() or process.poll() is not None, "the address of the console")
+        found = re.search(r"console is at (http://[^\s/]+)", log.read_text())
+        assert found, log.read_text()
+        yield found[1]
+        process.terminate()
+        assert process.wait(STEP_SECONDS) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def open_page(browser: Browser, complaints: list[str]) -> Page:
+    """A tab; what its console complains of (a blocked script, an exception) goes to `complaints`."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(STEP_SECONDS * 1_000)
+    page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return page
+
+
+def barriers(page: Page, *rules: str) -> list[Any]:
+    """What axe finds: barriers to people who use assistive technology; by all of its rules, or only these."""
+    found: list[Any] = Axe().run(page, options={"runOnly": list(rules)} if rules else {}).response["violations"]
+    return [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]

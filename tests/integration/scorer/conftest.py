@@ -1,0 +1,63 @@
+"""What end-to-end tests share: one real broker for each process of the run, and topics of each test's own."""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.scorer.rig import MakeRig, Rig
+
+MakeTopics = Callable[..., list[str]]
+ANSWER_SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A running Apache Kafka. Tests that kill or pause it start one of their own instead."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(broker: EmbeddedBroker) -> AdminClient:
+    """An admin client of the shared broker."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has, for topics, groups and transactional ids: `<test>-<8 hex digits>`."""
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '-', request.node.name)[:60]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
+    """`make_topics("in", "out", partitions=6, config={})` makes them and returns their full names, `<unique>.in` and so on."""
+
+    def make(*names: str, partitions: int = 6, config: dict[str, str] | None = None) -> list[str]:
+        topics = [f"{unique}.{name}" for name in names]
+        made = admin.create_topics([NewTopic(topic, partitions, 1, config=config or {}) for topic in topics])
+        for future in made.values():
+            future.result(ANSWER_SECONDS)
+        return topics
+
+    return make
+
+
+@pytest.fixture
+def make_rig(broker: EmbeddedBroker, tmp_path: Path, unique: str) -> Iterator[MakeRig]:
+    """`make_rig(region="eu-west", input={...})`: a scorer's surroundings with these settings changed. What runs is ended."""
+    rigs: list[Rig] = []
+
+    def make(**overrides: Any) -> Rig:
+        rigs.append(Rig(broker.bootstrap_servers, tmp_path, unique, **overrides))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.close()

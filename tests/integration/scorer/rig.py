@@ -1,0 +1,346 @@
+"""A scorer's whole surroundings for one test: a registry folder, a configuration, topics of its own on the real broker, and the
+installed commands, used as a person would use them."""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from model_registry.oci import reference
+from model_registry.package.folder import push as store_package
+from model_registry.stores import open_store
+from tests.support import auditor
+
+PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
+
+
+def command(name: str) -> str:
+    """The command installed beside this interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """Wait for an effect. Fails where it does not show."""
+    deadline = time.monotonic() + STEP_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come within {STEP_SECONDS:.0f} s"
+        time.sleep(0.05)
+
+
+class ScorerProcess:
+    """A `scorer run`."""
+
+    def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], workers: int, environment: dict[str, str]) -> None:
+        self.replica = replica
+        Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
+        self.log = rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log"
+        with self.log.open("wb") as said:
+            self.process = subprocess.Popen(
+                [*rig.program, "run", str(rig.path), "--workers", str(workers), "--set", f"replica={replica}", *flags],
+                stdout=said,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+                process_group=0,
+            )
+
+    @property
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log as JSON objects."""
+        return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+
+    @property
+    def address(self) -> str:
+        """Where its health and metrics are."""
+        told = "health and metrics on "
+        until(lambda: told in self.said or self.process.poll() is not None, "the address in the log")
+        return self.said.rpartition(told)[2].split('"')[0].split()[0]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples over its labels."""
+        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
+        return sum(float(row[-1]) for row in rows)
+
+    def ready(self) -> "ScorerProcess":
+        """Wait until it is in its group."""
+        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
+        assert self.process.poll() is None, self.said
+        return self
+
+    @property
+    def worker(self) -> int:
+        """The process that scores, of a scorer with one worker."""
+        until(lambda: "worker 0 is process " in self.said, "the worker in the log")
+        return int(re.findall(r"worker 0 is process (\d+)", self.said)[-1])
+
+    @property
+    def deaths(self) -> int:
+        """How many workers were started in place of another."""
+        return self.said.count("starting it again in")
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes."""
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to all its processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self.process.terminate()
+        return self.process.wait(STEP_SECONDS)
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        return self.process.wait(STEP_SECONDS)
+
+
+class Rig:
+    """See the module. `overrides` are merged into the configuration; every key in it counts as tested."""
+
+    tested_keys: ClassVar[set[str]] = set()
+
+    def __init__(self, bootstrap_servers: str, folder: Path, name: str, **overrides: Any) -> None:
+        self.folder = folder
+        self.name = name
+        self.bootstrap_servers = bootstrap_servers
+        self.configuration: dict[str, Any] = {
+            "name": name,
+            "kafka": {"bootstrap_servers": bootstrap_servers, "session_timeout_ms": 6_000},
+            "input": {"topics": [f"{name}.events"], "id": "id"},
+            "output": {"topic": f"{name}.scores"},
+            "dead_letter": {"topic": f"{name}.dead"},
+            "model": {"source": "oci:./registry/model", "poll_seconds": 0.2, "cache": "./cache"},
+            "http": {"listen": "127.0.0.1:0"},
+        }
+        self.path = folder / "scorer.yaml"
+        self.program = [command("scorer")]
+        self.scorers: list[ScorerProcess] = []
+        self._follower: Consumer | None = None
+        self._seen = 0
+        self.configure(**overrides)
+
+    def configure(self, **overrides: Any) -> None:
+        """Write the configuration with these settings changed."""
+        for key, value in overrides.items():
+            self.configuration[key] = {**self.configuration.get(key, {}), **value} if isinstance(value, dict) else value
+        self.path.write_text(yaml.safe_dump(self.configuration))
+        self._note_keys(self.configuration, "")
+
+    def _note_keys(self, values: dict[str, Any], prefix: str) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict) and prefix + key not in ("kafka.extra", "schema_registry.extra"):
+                self._note_keys(value, f"{prefix}{key}.")
+            else:
+                Rig.tested_keys.add(prefix + key)
+
+    @property
+    def events_topic(self) -> str:
+        return f"{self.name}.events"
+
+    @property
+    def scores_topic(self) -> str:
+        return f"{self.name}.scores"
+
+    @property
+    def dead_topic(self) -> str:
+        return f"{self.name}.dead"
+
+    def run(self, *arguments: str, code: int = 0, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """A command in the rig's folder, which must end with `code`."""
+        done = subprocess.run(
+            [command(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, input=stdin, check=False
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+    def push(self, package: Path, version: str, *flags: str) -> None:
+        """A version into the registry."""
+        self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}", *flags)
+
+    def push_unchecked(self, package: Path, version: str) -> None:
+        """A version into the registry, by something that does not look at what it stores."""
+        store = open_store(reference.parse("oci:./registry/model", base_dir=self.folder))
+        store_package(store, package, "model", version)
+
+    def promote(self, version: str, reason: str = "test") -> None:
+        """The channel `prod` to a version."""
+        self.run("model-registry", "promote", "oci:./registry/model", "--to", version, "--reason", reason)
+
+    def create(self, partitions: int = 4, code: int = 0) -> None:
+        """Every topic; `code` 1 where there is no model yet."""
+        self.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(partitions), code=code)
+
+    def start(self, replica: str = "a", *flags: str, workers: int = 1, **environment: str) -> ScorerProcess:
+        """A scorer."""
+        scorer = ScorerProcess(self, replica, flags, workers, environment)
+        self.scorers.append(scorer)
+        return scorer
+
+    def emit(self, events: Iterable[Any], *flags: str, key: str | None = "{key}") -> int:
+        """Write events (JSON values, or bytes as they are); how many."""
+        lines = b"".join((e if isinstance(e, bytes) else json.dumps(e).encode()) + b"\n" for e in events)
+        keys = ("--key", key) if key else ()
+        done = self.run("scorer", "emit", "scorer.yaml", "--json", *keys, *flags, stdin=lines)
+        written: int = json.loads(done.stdout)["written"]
+        return written
+
+    def produce(self, value: bytes | None, *, key: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        """One record as a plain Kafka client writes it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        producer.produce(self.events_topic, value, key, headers=list(headers))
+        assert producer.flush(10) == 0
+
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """A client for what a person does with a broker."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def alter(self, topic: str, name: str, value: str) -> None:
+        """Set a topic's configuration."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result()
+
+    def make_topic(self, topic: str, partitions: int) -> None:
+        """Make a topic; one that was deleted a moment ago may not be gone yet."""
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+            except KafkaException as error:
+                if error.args[0].retriable() or error.args[0].code() in PASSING:
+                    return False
+                raise
+            return True
+
+        until(made, f"topic {topic}")
+
+    def make_again(self, topic: str, partitions: int) -> None:
+        """Delete a topic, and make another one of the same name."""
+
+        def gone() -> bool:
+            try:
+                self.admin.delete_topics([topic])[topic].result()
+            except KafkaException as error:
+                return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return True
+
+        until(gone, f"the end of topic {topic}")
+        self.make_topic(topic, partitions)
+
+    def scores(self) -> list[dict[str, Any]]:
+        """Every committed score record, as a plain consumer reads it."""
+        return [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, self.scores_topic)]
+
+    def dead(self) -> list[dict[str, Any]]:
+        """Every committed dead letter."""
+        lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.split("\n")
+        return [json.loads(line) for line in lines if line]
+
+    def swaps(self) -> list[dict[str, Any]]:
+        """Every swap record, in order."""
+        rows = [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, f"{self.name}.swaps")]
+        return sorted(rows, key=lambda row: (row["partition"], row["revision"]))
+
+    def fleet(self) -> list[dict[str, Any]]:
+        """What `scorer status` tells."""
+        rows: list[dict[str, Any]] = json.loads(self.run("scorer", "status", "scorer.yaml", "--json").stdout)["scorers"]
+        return rows
+
+    def delete_records(self, topic: str) -> None:
+        """What retention does: everything in the topic is gone."""
+        known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
+        for deleted in self.admin.delete_records(partitions).values():
+            deleted.result()
+
+    def marks(self) -> dict[int, dict[str, Any]]:
+        """The metadata of each partition's committed offset, with the offset."""
+        answer = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
+        found = answer.topic_partitions or []
+        return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
+
+    def ends(self) -> dict[int, int]:
+        """Where each input partition ends."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": f"{self.name}.ends"})
+        numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
+        return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
+
+    def audit(self, since_ms: int = 0) -> dict[str, Any]:
+        """The count of an auditor that shares no code with the product; of answers to events of that time or later."""
+        return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic, since_ms)
+
+    def answered(self) -> int:
+        """Scores and dead letters that read_committed readers have seen so far."""
+        if self._follower is None:
+            self._follower = Consumer(
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "group.id": f"{self.name}.follower",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                }
+            )
+            known = self._follower.list_topics(timeout=10).topics
+            topics = self.scores_topic, self.dead_topic
+            self._follower.assign([TopicPartition(topic, p, 0) for topic in topics for p in known[topic].partitions])
+        self._seen += sum(message.error() is None for message in self._follower.consume(20_000, 0.2))
+        return self._seen
+
+    def close(self) -> None:
+        """End what runs."""
+        if self._follower is not None:
+            self._follower.close()
+        for scorer in self.scorers:
+            scorer.kill()
+
+
+MakeRig = Callable[..., Rig]
+"""What the fixture `make_rig` gives: a Rig on fresh topics, with the given settings changed."""
+
+
+def events(count: int, start: int = 0, keys: int = 20) -> Iterator[dict[str, Any]]:
+    """Numbered events for the linear test model: a + b = number."""
+    for number in range(start, start + count):
+        yield {"id": f"e{number}", "key": f"k{number % keys}", "a": float(number), "b": 0.0}

@@ -1,0 +1,124 @@
+"""Where a partition begins: nothing goes missing in a partition that was added, or in a topic that was made again, and nothing
+is scored twice because a group's positions are gone."""
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.admin import NewPartitions
+
+from tests.integration.scorer.rig import MakeRig, Rig, until
+from tests.support import models
+
+
+def scoring(make_rig: MakeRig, partitions: int = 2, **overrides: Any) -> Rig:
+    """Topics and a version, nothing running."""
+    rig = make_rig(**overrides)
+    rig.push(models.linear_package(rig.folder / "linear", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(partitions)
+    return rig
+
+
+def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
+    """Numbered events into one partition."""
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
+    for number in range(start, start + count):
+        producer.produce(rig.events_topic, b'{"id": "e%d", "a": %d, "b": 0}' % (number, number), partition=partition)
+    assert producer.flush(30) == 0
+
+
+def ids(rig: Rig) -> list[str]:
+    """Of all scores."""
+    return [record["id"] for record in rig.scores()]
+
+
+def assert_audited(rig: Rig, events: int, gone: int = 0) -> None:
+    """The product's own count."""
+    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
+    assert (report["clean"], report["events"], report["gone"]) == (True, events, gone), report
+
+
+def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeRig) -> None:
+    rig = scoring(make_rig, input={"start": "latest"})
+    write(rig, 10, 0)
+    scorer = rig.start().ready()
+    until(lambda: len(rig.marks()) == 2, "the positions where it began")
+    write(rig, 10, 0, start=10)
+    until(lambda: rig.answered() == 10, "the scores")
+    scorer.stop()
+    rig.admin.create_partitions([NewPartitions(rig.events_topic, 4)])[rig.events_topic].result()
+    until(lambda: len(rig.admin.list_topics(rig.events_topic, timeout=10).topics[rig.events_topic].partitions) == 4, "4")
+    write(rig, 20, 3, start=20)
+    write(rig, 5, 1, start=40)  # nothing was read of it yet: it goes on where it began
+    rig.start().ready()
+    until(lambda: rig.answered() >= 35, "the events of the partition that was added")
+    assert sorted(ids(rig)) == sorted(f"e{n}" for n in range(10, 45))
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
+    protocol = {"earliest": "classic", "latest": "consumer"}[start]
+    rig = scoring(make_rig, input={"start": start}, kafka={"group_protocol": protocol})
+    scorer = rig.start().ready()
+    until(lambda: len(rig.marks()) == 2, "the positions where it began")
+    for partition in (0, 1):
+        write(rig, 20, partition, start=100 * partition)
+    until(lambda: rig.answered() == 40, "the scores")
+    first = {row["topic_id"] for row in rig.swaps()}
+    rig.make_again(rig.events_topic, 2)
+    for partition in (0, 1):
+        write(rig, 50, partition, start=1_000 + 100 * partition)
+    until(lambda: rig.answered() >= 140, "the scores of the new topic")
+    assert len(set(ids(rig))) == len(ids(rig)) == 140
+    assert "made again" in scorer.said
+    swaps = [row for row in rig.swaps() if row["topic_id"] not in first]
+    assert [(row["partition"], row["cut_over_offset"]) for row in swaps] == [(0, 0), (1, 0)]
+    assert sum(swaps[0]["scores_from"]) >= 40
+    assert_audited(rig, 100, gone=40)
+    assert scorer.stop() == 0
+
+
+def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(make_rig: MakeRig) -> None:
+    rig = scoring(make_rig, input={"start": "latest"})
+    scorer = rig.start().ready()
+    until(lambda: len(rig.marks()) == 2, "the positions where it began")
+    write(rig, 10, 0)
+    until(lambda: rig.answered() == 10, "the scores")
+    scorer.stop()
+    rig.make_again(rig.events_topic, 2)
+    write(rig, 30, 0, start=100)
+    rig.start().ready()
+    until(lambda: rig.answered() >= 40, "the scores of the new topic")
+    assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(10)] + [f"e{n}" for n in range(100, 130)])
+    assert_audited(rig, 30, gone=10)
+
+
+def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
+    rig = scoring(make_rig)
+    scorer = rig.start().ready()
+    write(rig, 10, 0)
+    until(lambda: rig.answered() == 10, "the scores")
+    scorer.stop()
+    rig.admin.delete_consumer_groups([rig.name])[rig.name].result()
+    assert (refused := rig.start()).wait() == 3
+    assert f"{rig.events_topic}[0] was scored" in refused.said
+    rig.run("scorer", "offsets", "scorer.yaml", "--topic", rig.events_topic, "--partition", "0", "--to", "10")
+    write(rig, 5, 0, start=10)
+    write(rig, 5, 1, start=20)  # nothing of it was scored before: it begins as a new one does
+    rig.start().ready()
+    until(lambda: rig.answered() >= 20, "the rest")
+    assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
+    assert_audited(rig, 20)
+
+
+def test_committed_offsets_carry_the_leader_epoch_and_the_topic(make_rig: MakeRig) -> None:
+    rig = scoring(make_rig)
+    rig.start().ready()
+    write(rig, 10, 0)
+    until(lambda: rig.answered() == 10, "the scores")
+    wanted = [ConsumerGroupTopicPartitions(rig.name)]
+    told = rig.admin.list_consumer_group_offsets(wanted)[rig.name].result().topic_partitions or []
+    assert [p.leader_epoch for p in told if p.partition == 0] == [0]
+    assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1

@@ -1,0 +1,239 @@
+"""What operators type, right and wrong, on the real broker."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support import models
+
+
+def ready(make_rig: MakeRig, **overrides: object) -> Rig:
+    """One version in production, topics made."""
+    rig = make_rig(**overrides)
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    return rig
+
+
+def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
+    """`scorer check`: detail by check, of those that failed."""
+    findings = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)
+    assert findings["ok"] == (code == 0)
+    return {finding["check"]: finding["detail"] for finding in findings["checks"] if not finding["ok"]}
+
+
+def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    assert set(checks(rig, code=1)) == {"topic", "model"}
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    assert set(checks(rig, code=1)) == {"topic"}
+    assert checks(rig, "--create", "--partitions", "3", code=0) == {}
+    rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
+    assert "wrong-type" in checks(rig, code=1)["sample"]
+    assert "no Kafka broker" in checks(rig, "--set", "kafka.bootstrap_servers=127.0.0.1:1", code=1)["broker"]
+    blob = max((rig.folder / "registry").rglob("sha256/*"), key=lambda path: path.stat().st_size)
+    blob.write_bytes(blob.read_bytes()[:-1] + b"!")
+    shutil.rmtree(rig.folder / "cache")
+    assert "sha256" in checks(rig, code=1)["model"]
+
+
+def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
+    rig = make_rig(delivery="at-least-once", input={"tombstones": "skip"})
+
+    def said(*flags: str) -> dict[str, str]:
+        done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
+        return {finding["check"]: finding["detail"] for finding in done["checks"]}
+
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
+    rig.promote("1.0.0")
+    told = said()
+    assert told["model"].endswith("loads, and answers its golden examples (1)")
+    assert told["rights"].endswith("none of: topics that exist, group")
+    assert told["sample"].endswith("it is empty")
+    rig.promote("2.0.0")
+    rig.produce(None, key=b"k")
+    told = said("--set", "delivery=exactly-once")
+    assert told["model"].endswith("loads, and brings no golden examples: no score of it was compared")
+    assert told["rights"].endswith("none of: topics that exist, group, transactions")
+    assert "no event came of its newest 1 offsets" in told["sample"]
+
+
+def test_check_refuses_a_dead_letter_topic_that_might_not_take_a_dead_letter(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    rig.alter(rig.dead_topic, "max.message.bytes", "1000")
+    assert "max.message.bytes" in checks(rig, code=1)["topic"]
+    assert "max.message.bytes" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+
+
+def test_check_minds_the_brokers_limits_of_the_consumer_protocol(make_rig: MakeRig) -> None:
+    rig = ready(make_rig, kafka={"group_protocol": "consumer"})
+    rig.configure(kafka={"session_timeout_ms": 1_000})
+    assert "group.consumer.session.timeout.ms" in checks(rig, code=1)["group protocol"]
+
+
+def test_run_creates_no_topics(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+    assert f"topic {rig.events_topic} does not exist" in said
+    assert "scorer check CONFIG --create" in said
+
+
+def test_two_live_processes_with_one_replica_are_refused(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    first = rig.start("same").ready()
+    second = rig.start("same")
+    assert second.wait() == 3
+    assert "--set replica=" in second.said
+    rig.emit(events(50))
+    until(lambda: rig.answered() == 50, "scores of the first")
+    assert first.stop() == 0
+
+
+def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    scorer = rig.start().ready()
+    rig.emit(events(100))
+    until(lambda: rig.answered() == 100, "the scores")
+    assert scorer.stop() == 0
+    rig.emit(events(100, start=100))
+    rig.delete_records(rig.events_topic)
+    scorer = rig.start()
+    until(lambda: scorer.metric("scorer_partition_paused") == 4 and "scorer offsets" in scorer.said, "the alarm")
+    assert scorer.stop() == 0
+    rig.run("scorer", "offsets", "scorer.yaml", "--to", "9999999", code=2)
+    rows = json.loads(rig.run("scorer", "offsets", "scorer.yaml", "--to", "earliest", "--json").stdout)["offsets"]
+    assert all(row["committed"] == row["low"] == row["high"] for row in rows)
+    rig.start().ready()
+    rig.run("scorer", "offsets", "scorer.yaml", "--to", "latest", code=3)
+    rig.emit(events(10, start=200))
+    until(lambda: rig.answered() == 110, "scores after going on")
+
+
+def test_a_group_without_offsets_begins_where_configured(make_rig: MakeRig) -> None:
+    rig = ready(make_rig, input={"start": "latest"})
+    rig.emit(events(50))
+    scorer = rig.start().ready()
+    until(lambda: scorer.metric("scorer_assigned_partitions") == 4, "the assignment")
+    until(lambda: scorer.get("/metrics")[1].count("scorer_lag_records{") == 4, "the positions")
+    rig.emit(events(50, start=50))
+    until(lambda: rig.answered() >= 50, "the scores")
+    assert {record["id"] for record in rig.scores()} == {f"e{n}" for n in range(50, 100)}
+
+
+def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    rig.start().ready()
+    rig.emit(events(20))
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "20").stdout.splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {f"e{n}" for n in range(20)}
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
+    assert len(lines) == 20
+    assert "does not exist" in rig.run("scorer", "tail", "scorer.yaml", "--set", "output.topic=nowhere", code=2).stderr
+
+
+def test_emit_says_where_it_cannot_write(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    assert "scorer check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
+    nowhere = ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
+    assert "no Kafka broker answers" in rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
+
+
+def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    scorer = rig.start("a").ready()
+    rig.start("b").ready()
+    rig.emit(events(100))
+    until(lambda: rig.answered() == 100, "the scores")
+    until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == 4, "the partitions")
+    assert [s["scorer"] for s in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"]
+    assert {s["versions"]["champion"]["version"] for s in rig.fleet()} == {"1.0.0"}
+    assert scorer.stop() == 0
+    assert [s["state"] for s in rig.fleet()] == ["stopped", "running"]
+    assert "1.0.0" in rig.run("scorer", "status", "scorer.yaml").stdout
+    assert f"{rig.events_topic}[" in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
+
+
+def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    scorer = rig.start().ready()
+    rig.emit(events(500))
+    until(lambda: rig.answered() == 500, "the scores")
+    assert scorer.metric("scorer_events_total") == 500
+    text = scorer.get("/metrics")[1]
+    for name in (
+        "scorer_batches_total", "scorer_batch_events_bucket", "scorer_stage_seconds_total", "scorer_lag_records",
+        "scorer_event_latency_seconds_bucket", "scorer_lag_seconds", "scorer_model_info", "scorer_swaps_total",
+        "scorer_aborts_total", "scorer_producer_rotations_total", "scorer_commits_total", "scorer_commit_seconds_total",
+        "scorer_batches_limited_total", "scorer_event_wait_seconds_bucket", "scorer_open_transaction_seconds",
+        "scorer_device_info",
+    ):  # fmt: skip
+        assert name in text, name
+    assert scorer.metric("scorer_event_latency_seconds_count") == 500
+    assert scorer.get("/livez")[0] == 200
+    assert scorer.get("/nothing")[0] == 404
+    assert {"time", "level", "logger", "message", "scorer"} <= set(scorer.lines()[0])
+    assert scorer.stop() == 0
+    assert "everything scored is committed" in scorer.said
+
+
+def test_settings_come_from_flag_environment_file_and_default(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = make_rig(region="${WHERE:-somewhere}", kafka={"extra": {"sasl.password": "hush", "client.rack": "r1"}})
+    monkeypatch.setenv("SCORER_BATCHING__MAX_EVENTS", "77")
+    shown = rig.run("scorer", "config", "scorer.yaml", "--set", "input.start=latest", "--json").stdout
+    values = json.loads(shown)
+    assert values["input.start"] == {"value": "latest", "from": "--set"}
+    assert values["batching.max_events"] == {"value": 77, "from": "environment"}
+    assert values["region"]["value"] == "somewhere"
+    assert values["name"]["from"] == "scorer.yaml"
+    assert values["http.listen"]["value"] == "127.0.0.1:0"
+    assert values["kafka.group_protocol"] == {"value": "classic", "from": "default"}
+    assert values["kafka.extra.client.rack"]["value"] == "r1"
+    assert "hush" not in shown + rig.run("scorer", "config", "scorer.yaml").stdout
+
+
+WRONG = {
+    "batching.latency_target=10": ["batching.latency_target", "latency_target_ms"],
+    "kafka.group_protocol=clasic": ["kafka.group_protocol", "clasic", "classic"],
+    "batching.max_events=0": ["batching.max_events", "0"],
+    "modle.tag=prod": ["modle", "'model'"],
+    "replica=a/b": ["replica", "a/b"],
+    "model.source=ftp://x": ["model.source", "ftp://x"],
+}
+
+
+@pytest.mark.parametrize("flag", WRONG)
+def test_a_wrong_setting_is_named_with_its_value_and_the_way_out(make_rig: MakeRig, flag: str) -> None:
+    said = make_rig().run("scorer", "config", "scorer.yaml", "--set", flag, code=2).stderr
+    assert all(part in said for part in WRONG[flag]), said
+
+
+def test_a_missing_setting_and_a_broken_file_are_named(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    settings = yaml.safe_load(rig.path.read_text())
+    del settings["output"]
+    rig.path.write_text(yaml.safe_dump(settings))
+    assert "output: missing" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+    rig.path.write_text("name: [")
+    assert "not YAML" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+    assert "nowhere.yaml" in rig.run("scorer", "config", "nowhere.yaml", code=2).stderr
+    rig.path.write_text("name: ${SURELY_NOT_SET}")
+    assert "SURELY_NOT_SET" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+
+
+def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
+    rig = ready(make_rig)
+    blocked = tmp_path / "site"
+    blocked.mkdir()
+    (blocked / "onnxruntime.py").write_text("raise ImportError('not installed')\n")
+    scorer = rig.start("a", PYTHONPATH=str(blocked))
+    assert scorer.wait() == 2
+    assert "pip install 'scorestream[cpu]'" in scorer.said

@@ -1,0 +1,109 @@
+"""The demo itself, at small size, as a stranger runs it."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.scorer.rig import command, until
+
+
+def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """`scorer demo`, to its end."""
+    done = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = {process.pid for process in psutil.process_iter()}
+    done = demo("--events", "6000", "--rate", "1500", "--json")
+    summary = json.loads(done.stdout)
+    counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
+    assert {name: summary[name] for name in counts} == dict.fromkeys(counts, 0)
+    assert summary["events"] == summary["scored"] >= 6_000
+    assert set(summary["versions"]) == {"1.0.0", "2.0.0"}
+    assert sum(version["events"] for version in summary["versions"].values()) == summary["events"]
+    assert all(0.8 < version["auc"] < 1.0 for version in summary["versions"].values())
+    assert len(summary["cut_over"]) == 6
+    assert summary["latency_ms"]["p50"] <= summary["latency_ms"]["p99"]
+    assert summary["throughput_eps"] > 0
+    assert summary["swap_pause_ms"] > 0
+    assert summary["kill_pause_ms"] > 0
+    for step in ("model-registry push", "scorer check", "scorer run", "scorer emit", "model-registry promote", "kill -9"):
+        assert f"$ {step}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
+    assert not [line for line in left if line and str(tmp_path) in " ".join(line)]
+
+
+def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", "--bootstrap-servers", servers, "--json")
+    summary = json.loads(done.stdout)
+    assert summary["clean"]
+    assert summary["kill_pause_ms"] is None
+    assert "kill -9" not in done.stderr
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", done.stderr)
+    admin = AdminClient({"bootstrap.servers": servers})
+    assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
+
+
+def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = demo("--regions", "--events", "1000", "--rate", "500", "--keep", "--json")
+    lines = [line.removeprefix("  $ ") for line in done.stderr.splitlines() if line.startswith("  $ ")]
+    go, last = next(line for line in lines if line.startswith("cd ")), lines[-1]
+    try:
+        found = json.loads(done.stdout)
+        assert found["clean"]
+        near, far = found["regions"]["eu-west"], found["regions"]["us-east"]
+        counts = ("missing", "duplicates", "phantoms", "out_of_order")
+        assert {name: region[name] for region in (near, far) for name in counts} == dict.fromkeys(counts, 0)
+        assert far["events"] == far["scored"] == near["scored"] == near["events"] >= 1_000
+        assert far["versions"] == near["versions"]
+        assert far["kill_pause_ms"] > 0
+        assert [line.split()[0] for line in lines].count("publisher") == 4, "check, run, run again, and what may be typed next"
+        scorers, relay = (asked(go, line) for line in lines if line.startswith(("scorer status", "publisher status")))
+        assert [scorer["state"] for scorer in scorers["scorers"]] == ["running", "running"]
+        assert relay["process"]["copying"]
+        assert sum(partition["next"] for partition in relay["partitions"]) >= near["scored"]
+    finally:
+        subprocess.run(["bash", "-c", last], check=True)
+    pids = [int(pid) for group in re.findall(r"kill ([\d ]+)", last) for pid in group.split()]
+    until(lambda: not any(alive(pid) for pid in pids), "the end of what was kept")
+    assert list(tmp_path.glob("scorestream-demo-*")) == []
+
+
+def asked(go: str, line: str) -> Any:
+    """What a line that may be typed in the demo's folder prints with --json."""
+    program, *words = line.replace(" --live", "").split()
+    typed = f"{go} && {command(program)} {' '.join(words)} --json"
+    return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
+
+
+def test_two_regions_need_clusters_of_their_own() -> None:
+    assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (one that nobody has waited for yet does not)."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_broker_that_is_not_there_is_said_in_one_line() -> None:
+    done = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
+    assert "no Kafka broker answers" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,200 @@
+"""Every input format on the real broker, with a real schema registry: good events scored, bad ones dead-lettered, schemas
+changed while events flow."""
+
+import contextlib
+import json
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.integration.scorer.schema_registry import SchemaRegistry
+from tests.support import auditor, models
+from tests.unit.scorer.events.schema_events import proto_class
+
+
+@pytest.fixture(scope="module")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A running schema registry."""
+    with contextlib.closing(SchemaRegistry(tmp_path_factory.mktemp("schema-registry"))) as running:
+        yield running.wait()
+
+
+def serve(rig: Rig) -> None:
+    """score = 2 * (a + b), in production, topics made."""
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+
+
+def by_id(rig: Rig) -> dict[str, float]:
+    return {record["id"]: record["score"] for record in rig.scores()}
+
+
+NAMELESS: list[tuple[str, Callable[[float, float], bytes], bytes]] = [
+    ("json-array", lambda a, b: json.dumps([a, b]).encode(), b"[1]"),
+    ("json-envelope", lambda a, b: json.dumps({"id": f"{a:.0f}", "ts": 0, "features": [a, b]}).encode(), b'{"id": "1"}'),
+    ("float32", lambda a, b: np.array([a, b], "<f4").tobytes(), b"\0\0\0"),
+]
+
+
+@pytest.mark.parametrize(("format_", "write", "bad"), NAMELESS, ids=[row[0] for row in NAMELESS])
+def test_formats_without_names(make_rig: MakeRig, format_: str, write: Callable[[float, float], bytes], bad: bytes) -> None:
+    enveloped = format_ == "json-envelope"
+    rig = make_rig(input={"format": format_, "id": "id" if enveloped else "header:ce_id"})
+    serve(rig)
+    scorer = rig.start().ready()
+    for number in range(3):
+        header = [] if enveloped else [("ce_id", str(number).encode())]
+        rig.produce(write(float(number), 1.0), key=b"k", headers=header)
+    rig.produce(bad, key=b"k")
+    until(lambda: rig.answered() == 4, "all answers")
+    assert by_id(rig) == {"0": 2.0, "1": 4.0, "2": 6.0}
+    assert [letter["reason"] for letter in rig.dead()] == ["malformed" if format_ == "float32" else "missing-field"]
+    assert scorer.stop() == 0
+
+
+def avro_writer(client: SchemaRegistryClient, schema: str, topic: str) -> Callable[[dict[str, Any]], bytes]:
+    """What Confluent's own client makes of an event; it registers the schema."""
+    serializer = AvroSerializer(client, schema)
+    context = SerializationContext(topic, MessageField.VALUE)
+    return lambda event: bytes(serializer(event, context) or b"")
+
+
+def protobuf_writer(client: SchemaRegistryClient, schema: str, topic: str) -> Callable[[dict[str, Any]], bytes]:
+    """Messages of the only type of a schema that is registered here."""
+    number = client.register_schema(f"{topic}-value", Schema(schema, "PROTOBUF"))
+    new = proto_class(schema, None)
+    return lambda event: struct.pack(">bIb", 0, number, 0) + bytes(new(**event).SerializeToString())
+
+
+def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    client = SchemaRegistryClient({"url": url})
+    rig = make_rig(input={"format": "avro"}, schema_registry={"url": url, "extra": {"timeout": 5}})
+    serve(rig)
+    scorer = rig.start().ready()
+    generated = rig.run("scorer", "contract", "oci:./registry/model:1.0.0", "--format", "avro", "--id", "id").stdout
+    first = avro_writer(client, generated, rig.events_topic)
+    for number in range(3):
+        rig.produce(first({"id": f"e{number}", "a": float(number), "b": 0.0}), key=b"k")
+    until(lambda: rig.answered() == 3, "scores by the first schema")
+    document = json.loads(generated)
+    document["fields"] = [
+        {"name": "note", "type": ["null", "string"], "default": None},
+        *reversed(document["fields"]),
+        {"name": "more", "type": "double", "default": 0.0},
+    ]
+    second = avro_writer(client, json.dumps(document), rig.events_topic)
+    rig.produce(second({"id": "e3", "a": 3.0, "b": 0.0, "more": 1.0}), key=b"k")
+    rig.produce(first({"id": "e4", "a": 4.0, "b": 0.0}), key=b"k")
+    rig.produce(second({"id": "bad", "a": float("nan"), "b": 0.0, "note": "x", "more": 1.0}), key=b"k")
+    rig.produce(b"\0\0\0\x7f\xff", key=b"k")
+    rig.produce(b"no header", key=b"k")
+    until(lambda: rig.answered() == 8, "answers by both schemas")
+    assert by_id(rig) == {f"e{n}": 2.0 * n for n in range(5)}
+    assert [letter["reason"] for letter in rig.dead()] == ["not-finite", "unknown-schema", "malformed"]
+    rig.run("scorer", "replay", "scorer.yaml", "--reason", "not-finite")
+    until(lambda: rig.answered() == 9, "the replayed event")
+    assert scorer.stop() == 0
+    assert json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"][-1]["check"] == "sample"
+
+
+def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    client = SchemaRegistryClient({"url": url})
+    rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url})
+    serve(rig)
+    generated = rig.run("scorer", "contract", "oci:./registry/model", "--format", "protobuf", "--id", "id").stdout
+    first = protobuf_writer(client, generated, rig.events_topic)
+    second = protobuf_writer(client, generated.replace("}", "  optional string note = 9;\n}"), rig.events_topic)
+    rig.start().ready()
+    rig.produce(first({"id": "e0", "a": 0.0, "b": 0.0}), key=b"k")
+    rig.produce(second({"id": "e1", "a": 1.0, "b": 0.0, "note": "n"}), key=b"k")
+    rig.produce(second({"id": "bad", "a": 1.0}), key=b"k")
+    rig.produce(first({"id": "e2", "a": 2.0, "b": 0.0})[:-1], key=b"k")
+    until(lambda: rig.answered() == 4, "all answers")
+    assert by_id(rig) == {"e0": 0.0, "e1": 2.0}
+    assert [letter["reason"] for letter in rig.dead()] == ["missing-field", "malformed"]
+
+
+def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    rig = make_rig(output={"format": "avro", "headers": ["id"]}, schema_registry={"url": url})
+    serve(rig)
+    rig.start().ready()
+    assert rig.emit(events(200)) == 200
+    until(lambda: rig.answered() == 200, "the scores")
+    read = AvroDeserializer(SchemaRegistryClient({"url": url}))
+    context = SerializationContext(rig.scores_topic, MessageField.VALUE)
+    records: list[Any] = [read(m.value(), context) for m in auditor.read(rig.bootstrap_servers, rig.scores_topic)]
+    assert {record["id"]: record["score"] for record in records} == {f"e{n}": 2.0 * n for n in range(200)}
+    tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
+    assert sorted(tailed, key=lambda record: record["id"]) == sorted(records, key=lambda record: record["id"])
+    assert json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)["missing"] == 0
+    wrong = ["schema_registry.url=http://127.0.0.1:1", "schema_registry.extra={max.retries: 0}"]
+    waiting = rig.start("b", *(flag for change in wrong for flag in ("--set", change)))
+    until(lambda: "schema-registry: " in waiting.get("/readyz")[1], "the wait")
+    assert waiting.stop() == 0
+
+
+def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) -> None:
+    rig = make_rig(
+        input={"format": "protobuf", "schema_file": "./events.proto", "message": "Event"}, output={"format": "protobuf"}
+    )
+    text = 'syntax = "proto3"; message Other {} message Event { string id = 1; float a = 2; double b = 3; }'
+    rig.path.with_name("events.proto").write_text(text)
+    serve(rig)
+    scorer = rig.start().ready()
+    rig.produce(proto_class(text, "Event")(id="one", a=1.0, b=2.0).SerializeToString(), key=b"k")
+    until(lambda: rig.answered() == 1, "the score")
+    score = proto_class(rig.run("scorer", "contract", "--scores", "--format", "protobuf").stdout, "Score")
+    record = score.FromString(next(iter(auditor.read(rig.bootstrap_servers, rig.scores_topic))).value() or b"")
+    assert (record.id, record.score.number, record.decision, record.version) == ("one", 6.0, "high", "1.0.0")
+    assert json.loads(rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout)["score"] == 6.0
+    assert json.loads(rig.run("scorer", "contract", "--scores", "--format", "avro").stdout)["name"] == "Score"
+    assert "--format" in rig.run("scorer", "contract", "--scores", code=2).stderr
+    assert scorer.stop() == 0
+    said = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
+    assert "no message 'Evnt', but Other, Event" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "avro"}, "give either schema_registry.url or input.schema_file"),
+        ({"format": "float32"}, "use header:ce_id"),
+        ({"schema_file": "./x"}, "leave schema_file out"),
+        ({"message": "Event"}, "leave it out"),
+    ],
+)
+def test_settings_that_do_not_fit_the_format_are_refused(make_rig: MakeRig, change: dict[str, str], said: str) -> None:
+    assert said in make_rig(input=change).run("scorer", "config", "scorer.yaml", code=2).stderr
+
+
+def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    wider = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a", "c"]}], "output": {"tensor": "y"}}
+    models.package(rig.folder / "two", lambda path: models.linear(path, 2.0, width=3), wider)
+    models.package(rig.folder / "bare", lambda path: models.linear(path, 2.0), None)
+    old = "oci:./registry/model:1.0.0"
+    schema = json.loads(rig.run("scorer", "contract", old).stdout)
+    assert schema["required"] == ["a", "b"]
+    asked = json.loads(rig.run("scorer", "contract", "two", "--format", "protobuf", "--json").stdout)
+    assert asked["model"] == "two"
+    assert "optional float c = 3;" in asked["schema"]
+    assert rig.run("scorer", "contract", "--diff", "two", old).stdout == f"events for two are valid for {old}\n"
+    said = rig.run("scorer", "contract", "--diff", old, "two", code=1).stdout
+    assert said == "c: is required now, and was no field before\n"
+    found = json.loads(rig.run("scorer", "contract", "--diff", old, "two", "--positional", "--json", code=1).stdout)
+    assert [one["field"] for one in found["breaks"]] == ["c", "b", "a", "*"]
+    assert "signature.json" in rig.run("scorer", "contract", "bare", code=3).stderr
+    assert "--diff" in rig.run("scorer", "contract", old, "two", code=2).stderr
+    assert "no tag '9.9.9'" in rig.run("scorer", "contract", "oci:./registry/model:9.9.9", code=3).stderr

@@ -1,0 +1,117 @@
+"""Events that kill the process that scores them: each is found and dead-lettered, everything else is scored once."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scorer.crashes.in_hand import InHand, path_of
+from tests.campaigns.faults.deadly import examiners
+from tests.integration.scorer.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMORY, SEGFAULT, SLOW
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support import models
+
+FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
+KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
+
+
+def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
+    """A linear model in production, served by processes that deadly events kill."""
+    rig = make_rig(kafka=KAFKA, **overrides)
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(partitions)
+    rig.program = [sys.executable, str(Path(__file__).with_name("lethal.py"))]
+    return rig
+
+
+def with_deadly(count: int, deadly: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Numbered events, some of them deadly."""
+    return [{**event, **deadly.get(number, {})} for number, event in enumerate(events(count))]
+
+
+def assert_clean(rig: Rig, count: int) -> None:
+    """Both auditors."""
+    audit = rig.audit()
+    assert {fault: audit[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0)
+    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
+    assert (report["clean"], report["events"]) == (True, count)
+
+
+def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
+    """The deadly events are dead letters, all others are scored, once."""
+    letters = rig.dead()
+    assert {json.loads(letter["value"])["id"] for letter in letters} == {f"e{number}" for number in deadly}
+    assert {letter["reason"] for letter in letters} <= {"crashes-scorer"}
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(count) if n not in deadly)
+    assert_clean(rig, count)
+
+
+@pytest.mark.parametrize("scorers", ["a", "ab"])
+def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_rig: MakeRig, scorers: str) -> None:
+    """Ten in a row of each kind, and some alone, in three partitions."""
+    rig = lethal(make_rig)
+    kinds: list[dict[str, Any]] = [{"a": SEGFAULT}, {"a": ABORT}, {"a": OUT_OF_MEMORY}, DECODER]
+    deadly = {200 + number: kinds[number % 4] for number in range(10)} | {1_500: kinds[0], 1_900: kinds[3]}
+    count = 2_000
+    rig.emit(with_deadly(count, deadly))
+    running = [rig.start(replica) for replica in scorers]
+    until(lambda: rig.answered() >= count, "all answers")
+    assert_only_these_died(rig, count, set(deadly))
+    assert {scorer.deaths for scorer in running} <= {0, 1, 2}
+    until(lambda: any("loading the model into this process" in scorer.said for scorer in running), "the end of the examination")
+    rig.emit(events(100, start=count))
+    until(lambda: rig.answered() >= count + 100, "scores without an examiner")
+    assert [scorer.stop() for scorer in running] == [0] * len(running)
+
+
+def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None:
+    """The watchdog ends the worker; its examiner has so much CPU time, and no more."""
+    rig = lethal(make_rig, partitions=1, model={"deadline_ms": 100})
+    rig.emit(with_deadly(3, {1: {"a": ENDLESS}}))
+    scorer = rig.start()
+    until(lambda: rig.answered() >= 3, "all answers")
+    assert_only_these_died(rig, 3, {1})
+    assert scorer.deaths == 1
+    assert "SIGXCPU" in scorer.said
+
+
+def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
+    """Of a worker with events in hand, of the examiner that comes after it, and of all processes at once."""
+    rig = lethal(make_rig, partitions=1)
+    count = 60
+    rig.emit(with_deadly(count, {number: {"a": SLOW} for number in (10, 30, 50)}))
+    scorer = rig.start()
+    until(lambda: bool(InHand(path_of(rig.folder / "cache", f"{rig.name}.a")).read()), "events in hand")
+    os.kill(scorer.worker, signal.SIGKILL)
+    until(lambda: scorer.said.count("serving model") == 2 and bool(examiners(scorer)), "the examiner")
+    examiners(scorer)[0].kill()
+    until(lambda: "the examiner of" in scorer.said, "the end of the examiner")
+    scorer.kill()
+    rig.start()
+    until(lambda: rig.answered() >= count, "all answers")
+    assert_only_these_died(rig, count, set())
+
+
+def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_found_by_a_scorer_that_lives_on(
+    make_rig: MakeRig,
+) -> None:
+    """score = log(a); b > 0 is a loop of so many rounds, b < 0 asks for so much memory."""
+    bad = {12: ({"b": 1e15}, "inference-failed"), 13: ({"b": -1e15}, "inference-failed"), 25: ({"a": -1.0}, "score-not-finite")}
+    rig = make_rig(model={"deadline_ms": 100})
+    signature = {**models.LINEAR, "decision": None}
+    rig.push(models.package(rig.folder / "one", models.moody, signature), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(1)
+    rig.emit({**event, "a": event["a"] + 1, **bad.get(number, ({}, ""))[0]} for number, event in enumerate(events(40)))
+    scorer = rig.start().ready()
+    until(lambda: rig.answered() == 40, "all answers")
+    letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
+    assert letters == {f"e{number}": reason for number, (_, reason) in bad.items()}
+    assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in bad)
+    assert_clean(rig, 40)
+    assert scorer.stop() == 0

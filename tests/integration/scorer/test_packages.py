@@ -1,0 +1,107 @@
+"""What scorers take from a registry and what they refuse, by name, while they go on scoring; and what they keep on disk."""
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support import models
+
+Write = Callable[[Path], None]
+
+
+def serving(make_rig: MakeRig, **overrides: object) -> Rig:
+    """Version 1.0.0 is in production: score = 2 n."""
+    rig = make_rig(**overrides)
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    return rig
+
+
+def score(rig: Rig, count: int, start: int) -> None:
+    """Events n from `start` on, all answered in the end."""
+    rig.emit(events(count, start=start))
+    until(lambda: rig.answered() == start + count, "the scores")
+
+
+def in_cache(rig: Rig) -> int:
+    """How many versions are complete on the scorer's disk."""
+    return sum(path.is_dir() and not path.suffix for path in (rig.folder / "cache" / "versions").iterdir())
+
+
+def test_a_container_image_is_a_version_like_any_other(make_rig: MakeRig) -> None:
+    rig = serving(make_rig)
+    scorer = rig.start().ready()
+    score(rig, 20, 0)
+    rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0", "--image", "scratch", "--licenses", "Apache-2.0")
+    rig.push(models.linear_package(rig.folder / "three", 4.0), "3.0.0", "--image", "oci:./registry/model:2.0.0")
+    for revision, version in enumerate(["2.0.0", "3.0.0"], start=2):
+        rig.promote(version)
+        until(lambda revision=revision: scorer.metric("scorer_model_revision") == revision, version)  # type: ignore[misc]
+        score(rig, 20, 20 * (revision - 1))
+    factors = {record["version"]: record["score"] / float(record["id"][1:]) for record in rig.scores() if record["id"] != "e0"}
+    assert factors == {"1.0.0": 2.0, "2.0.0": 3.0, "3.0.0": 4.0}
+
+
+def large(path: Path) -> None:
+    path.write_bytes(b"w" * 100_001)
+
+
+REFUSED: dict[str, tuple[Write, list[str], str]] = {
+    "a device": (lambda path: models.linear(path, 1.0), ["--device", "cuda"], "it needs device cuda, this scorer has cpu"),
+    "an operator": (models.contrib, [], "uses the operator 'Gelu' of domain 'com.microsoft', which is not allowed"),
+    "too large": (large, ["unchecked"], "at most 100000 are read"),
+    "a file outside": (models.reading_outside, ["unchecked"], "keeps weights in '../secret.bin'"),
+}
+
+
+def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
+    rig = serving(make_rig, model={"op_domains": [], "max_bytes": 100_000})
+    scorer = rig.start().ready()
+    for number, (name, (write, flags, reason)) in enumerate(REFUSED.items(), start=1):
+        folder = models.package(rig.folder / name, write)
+        if flags == ["unchecked"]:
+            rig.push_unchecked(folder, f"9.{number}.0")
+        else:
+            rig.push(folder, f"9.{number}.0", *flags)
+        rig.promote(f"9.{number}.0")
+        until(lambda number=number: scorer.metric("scorer_versions_refused_total") == number, name)  # type: ignore[misc]
+        assert reason in scorer.said, name
+    score(rig, 20, 0)
+    assert {record["version"] for record in rig.scores()} == {"1.0.0"}
+    assert reason in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    rig.configure(model={"op_domains": ["com.microsoft"]})
+    rig.promote("9.2.0")
+    until(lambda: scorer.metric("scorer_versions_refused_total") == len(REFUSED) + 1, "its refusal by the running scorer")
+    rig.run("scorer", "check", "scorer.yaml")
+
+
+def test_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
+    rig = serving(make_rig, model={"cache_bytes": "1KiB"})
+    scorer = rig.start().ready()
+    for number in range(2, 5):
+        rig.push_unchecked(models.linear_package(rig.folder / f"v{number}", float(number)), f"{number}.0.0")
+        rig.promote(f"{number}.0.0")
+        until(lambda number=number: scorer.metric("scorer_model_revision") == number, f"{number}.0.0")  # type: ignore[misc]
+    until(lambda: in_cache(rig) <= 3, "room")  # serving, the one before, and one whose turn it was to be freed
+    score(rig, 20, 0)
+    assert {record["version"] for record in rig.scores()} == {"4.0.0"}
+
+
+def test_a_full_disk_stops_no_scoring_and_the_next_try_succeeds(make_rig: MakeRig) -> None:
+    rig = serving(make_rig)
+    scorer = rig.start().ready()
+    package = models.linear_package(rig.folder / "two", 3.0)
+    (package / "weights.bin").write_bytes(b"w" * 2_000_000)
+    rig.push_unchecked(package, "2.0.0")
+    unlimited = resource.prlimit(scorer.worker, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+    rig.promote("2.0.0")
+    until(lambda: "File too large" in scorer.said, "the failure")
+    score(rig, 50, 0)
+    assert in_cache(rig) == 1
+    resource.prlimit(scorer.worker, resource.RLIMIT_FSIZE, unlimited)
+    until(lambda: scorer.metric("scorer_model_revision") == 2, "the version")
+    assert scorer.metric("scorer_versions_refused_total") == 0
+    score(rig, 50, 50)
+    assert {record["version"] for record in rig.scores()} == {"1.0.0", "2.0.0"}

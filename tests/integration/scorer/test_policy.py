@@ -1,0 +1,66 @@
+"""A scorer with a policy, on the real broker: what nobody trusted signed is never loaded, with the registry up and down."""
+
+import json
+import shutil
+
+import yaml
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support import models
+
+REPO = "oci:./registry/model"
+
+
+def policy(rig: Rig, **changes: object) -> None:
+    """Write the policy file: signatures required, under the version's name, one trusted key."""
+    document = {"signatures": "required", "names": "required", "keys": [{"id": "release", "file": "release.pub"}], **changes}
+    (rig.folder / "policy.yaml").write_text(yaml.safe_dump(document))
+
+
+def sign(rig: Rig, version: str, key: str = "release") -> str:
+    """Sign a version; its digest."""
+    done = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
+    digest: str = json.loads(done.stdout)["digest"]
+    return digest
+
+
+def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
+    rig = make_rig(model={"policy": "./policy.yaml"})
+    for name in ("release", "stranger"):
+        rig.run("model-registry", "keygen", name)
+    for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):
+        rig.push(models.linear_package(rig.folder / version, factor), version)
+    rig.promote("1.0.0")
+    assert "nowhere.pub" in _broken(rig)
+    policy(rig)
+    assert "it has no signature" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+    digest = sign(rig, "1.0.0")
+    rig.run("scorer", "check", "scorer.yaml")
+
+    first = rig.start("a").ready()
+    sign(rig, "2.0.0", "stranger")
+    rig.promote("2.0.0")
+    until(lambda: first.metric("scorer_versions_refused_total") == 1, "the refusal")
+    assert "no trusted key signed it" in first.said
+    rig.emit(events(50))
+    until(lambda: rig.answered() == 50, "scores of the version that is trusted")
+    sign(rig, "2.0.0")
+    rig.promote("2.0.0", "signed now")
+    until(lambda: first.metric("scorer_model_revision") == 3, "the signed version")
+    rig.promote("1.0.0")
+    until(lambda: first.metric("scorer_model_revision") == 4, "the way back")
+    assert first.stop() == 0
+
+    shutil.move(rig.folder / "registry", rig.folder / "away")
+    second = rig.start("b").ready()
+    assert "last version known good" in second.said
+    assert second.stop() == 0
+    policy(rig, denied=[digest])
+    assert "is denied by the policy" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+
+
+def _broken(rig: Rig) -> str:
+    """What `scorer run` says where the policy names a key that is not there."""
+    policy(rig, keys=[{"id": "release", "file": "nowhere.pub"}])
+    rig.create(code=1)
+    return rig.run("scorer", "run", "scorer.yaml", code=2).stderr

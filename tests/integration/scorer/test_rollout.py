@@ -1,0 +1,113 @@
+"""Moves of a channel and the scorers that follow it: told at once, waited for, refused, and not there."""
+
+import json
+import signal
+import socket
+from typing import Any
+
+import pytest
+
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.support import models
+
+REPO = "oci:./registry/model"
+PARTITIONS = 4
+TOLD_SECONDS = 2.0  # from the move to the flip of every partition, where the scorers are told
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> Rig:
+    """Two versions, the first in production; a poll that nobody would wait for."""
+    rig = make_rig(model={"poll_seconds": 600})
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
+    rig.promote("1.0.0")
+    rig.create(PARTITIONS)
+    return rig
+
+
+def told(rig: Rig, *arguments: str, code: int = 0) -> Any:
+    """A verb that moves the channel and tells the scorers; what it printed as JSON."""
+    kafka = ("--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.status", "--json")
+    verb, *rest = arguments
+    return json.loads(rig.run("model-registry", verb, REPO, *rest, *kafka, code=code).stdout)
+
+
+def owned(rig: Rig) -> list[int]:
+    return [len(scorer["partitions"]) for scorer in rig.fleet() if scorer["state"] == "running"]
+
+
+def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig) -> None:
+    for replica in ("a", "b"):
+        rig.start(replica).ready()
+    until(lambda: owned(rig) == [PARTITIONS // 2] * 2, "the partitions")
+    rig.emit(events(100))
+    until(lambda: rig.answered() == 100, "the first scores")
+    moved = told(rig, "promote", "--to", "2.0.0", "--reason", "better", "--wait")
+    rollout = moved["rollout"]
+    assert (rollout["outcome"], rollout["missing_partitions"]) == ("flipped", [])
+    assert [(s["outcome"], s["version"], s["revision"], s["partitions"]) for s in rollout["scorers"]] == [
+        ("flipped", "2.0.0", 2, PARTITIONS // 2)
+    ] * 2
+    assert rollout["seconds"] < TOLD_SECONDS
+    rig.emit(events(100, start=100))
+    until(lambda: rig.answered() == 200, "the scores of the second version")
+    assert [record["version"] for record in rig.scores()].count("2.0.0") == 100
+    assert max(swap["at_ms"] for swap in rig.swaps() if swap["version"] == "2.0.0") > 0
+    back = told(rig, "rollback", "--reason", "worse", "--wait")
+    assert (back["to_version"], back["revision"], back["restores"]) == ("1.0.0", 3, 1)
+    assert back["rollout"]["seconds"] < TOLD_SECONDS
+    for role in (("--canary", "1.0.0=10"), ("--shadow", "1.0.0")):
+        refused = rig.run("model-registry", "promote", REPO, "--to", "2.0.0", *role, code=2).stderr
+        assert "no scorer acts on roles yet" in refused
+    history = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)
+    assert history["moves"][-1]["revision"] == 3
+    assert [scorer["scorer"] for scorer in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"], "notices are no scorers"
+
+
+def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> None:
+    wait = ("--wait", "--wait-seconds", "1")
+    rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
+    assert (rollout["outcome"], rollout["scorers"]) == ("timed out", [])
+    golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
+    rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "9.0.0")
+    scorer = rig.start("a").ready()
+    until(lambda: owned(rig) == [PARTITIONS], "the partitions")
+    rollout = told(rig, "promote", "--to", "9.0.0", "--wait", code=3)["rollout"]
+    assert rollout["outcome"] == "refused"
+    assert [s["scorer"] for s in rollout["scorers"]] == [f"{rig.name}.a"]
+    assert "golden example 1" in rollout["scorers"][0]["reason"]
+    config = rig.folder / "client.properties"
+    config.write_text(f"# the scorers' broker\nbootstrap.servers={rig.bootstrap_servers}\n")
+    flags = ("--kafka-config", "client.properties", "--status-topic", f"{rig.name}.status")
+    text = rig.run("model-registry", "status", REPO, *flags).stdout
+    assert f"{rig.name}.a"[:8] in text
+    status = json.loads(rig.run("model-registry", "status", REPO, *flags, "--json").stdout)
+    assert (status["channels"][0]["version"], status["channels"][0]["revision"]) == ("9.0.0", 3)
+    assert [(s["state"], s["version"], s["revision"], s["tag"]) for s in status["scorers"]] == [("running", "1.0.0", 2, "prod")]
+    assert told(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
+    scorer.send(signal.SIGSTOP)
+    rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
+    assert [(s["outcome"], s["version"]) for s in rollout["scorers"]] == [("waiting", "2.0.0")]
+    scorer.send(signal.SIGCONT)
+    until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "1.0.0", "the notice that lay there")
+
+
+def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_port: int) -> None:
+    promote = ("model-registry", "promote", REPO, "--to", "2.0.0")
+    assert (
+        "no Kafka broker answers" in rig.run(*promote, "--kafka", f"127.0.0.1:{unused_port}", "--timeout", "1", code=4).stderr
+    )
+    said = rig.run(*promote, "--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.nowhere", code=2).stderr
+    assert "scorer check CONFIG --create" in said
+    assert "--kafka HOST:PORT" in rig.run(*promote, "--wait", code=2).stderr
+    moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
+    assert [move["to_version"] for move in moves] == ["1.0.0"]
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A loopback port on which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

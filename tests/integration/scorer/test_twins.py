@@ -1,0 +1,60 @@
+"""Two processes of one replica on the real broker, and a dead one that the group still counts."""
+
+import threading
+
+from publisher.session.transactional_ids import POOL_SIZE
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.integration.scorer.test_kill import assert_clean
+from tests.support import models
+
+COUNT = 12_000
+HINT = "give each process a replica of its own"
+
+
+def ready_to_run(make_rig: MakeRig) -> Rig:
+    rig = make_rig()
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(4)
+    return rig
+
+
+def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
+    rig = ready_to_run(make_rig)
+    flow = threading.Thread(target=rig.emit, args=(events(COUNT, keys=300), "--rate", "800"))
+    twins = [rig.start("a"), rig.start("a")]
+    flow.start()
+    until(lambda: any(twin.process.poll() is not None for twin in twins), "the end of one")
+    (survivor,) = (twin for twin in twins if twin.process.poll() is None)
+    (younger,) = (twin for twin in twins if twin is not survivor)
+    assert younger.process.returncode == 3, younger.said
+    assert HINT in younger.said
+    assert "an older process runs" in younger.said or "a live process runs" in younger.said
+    survivor.ready()
+    until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
+    commits = survivor.metric("scorer_commits_total")
+    # each producer of the pool may have been fenced, and is told so at its next turn
+    until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
+    recoveries = survivor.said.count("recovering")
+    third = rig.start("a")
+    assert third.wait() == 3
+    assert HINT in third.said
+    flow.join()
+    until(lambda: rig.answered() >= COUNT, "all scores")
+    assert_clean(rig, COUNT)
+    assert survivor.said.count("recovering") == recoveries
+    assert [(row["scorer"], row["state"]) for row in rig.fleet()] == [(f"{rig.name}.a", "running")]
+    assert survivor.stop() == 0
+
+
+def test_a_dead_member_that_the_group_keeps_is_no_twin(make_rig: MakeRig) -> None:
+    """A broker may keep a dead member beyond its session while the group is busy; here it has a long one."""
+    rig = ready_to_run(make_rig)
+    dead = rig.start("a", "--set", "kafka.session_timeout_ms=60000").ready()
+    rig.emit(events(100))
+    until(lambda: rig.answered() >= 100, "the first scores")
+    dead.kill()
+    successor = rig.start("a")
+    assert successor.address
+    assert successor.process.poll() is None
+    assert successor.stop() == 0

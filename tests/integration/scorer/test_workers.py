@@ -1,0 +1,130 @@
+"""`scorer run --workers N` on the real broker: workers killed, drained, left behind by their supervisor, and misconfigured."""
+
+import os
+import re
+import signal
+import urllib.request
+from collections.abc import Sequence
+
+import psutil
+import pytest
+
+from scorer.demo.broker.node import free_ports, is_taken
+from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.integration.scorer.test_kill import assert_clean, load
+from tests.support import models
+
+WORKERS = 2
+
+
+def ready(make_rig: MakeRig, **overrides: object) -> Rig:
+    """One version in production, topics made."""
+    rig = make_rig(**overrides)
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(4)
+    return rig
+
+
+def processes(supervisor: ScorerProcess) -> list[int]:
+    """The process of each worker, the newest."""
+    found = dict(re.findall(r"worker (\d+) is process (\d+)", supervisor.said))
+    return [int(found[number]) for number in sorted(found)]
+
+
+def shared(rig: Rig, owners: Sequence[str]) -> bool:
+    """Whether exactly these scorers run and share the partitions."""
+    rows = {row["scorer"]: len(row["partitions"]) for row in rig.fleet() if row["state"] == "running"}
+    return rows == {f"{rig.name}.{owner}": 4 // len(owners) for owner in owners}
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def started(rig: Rig) -> ScorerProcess:
+    """Two workers that share the partitions."""
+    supervisor = rig.start("w", workers=WORKERS)
+    until(lambda: shared(rig, ["w-0", "w-1"]), "both workers to share the partitions")
+    return supervisor
+
+
+def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    supervisor = started(rig)
+    count = 12_000
+    flow = load(rig, count)
+    until(lambda: rig.answered() > 2_000, "the first scores")
+    victim = processes(supervisor)[1]
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: processes(supervisor)[1] != victim, "the restart")
+    assert "worker 1 was ended by SIGKILL; starting it again in 0.5 s" in supervisor.said
+    flow.join()
+    until(lambda: rig.answered() >= count, "all scores")
+    until(lambda: shared(rig, ["w-0", "w-1"]), "both workers again")
+    assert_clean(rig, count)
+    pids = processes(supervisor)
+    assert supervisor.stop() == 0
+    assert not any(map(alive, pids))
+    assert sum(mark["offset"] for mark in rig.marks().values()) == count
+    assert supervisor.said.count("everything scored is committed") == WORKERS
+    assert {row["state"] for row in rig.fleet()} == {"stopped"}
+
+
+def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
+    rig = ready(make_rig)
+    supervisor = started(rig)
+    pids = processes(supervisor)
+    count = 6_000
+    flow = load(rig, count)
+    until(lambda: rig.answered() > 2_000, "the first scores")
+    supervisor.process.kill()
+    until(lambda: not any(map(alive, pids)), "the end of the workers")
+    assert supervisor.said.count("everything scored is committed") == WORKERS
+    flow.join()
+    rig.start("w", workers=WORKERS)
+    until(lambda: rig.answered() >= count, "all scores")
+    assert_clean(rig, count)
+
+
+def test_each_worker_has_a_port_of_its_own(make_rig: MakeRig) -> None:
+    first = next(port for port, _ in iter(free_ports, None) if not is_taken(port + 1))
+    rig = ready(make_rig, http={"listen": f"127.0.0.1:{first}"})
+    started(rig)
+    rig.emit(events(200))
+    until(lambda: rig.answered() == 200, "the scores")
+
+    def scored(port: int) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith("scorer_events_total"))
+
+    until(lambda: scored(first) + scored(first + 1) == 200, "the counts of both")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (["output.topic=nowhere"], 2, "topic nowhere does not exist"),
+        (["model.tag=nowhere"], 3, "nowhere"),
+    ],
+)
+def test_what_stops_one_before_any_has_served_stops_all_with_one_message(
+    make_rig: MakeRig, flags: list[str], code: int, said: str
+) -> None:
+    rig = ready(make_rig)
+    supervisor = rig.start("w", *(part for flag in flags for part in ("--set", flag)), workers=3)
+    assert supervisor.wait() == code, supervisor.said
+    errors = [line for line in supervisor.said.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert not any(map(alive, processes(supervisor)))
+
+
+def test_the_last_port_and_the_longest_replica_leave_no_room_for_a_second_worker(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    run = ("scorer", "run", "scorer.yaml", "--workers", "2", "--set")
+    assert "http.listen: worker 1" in rig.run(*run, "http.listen=127.0.0.1:65535", code=2).stderr
+    assert "replica: " in rig.run(*run, f"replica={'r' * 100}", code=2).stderr
+    assert "--workers" in rig.run("scorer", "run", "scorer.yaml", "--workers", "0", code=2).stderr

@@ -1,0 +1,74 @@
+"""One secured broker for the whole folder, with a served model and users of every component."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.scorer.rig import Rig
+from tests.integration.security import rights
+from tests.integration.security.broker import PASSWORD, SecuredBroker
+from tests.support import models
+
+NAME = "secured"
+
+
+class Secured:
+    """The broker, and a rig whose configuration names a user of it."""
+
+    def __init__(self, broker: SecuredBroker, folder: Path) -> None:
+        self.broker = broker
+        self.folder = folder
+        (folder / "password").write_text(PASSWORD + "\n")
+        self.rig = Rig(broker.administrator, folder, NAME)
+        self.rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
+        self.rig.push(models.linear_package(folder / "two", 3.0), "2.0.0")
+        self.rig.promote("1.0.0")
+        self.rig.create(partitions=2)
+
+    def login(self, user: str, **changes: Any) -> dict[str, Any]:
+        """The section `kafka.security` of a user, with a password file relative to the configuration."""
+        return {
+            "protocol": "SASL_SSL",
+            "mechanism": "SCRAM-SHA-512",
+            "username": user,
+            "password_file": "password",
+            "ca_file": str(self.broker.certificates.ca),
+        } | changes
+
+    def configure(self, listener: str, security: dict[str, Any]) -> Rig:
+        """The rig as somebody who may only do what the broker allows this user."""
+        self.rig.configuration["kafka"].pop("security", None)
+        self.rig.configure(kafka={"bootstrap_servers": self.broker.address(listener), "security": security})
+        return self.rig
+
+    def as_user(self, user: str) -> Rig:
+        """The rig of a user with a password."""
+        return self.configure("SCRAM", self.login(user))
+
+    def checks(self, code: int = 1) -> dict[str, dict[str, Any]]:
+        """The findings of `scorer check` that are not ok, by name."""
+        said = json.loads(self.rig.run("scorer", "check", "scorer.yaml", "--json", code=code).stdout)
+        return {finding["check"]: finding for finding in said["checks"] if not finding["ok"]}
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A running, secured broker; every component is a user of it, and so is `<component> without <right>`."""
+    with SecuredBroker(tmp_path_factory.mktemp("secured") / "certificates") as broker:
+        users = {component: list(needed(NAME).values()) for component, needed in rights.COMPONENTS.items()}
+        for component, needed in rights.COMPONENTS.items():
+            for left_out in needed(NAME):
+                users[without(component, left_out)] = [right for name, right in needed(NAME).items() if name != left_out]
+        broker.users(users)
+        broker.grant({"mtls": list(rights.scorer(NAME).values())})
+        made = Secured(broker, tmp_path_factory.mktemp("rig"))
+        yield made
+        made.rig.close()
+
+
+def without(component: str, right: str) -> str:
+    """The user who has every right of the component but this one."""
+    return f"{component}-without-{right.replace(' ', '-')}"

@@ -1,0 +1,91 @@
+"""What each component may do, as `deploy/security.md` lists it: the least that works. `*` at the end makes a prefix."""
+
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from tests.integration.security.broker import Right
+
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+TOPIC, GROUP, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+
+
+def scorer(name: str) -> dict[str, Right]:
+    """`scorer run`, `scorer check`."""
+    return {
+        "input": (TOPIC, f"{name}.events", READ),
+        "output": (TOPIC, f"{name}.scores", WRITE),
+        "dead letters": (TOPIC, f"{name}.dead", WRITE),
+        "status": (TOPIC, f"{name}.status", WRITE),
+        "notices": (TOPIC, f"{name}.status", READ),
+        "swaps": (TOPIC, f"{name}.swaps", WRITE),
+        "what was scored": (TOPIC, f"{name}.swaps", READ),
+        "group": (GROUP, name, READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/scorer/*", WRITE),
+    }
+
+
+def auditor(name: str) -> dict[str, Right]:
+    """`scorer audit`, `publisher audit`."""
+    topics = {part: (TOPIC, f"{name}.{part}", READ) for part in ("events", "scores", "dead", "swaps")}
+    return {**topics, "group": (GROUP, name, DESCRIBE)}
+
+
+def producer(name: str) -> dict[str, Right]:
+    """`scorer emit`, and every producer of events."""
+    return {"events": (TOPIC, f"{name}.events", WRITE)}
+
+
+def consumer(name: str) -> dict[str, Right]:
+    """`scorer tail`: scores, and dead letters with `--dead`."""
+    return {"scores": (TOPIC, f"{name}.scores", READ), "dead": (TOPIC, f"{name}.dead", READ)}
+
+
+def watcher(name: str) -> dict[str, Right]:
+    """`scorer status`, and `model-registry promote --wait`, which writes its notice as well."""
+    return {"status": (TOPIC, f"{name}.status", READ), "notice": (TOPIC, f"{name}.status", WRITE)}
+
+
+def replay(name: str) -> dict[str, Right]:
+    """`scorer replay`."""
+    return {
+        "dead letters": (TOPIC, f"{name}.dead", READ),
+        "replayed": (TOPIC, f"{name}.dead.replayed", WRITE),
+        "replayed before": (TOPIC, f"{name}.dead.replayed", READ),
+        "events": (TOPIC, f"{name}.events", WRITE),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/replay/*", WRITE),
+    }
+
+
+def mover(name: str) -> dict[str, Right]:
+    """`scorer offsets --to`; without `--to` Describe on both is enough."""
+    return {"group": (GROUP, name, READ), "events": (TOPIC, f"{name}.events", READ)}
+
+
+def relay_source(name: str) -> dict[str, Right]:
+    """`publisher run` at its source."""
+    return {"source": (TOPIC, f"{name}.scores", READ)}
+
+
+def relay(name: str) -> dict[str, Right]:
+    """`publisher run` at its destination, which calls the copies `eu.<topic>`."""
+    return {
+        "copies": (TOPIC, f"eu.{name}.scores", WRITE),
+        "positions": (TOPIC, f"{name}.checkpoints", WRITE),
+        "positions before": (TOPIC, f"{name}.checkpoints", READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/relay/*", WRITE),
+    }
+
+
+def console(name: str) -> dict[str, Right]:
+    """`scorer console`, read-only. It does not end where one is missing, but says so on its pages."""
+    return {part: (TOPIC, f"{name}.{part}", READ) for part in ("status", "swaps", "scores", "dead", "dead.replayed")}
+
+
+COMPONENTS = {
+    "scorer": scorer,
+    "auditor": auditor,
+    "producer": producer,
+    "consumer": consumer,
+    "watcher": watcher,
+    "replay": replay,
+    "mover": mover,
+}

@@ -1,0 +1,130 @@
+"""A relay's users on a secured broker: every setting of both sides, the least rights of each, each one missing, a password that
+ends. One broker stands for both clusters, as two users of it: what either may do is told apart by the user."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from publisher.errors import Fatal
+from publisher.kafka.security import SecuritySettings
+from publisher.relay.checkpoints import TOPIC_CONFIG
+from publisher.relay.relay import Relay
+from publisher.relay.settings import load
+from tests.integration.relay.counting import CLEAN, compare
+from tests.integration.relay.rig import RelayRig
+from tests.integration.security import rights
+from tests.integration.security.broker import PASSWORD
+from tests.integration.security.conftest import Secured
+from tests.integration.security.test_rights import names
+from tests.support import auditor
+
+NAME = "relayed"
+COPIES = f"eu.{NAME}.scores"
+SIDES = {"source": rights.relay_source, "destination": rights.relay}
+MISSING = [(side, right) for side, needed in SIDES.items() for right in needed(NAME)]
+
+
+@pytest.fixture(scope="module")
+def rig(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayRig]:
+    """A relay's surroundings: its topics are made, its users `source` and `destination` may do the least that works."""
+    folder = tmp_path_factory.mktemp("relay")
+    (folder / "password").write_text(PASSWORD)
+    (folder / "key-password").write_text(secured.broker.certificates.key_password)
+    servers = secured.broker.administrator
+    rig = RelayRig((servers, servers), folder, NAME, destination={"topic": "{region}.{topic}", "create_topics": False})
+    rig.create(servers)
+    rig.create(servers, COPIES)
+    rig.create(servers, f"{NAME}.checkpoints", 1, **{key.replace(".", "_"): value for key, value in TOPIC_CONFIG.items()})
+    secured.broker.users({side: list(needed(NAME).values()) for side, needed in SIDES.items()})
+    yield rig
+    rig.close()
+
+
+def connect(rig: RelayRig, **sides: tuple[str, dict[str, Any]]) -> None:
+    """Have each side come to this address with this section `security`."""
+    for side, (address, security) in sides.items():
+        rig.configuration[side].pop("security", None)
+        rig.configure(**{side: {"bootstrap_servers": address, "security": security}})
+
+
+def login(secured: Secured, user: str) -> tuple[str, dict[str, Any]]:
+    """A side that logs in over TLS."""
+    return secured.broker.address("SCRAM"), secured.login(user)
+
+
+def test_every_setting_of_both_sides_works(secured: Secured, rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = secured.broker.certificates
+    secured.broker.grant({"mtls": [right for needed in SIDES.values() for right in needed(NAME).values()]})
+    mutual = {
+        "protocol": "SSL",
+        "ca_file": str(files.ca),
+        "certificate_file": str(files.client.certificate),
+        "key_file": str(files.locked_key),
+        "key_password_file": "key-password",
+    }
+    tested = set()
+    for listeners in (("NAMED", "MUTUAL"), ("MUTUAL", "CLEAR"), ("CLEAR", "NAMED")):
+        for side, listener in zip(SIDES, listeners, strict=True):
+            named = secured.login(side, verify_hostname=False)
+            clear = {"protocol": "SASL_PLAINTEXT", "mechanism": "SCRAM-SHA-512", "username": side}
+            way = {"NAMED": named, "MUTUAL": mutual, "CLEAR": clear}[listener]
+            connect(rig, **{side: (secured.broker.address(listener), way)})
+            tested |= {f"{side}.{name}" for name in way}
+            variable = f"PUBLISHER_{side.upper()}__SECURITY__PASSWORD"
+            monkeypatch.delenv(variable, raising=False)
+            if listener == "CLEAR":
+                monkeypatch.setenv(variable, PASSWORD)
+                tested.add(f"{side}.password")
+        wrong = [check["detail"] for check in rig.json("check", code=1)["checks"] if not check["ok"]]
+        assert ["are one cluster" in detail for detail in wrong] == [True], wrong
+    assert tested == {f"{side}.{name}" for side in SIDES for name in SecuritySettings.model_fields}
+
+
+@pytest.mark.parametrize(("side", "right"), MISSING)
+def test_a_right_that_is_missing_is_named(secured: Secured, rig: RelayRig, side: str, right: str) -> None:
+    user, needed = f"{side}-without-{right.replace(' ', '-')}", SIDES[side](NAME)
+    secured.broker.users({user: [allowed for name, allowed in needed.items() if name != right]})
+    connect(rig, **{each: login(secured, user if each == side else each) for each in SIDES})
+    with pytest.raises(Fatal) as caught:
+        Relay(load(rig.path).settings, threading.Event()).run()
+    assert caught.value.exit_code == 3
+    assert names(f"{caught.value} {caught.value.hint}", needed[right]), caught.value
+
+
+def test_a_password_that_is_wrong_is_said_at_once_with_its_side(secured: Secured, rig: RelayRig) -> None:
+    (rig.folder / "wrong").write_text("something else")
+    address, security = login(secured, "source")
+    connect(rig, source=(address, security | {"password_file": "wrong"}), destination=login(secured, "destination"))
+    with pytest.raises(Fatal) as caught:
+        Relay(load(rig.path).settings, threading.Event()).run()
+    assert caught.value.exit_code == 3
+    assert "source.security.username (source)" in caught.value.hint
+
+
+def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig) -> None:
+    secured.broker.users({"nobody": []})
+    connect(rig, source=login(secured, "nobody"), destination=login(secured, "nobody"))
+    found = rig.json("check", code=1)["checks"]
+    said = " ".join(f"{check['detail']} {check['hint']}" for check in found if check["check"] == "rights")
+    for needed in SIDES.values():
+        assert all(names(said, right) for right in needed(NAME).values()), said
+
+
+def test_a_relay_works_with_the_least_rights_until_its_password_ends(secured: Secured, rig: RelayRig) -> None:
+    secured.broker.users({"leaver": list(rights.relay_source(NAME).values())})
+    clear = secured.login("leaver", protocol="SASL_PLAINTEXT")
+    del clear["ca_file"]
+    connect(rig, source=(secured.broker.address("CLEAR"), clear), destination=login(secured, "destination"))
+    rig.fill(400)
+    relay = rig.start().ready()
+    servers = rig.destination
+    rig.wait_copied(400, COPIES)
+    assert rig.json("status")["source_answers"]
+    assert compare(list(auditor.read(servers, rig.topic)), list(auditor.read(servers, COPIES))) == CLEAN
+    secured.broker.forget("leaver")
+    assert relay.wait() == 3, relay.said
+    assert "refuses the log-in" in relay.said
+    assert "source.security.username (leaver)" in relay.said
+    assert PASSWORD not in relay.said

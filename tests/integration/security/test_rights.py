@@ -1,0 +1,149 @@
+"""Component x right: with its least rights each works, and without any one of them it ends soon, with code 3 and one line that
+names the right, the resource and the way out."""
+
+import json
+import re
+import urllib.request
+
+import pytest
+
+from tests.integration.scorer.browser import console
+from tests.integration.scorer.rig import events, until
+from tests.integration.security import rights
+from tests.integration.security.broker import Right
+from tests.integration.security.conftest import NAME, Secured, without
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "scorer": ("scorer", "run", "scorer.yaml"),
+    "auditor": ("scorer", "audit", "scorer.yaml"),
+    "producer": ("scorer", "emit", "scorer.yaml"),
+    "consumer": ("scorer", "tail", "scorer.yaml", "--no-follow"),
+    "watcher": ("scorer", "status", "scorer.yaml"),
+    "replay": ("scorer", "replay", "scorer.yaml"),
+    "mover": ("scorer", "offsets", "scorer.yaml", "--to", "latest"),
+}
+ELSEWHERE = {("scorer", "notices"), ("consumer", "dead"), ("watcher", "notice")}
+"""Rights that this command has no need of, or can do without."""
+CASES = [
+    (component, right)
+    for component, needed in rights.COMPONENTS.items()
+    for right in needed(NAME)
+    if (component, right) not in ELSEWHERE
+]
+
+
+def names(said: str, right: Right) -> bool:
+    """Whether an error names the right and the resource, and a command that grants it."""
+    kind, name, operation = right
+    resource = kind.name.lower().replace("_", "-")
+    stated = re.search(rf"no right to {operation.name.title()} on {resource} '{re.escape(name.removesuffix('*'))}", said)
+    return bool(stated) and "kafka-acls.sh" in said and f"--{resource} {name.removesuffix('*')}" in said
+
+
+@pytest.mark.parametrize(("component", "right"), CASES)
+def test_a_right_that_is_missing_is_named(secured: Secured, component: str, right: str) -> None:
+    rig = secured.as_user(without(component, right))
+    said = rig.run(*COMMANDS[component], code=3).stderr
+    assert names(said, rights.COMPONENTS[component](NAME)[right]), said
+
+
+def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
+    secured.broker.users({"stranger": []})
+    secured.as_user("stranger")
+    found = secured.checks()["rights"]
+    for part, operation in (
+        ("events", "Read"),
+        ("scores", "Write"),
+        ("dead", "Write"),
+        ("status", "Write"),
+        ("swaps", "Write"),
+    ):
+        assert f"no right to {operation} on topic '{NAME}.{part}'" in found["detail"]
+    assert "--allow-principal User:stranger --operation Write" in found["hint"]
+    secured.as_user(without("scorer", "transactions"))
+    assert "no right to Write on transactional-id" in secured.checks()["rights"]["detail"]
+
+
+def test_a_topic_that_may_not_be_made(secured: Secured) -> None:
+    secured.broker.users({"maker": [*rights.scorer(NAME).values(), (rights.TOPIC, f"{NAME}.new", rights.WRITE)]})
+    changed = ("--create", "--set", f"output.topic={NAME}.new", "--json")
+    said = secured.as_user("maker").run("scorer", "check", "scorer.yaml", *changed, code=1).stdout
+    assert f"no right to Create on topic '{NAME}.new'" in said
+
+
+def test_dead_letters_may_be_kept_from_consumers(secured: Secured) -> None:
+    rig = secured.as_user(without("consumer", "dead"))
+    rig.run("scorer", "tail", "scorer.yaml", "--no-follow")
+    assert f"no right to Read on topic '{NAME}.dead'" in rig.run("scorer", "tail", "scorer.yaml", "--dead", code=3).stderr
+
+
+def test_everything_works_with_the_least_rights(secured: Secured) -> None:
+    """Scores, dead letters, a swap, a killed scorer's transactions fenced, status, replay, audit; nobody may do more."""
+    rig = secured.as_user("scorer")
+    first, second = rig.start("a").ready(), rig.start("b").ready()
+    emit(secured, [*events(50), {"id": "bad", "key": "k", "a": "one", "b": 0}])
+    until(lambda: scored(secured) == 50, "the scores")
+    first.kill()
+    emit(secured, events(50, start=50))
+    until(lambda: scored(secured) == 100, "the scores of the other one")
+    secured.as_user("watcher")
+    rig.promote("2.0.0")
+    until(
+        lambda: {s["versions"]["champion"]["version"] for s in rig.fleet() if s["scorer"].endswith(".b")} == {"2.0.0"},
+        "the swap",
+    )
+    emit(secured, events(10, start=100))
+    until(lambda: scored(secured) == 110, "the scores of the new version")
+    secured.as_user("replay")
+    assert json.loads(rig.run("scorer", "replay", "scorer.yaml", "--json").stdout)["replayed"] == 1
+    assert second.stop() == 0
+    assert "no right" not in second.said
+    secured.as_user("consumer")
+    assert len(rig.dead()) >= 1
+    secured.as_user("auditor")
+    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
+    assert report["clean"]
+
+
+def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:
+    needed = rights.console(NAME)
+    secured.broker.users({"console": list(needed.values())})
+    with console(secured.as_user("console")) as address:
+        until(lambda: ">bus live<" in page(address), "the bus")
+        secured.broker.revoke({"console": [needed["scores"]]})
+        until(lambda: f"no right to Read on topic &#39;{NAME}.scores&#39;" in page(address), "the missing right")
+
+
+def page(address: str) -> str:
+    """The first page of a console."""
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        said: str = answer.read().decode()
+    return said
+
+
+def emit(secured: Secured, values: object) -> None:
+    """Events, written by the user who may do nothing else."""
+    secured.as_user("producer").emit(values)  # type: ignore[arg-type]
+
+
+def scored(secured: Secured) -> int:
+    """Scores that a consumer sees."""
+    lines = secured.as_user("consumer").run("scorer", "tail", "scorer.yaml", "--no-follow").stdout
+    return len(lines.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("right", "delivery"),
+    [*((right, "exactly-once") for right in ("output", "input", "group", "transactions")), ("output", "at-least-once")],
+)
+def test_a_right_that_is_taken_away_ends_a_running_scorer(secured: Secured, right: str, delivery: str) -> None:
+    user = f"revoked-{right}-{delivery}"
+    needed = rights.scorer(NAME)
+    secured.broker.users({user: list(needed.values())})
+    scorer = secured.as_user(user).start(user, "--set", f"delivery={delivery}").ready()
+    emit(secured, events(5))
+    until(lambda: scorer.metric("scorer_events_total") > 0, "an event")
+    secured.broker.revoke({user: [needed[right]]})
+    emit(secured, events(5))
+    assert scorer.wait() == 3, scorer.said
+    assert "uthoriz" in scorer.said or "no right to" in scorer.said

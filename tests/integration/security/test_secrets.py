@@ -1,0 +1,120 @@
+"""No password in anything that a process prints, serves or writes to the bus: found by search, for every command."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.scorer.rig import Rig, command, events, until
+from tests.integration.security.conftest import NAME, Secured
+from tests.support import auditor
+
+COMMANDS = [
+    ("config", "scorer.yaml"),
+    ("config", "scorer.yaml", "--json"),
+    ("check", "scorer.yaml"),
+    ("status", "scorer.yaml"),
+    ("tail", "scorer.yaml", "--no-follow"),
+    ("emit", "scorer.yaml"),
+    ("replay", "scorer.yaml"),
+    ("audit", "scorer.yaml"),
+    ("offsets", "scorer.yaml"),
+    ("run", "scorer.yaml", "--log-level", "DEBUG"),
+]
+EVERYTHING = {"debug": "all", "log_level": 7}
+"""The client's own log, as loud as it can be."""
+
+
+def heard(rig: Rig, *arguments: str, program: str = "scorer") -> str:
+    """All that a command says, however it ends."""
+    done = subprocess.run([command(program), *arguments], cwd=rig.folder, capture_output=True, check=False, input=b"")
+    return (done.stdout + done.stderr).decode()
+
+
+@pytest.fixture
+def loud(secured: Secured) -> Iterator[Secured]:
+    """Clients that log everything."""
+    secured.rig.configure(kafka={"extra": EVERYTHING})
+    yield secured
+    del secured.rig.configuration["kafka"]["extra"]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: "-".join(arguments[:1] + arguments[2:]))
+def test_no_command_tells_a_password_that_the_broker_refuses(loud: Secured, arguments: tuple[str, ...]) -> None:
+    secret = "hush-hush-0815"
+    (loud.folder / "refused").write_text(secret)
+    rig = loud.configure("SCRAM", loud.login("scorer", password_file="refused"))
+    said = heard(rig, *arguments)
+    assert said
+    assert secret not in said
+
+
+def test_a_scorer_that_works_tells_nothing_either(loud: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    security = loud.login("scorer")
+    del security["password_file"]
+    monkeypatch.setenv("SCORER_KAFKA__SECURITY__PASSWORD", loud.broker.password)
+    rig = loud.configure("SCRAM", security)
+    Rig.tested_keys.add("kafka.security.password")
+    scorer = rig.start("loud", "--log-level", "DEBUG").ready()
+    monkeypatch.delenv("SCORER_KAFKA__SECURITY__PASSWORD")
+    loud.as_user("producer").emit(events(3))
+    until(lambda: scorer.metric("scorer_events_total") > 0, "an event")
+    served = "".join(scorer.get(path)[1] for path in ("/metrics", "/livez", "/readyz"))
+    assert scorer.stop() == 0
+    status = b"".join((m.value() or b"") for m in auditor.read(loud.broker.administrator, f"{NAME}.status"))
+    assert loud.broker.password not in scorer.said + served + status.decode()
+
+
+def test_the_audit_takes_a_file_of_client_properties_and_keeps_it(secured: Secured, tmp_path: Path) -> None:
+    rig = secured.as_user("auditor")
+    lines = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "auditor",
+        "sasl.password": secured.broker.password,
+        "ssl.ca.location": str(secured.broker.certificates.ca),
+    }
+    file = tmp_path / "client.properties"
+    file.write_text("# an auditor\n\n" + "".join(f"{key} = {value}\n" for key, value in lines.items()))
+    address = secured.broker.address("SCRAM")
+    topics = ("--bootstrap-servers", address, "--input", f"{NAME}.events", "--output", f"{NAME}.scores", "--json")
+    told = ("--dead", f"{NAME}.dead", "--kafka-config", str(file), "--group", NAME)
+    done = json.loads(heard(rig, "audit", *topics, *told, program="publisher"))
+    assert "missing" in done
+    file.write_text(file.read_text().replace("sasl.password = ", "sasl.password "))
+    said = heard(rig, "audit", *topics, *told, program="publisher")
+    assert f"{file}:6" in " ".join(said.replace("│", "").split()) or "has no '='" in said
+    assert secured.broker.password not in said
+
+
+WRITTEN = {
+    "in the file": ({"password": "hush-1"}, ()),
+    "on the command line": ({}, ("--set", "kafka.security.password=hush-1")),
+    "under a misspelt name": ({"passwort": "hush-1", "password_file": "password"}, ()),
+}
+
+
+@pytest.mark.parametrize("place", sorted(WRITTEN))
+def test_a_password_in_the_wrong_place_is_refused_and_not_repeated(secured: Secured, place: str) -> None:
+    changes, flags = WRITTEN[place]
+    secured.as_user("scorer")
+    security = secured.login("scorer") | changes
+    if "password" in changes:
+        del security["password_file"]
+    values = yaml.safe_load(secured.rig.path.read_text())
+    values["kafka"]["security"] = security
+    secured.rig.path.write_text(yaml.safe_dump(values))
+    said = secured.rig.run("scorer", "config", "scorer.yaml", *flags, code=2).stderr
+    assert "kafka.security.passwor" in said
+    assert "password_file" in said or "the nearest valid name is 'password'" in said
+    assert "hush-1" not in said
+
+
+def test_a_broken_file_is_named_without_its_lines(secured: Secured) -> None:
+    secured.rig.path.write_text("kafka:\n  extra:\n    sasl.password: hush-1: hush-2\n")
+    said = secured.rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+    assert "in line 3" in said
+    assert "hush" not in said

@@ -1,0 +1,151 @@
+"""The scripts that make the demo's data, run as a person would: on a slice of the flights, and on bad input."""
+
+import csv
+import importlib
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from scorer.demo import flights
+from tests.integration.training.test_packages import MAX_BYTES, VERSIONS, check_golden, package, signature
+
+SCRIPTS = Path(__file__).parents[3] / "deploy" / "training"
+EVERY = 80  # one row of so many makes the slice
+
+
+def run(script: str, *arguments: str | Path, hash_seed: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture(scope="session")
+def training() -> Iterator[Any]:
+    """Imports one of the scripts' modules by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPTS)
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="session")
+def rows(training: Any) -> list[dict[str, str]]:
+    source = training("source_data")
+    return [row for i, row in enumerate(source.rows(source.locate())) if i % EVERY == 0]
+
+
+@pytest.fixture(scope="session")
+def slice_csv(rows: list[dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("slice") / "flights.csv"
+    with path.open("w", newline="") as text:
+        writer = csv.DictWriter(text, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(slice_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of packages trained on the slice, and what the script said about them."""
+    out = tmp_path_factory.mktemp("packages")
+    done = run("train.py", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
+    assert done.returncode == 0, done.stderr
+    return out, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_training_makes_a_package_that_works(version: str, trained: tuple[Path, dict[str, Any]]) -> None:
+    out, said = trained
+    folder = package(version, out)
+    assert {path.name for path in folder.iterdir()} == {"model.onnx", "signature.json", "golden.jsonl", "README.md"}
+    assert (folder / "model.onnx").stat().st_size == said[version]["size"] <= MAX_BYTES
+    assert signature(folder) == signature(package(version))
+    assert any(event["dep_delay"] is None for event in check_golden(folder))
+    assert said[version]["training_flights"] == 2000
+    assert said[version]["parity"] <= 1e-5
+    assert said[version]["auc"] > 0.8
+    assert "--months 2-8 --sample 2000" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("hash_seed", [2, 3])
+def test_training_again_gives_the_same_bytes(
+    hash_seed: int, slice_csv: Path, trained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Whatever the process's string hashes are: a converter that walks a set must not show in the model."""
+    out, _ = trained
+    arguments = ("--data", slice_csv, "--out", tmp_path, "--months", "2-8", "--sample", "2000")
+    done = run("train.py", *arguments, hash_seed=hash_seed)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    made = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    assert len(made) == 8
+    assert [path for path in made if (tmp_path / path).read_bytes() != (out / path).read_bytes()] == []
+
+
+@pytest.mark.parametrize("months", ["8-9", "10", "0", "5-3", "spring", "1-8-8", ""])
+def test_months_that_are_held_out_or_none_are_refused(months: str, training: Any) -> None:
+    with pytest.raises(typer.BadParameter, match=re.escape(repr(months))):
+        training("train").month_range(months)
+
+
+def test_leaking_months_end_the_script_before_it_writes(tmp_path: Path) -> None:
+    done = run("train.py", "--months", "1-9", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "'1-9'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", ["train.py", "extract.py"])
+def test_a_file_that_is_not_there_is_refused(script: str, tmp_path: Path) -> None:
+    done = run(script, "--data", tmp_path / "absent.csv")
+    assert done.returncode == 2
+    assert "absent.csv" in done.stderr
+
+
+def test_a_file_of_something_else_is_refused(training: Any, tmp_path: Path) -> None:
+    weather = tmp_path / "weather.csv"
+    weather.write_text("origin,temp\nEWR,39\n")
+    source = training("source_data")
+    with pytest.raises(source.SourceError, match=r"weather\.csv lacks the columns year, month"):
+        list(source.rows(weather))
+
+
+def test_the_parity_check_sees_another_model(training: Any, rows: list[dict[str, str]]) -> None:
+    train, models, package_of = training("train"), training("models"), training("model_package")
+    known = train.flights([row for row in rows if flights.late(row) is not None], "the slice")
+    for recipe in models.RECIPES:
+        frame = recipe.frame(known.events)
+        half = len(frame) // 2
+        one = recipe.fit(frame[:half].reset_index(drop=True), known.late[:half])
+        other = recipe.fit(frame[half:].reset_index(drop=True), known.late[half:])
+        session = package_of.open_session(models.to_onnx(one, recipe).SerializeToString())
+        assert train.parity(session, one, recipe, known.events) <= train.PARITY_TOLERANCE
+        assert train.parity(session, other, recipe, known.events) > 0.01
+
+
+def test_a_model_that_is_too_large_does_not_ship(training: Any, rows: list[dict[str, str]]) -> None:
+    train, models = training("train"), training("models")
+    known = train.flights([row for row in rows if flights.late(row) is not None], "the slice")
+
+    def many_trees(frame: Any, late: Any) -> Any:
+        pipeline = models.fit_trees(frame, late)
+        return pipeline.set_params(lgbmclassifier__n_estimators=400).fit(frame, late)
+
+    with pytest.raises(train.Unfit, match="bytes, allowed are 300000"):
+        train.train(replace(models.RECIPES[1], fit=many_trees), known, known)
+
+
+def test_the_extract_is_what_the_script_makes(tmp_path: Path) -> None:
+    made = tmp_path / "extract.csv.xz"
+    done = run("extract.py", "--out", made)
+    assert done.returncode == 0, done.stderr
+    assert lzma.decompress(made.read_bytes()) == lzma.decompress(flights.EXTRACT.read_bytes())
+    assert flights.EXTRACT.stat().st_size <= 2_000_000

@@ -1,0 +1,73 @@
+"""`python -m tests deploy`: render the manifests with kustomize, hold them against those kept here, and let kube-score
+judge them.
+
+Needs Go, once, for some two minutes. `--write` keeps what was rendered.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from tests.packaging.deploy.manifests import CLUSTERS, DIGEST, OVERLAYS, RENDERED, SOURCES, digest_of, file_of, lines
+
+PROGRAMS = {
+    "kustomize": "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1",
+    "kube-score": "github.com/zegl/kube-score/cmd/kube-score@v1.20.0",
+}
+
+
+def main() -> int:
+    """Exit code 0 where everything is as kept and without criticals, 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m tests deploy", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="keep what was rendered")
+    write = parser.parse_args().write
+    programs = {name: build(name, module) for name, module in PROGRAMS.items()}
+    RENDERED.mkdir(exist_ok=True)
+    stale, judged = [], []
+    for name in (*OVERLAYS, *CLUSTERS):
+        text = output(programs["kustomize"], "build", str(SOURCES / name))
+        if write:
+            file_of(name).write_text(lines(text))
+        elif not file_of(name).exists() or file_of(name).read_text() != lines(text):
+            stale.append(name)
+        if name in OVERLAYS and not scored(programs["kube-score"], name, text):
+            judged.append(name)
+    if write:
+        DIGEST.write_text(digest_of(SOURCES) + "\n")
+    for name in stale:
+        print(f"{name}: the kept manifests are not those of today: python -m tests deploy --write")
+    print(f"{len(OVERLAYS) + len(CLUSTERS)} rendered, {len(stale)} stale, {len(judged)} with criticals")
+    return 1 if stale or judged else 0
+
+
+def scored(program: Path, name: str, text: str) -> bool:
+    """Whether kube-score finds nothing critical; prints what it finds."""
+    done = subprocess.run(
+        [program, "score", "-", "--output-format", "ci"], input=text, capture_output=True, text=True, check=False
+    )
+    for line in done.stdout.splitlines():
+        if not line.startswith(("[OK]", "[SKIPPED]")):
+            print(f"{name}: {line}")
+    return done.returncode == 0
+
+
+def build(name: str, module: str) -> Path:
+    """A program, built by Go unless that was done before."""
+    folder = user_cache_path("scorestream") / "go" / module.replace("/", "_")
+    if not (folder / name).exists():
+        print(f"building {name}", file=sys.stderr)
+        subprocess.run(["go", "install", module], env=os.environ | {"GOBIN": str(folder)}, check=True)
+    return folder / name
+
+
+def output(program: Path, *arguments: str) -> str:
+    """What a program prints. Raises CalledProcessError."""
+    return subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The dashboards' expressions as Prometheus may be asked them, taken from the files that Grafana imports."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.support.environment import ROOT
+
+FOLDER = ROOT / "deploy" / "dashboards"
+FILES = tuple(sorted(FOLDER.glob("*.json")))
+
+
+class Asked(NamedTuple):
+    """A query of a panel."""
+
+    dashboard: str
+    panel: str
+    expression: str
+
+
+def asked(interval: str) -> list[Asked]:
+    """Every query, over all namespaces, with rates over `interval`, `2m` for instance."""
+    found = []
+    for path in FILES:
+        for panel in panels(path.stem):
+            for target in panel.get("targets", ()):
+                expression = target["expr"].replace("$__rate_interval", interval).replace("$namespace", ".*")
+                found.append(Asked(path.stem, panel["title"], expression))
+    return found
+
+
+def panels(name: str) -> Iterator[dict[str, Any]]:
+    """The panels of a dashboard, those in rows too."""
+    for panel in json.loads((FOLDER / f"{name}.json").read_text())["panels"]:
+        yield panel
+        yield from panel.get("panels", ())

@@ -1,0 +1,100 @@
+"""The manifests as kustomize renders them, kept beside the tests so that the check needs neither Go nor a network.
+
+`python -m tests deploy --write` renders them again; a digest of the sources tells when that was forgotten.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import yaml
+
+from tests.packaging.deploy.schemas import FOLDER as SCHEMAS
+from tests.support.environment import ROOT
+
+SOURCES = ROOT / "deploy" / "kubernetes"
+RENDERED = Path(__file__).with_name("rendered")
+DIGEST = RENDERED / "sources.sha256"
+KUBERNETES = "1.34"
+OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
+CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "eu-west", "us-east", "ap-south"))
+REGIONS = ("eu-west", "us-east", "ap-south")
+
+Object = dict[str, Any]
+
+
+class Invalid(Exception):
+    """An object that an API server would not take as it is; the message names it, the place and the fault."""
+
+
+@cache
+def rendered(name: str) -> Sequence[Object]:
+    """The objects of an overlay, `overlays/cpu` for instance."""
+    return [json.loads(line) for line in file_of(name).read_text().splitlines()]
+
+
+def file_of(name: str) -> Path:
+    """Where an overlay's objects are kept, one a line."""
+    return RENDERED / f"{name.replace('/', '-')}.jsonl"
+
+
+def lines(text: str) -> str:
+    """What kustomize prints, as it is kept. Pure."""
+    return "".join(json.dumps(thing, separators=(",", ":"), sort_keys=True) + "\n" for thing in yaml.safe_load_all(text))
+
+
+def digest_of(folder: Path) -> str:
+    """One digest of every file below a folder, names and contents."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        total.update(f"{path.relative_to(folder)} {content}\n".encode())
+    return total.hexdigest()
+
+
+def validate(thing: Object) -> None:
+    """Hold an object against its kind's schema; unknown fields are faults. Raises Invalid."""
+    group, _, version = thing["apiVersion"].rpartition("/")
+    schema = SCHEMAS / f"{thing['kind']}-{group}-{version}.json"
+    try:
+        if schema.exists():
+            jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(thing)
+        else:
+            kubernetes_validate.validate(thing, KUBERNETES, strict=True)
+    except jsonschema.ValidationError as error:
+        raise Invalid(f"{title(thing)}: {'.'.join(map(str, error.absolute_path))}: {error.message}") from error
+
+
+def title(thing: Object) -> str:
+    """`StatefulSet/scorer`."""
+    return f"{thing['kind']}/{thing['metadata']['name']}"
+
+
+def of_kind(things: Sequence[Object], kind: str) -> dict[str, Object]:
+    """The objects of a kind by name."""
+    return {thing["metadata"]["name"]: thing for thing in things if thing["kind"] == kind}
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector (matchLabels only) takes these labels."""
+    wanted = selector.get("matchLabels", selector)
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def pod_of(workload: Object) -> Object:
+    """The pod's own specification."""
+    spec: Object = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def configuration(things: Sequence[Object], workload: Object) -> str:
+    """The text of the one file in a workload's ConfigMap."""
+    maps = of_kind(things, "ConfigMap")
+    name = next(volume["configMap"]["name"] for volume in pod_of(workload)["volumes"] if "configMap" in volume)
+    (text,) = maps[name]["data"].values()
+    return str(text)

@@ -1,0 +1,67 @@
+"""`python -m tests.packaging.deploy.schemas CRD.yaml...`: JSON schemas from the definitions of custom resources, into schemas/.
+
+They come from KEDA (config/crd/bases), Strimzi (install/cluster-operator) and the Prometheus operator (example/
+prometheus-operator-crd), all Apache-2.0. As an API server prunes unknown fields in silence, these refuse them.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).with_name("schemas")
+KEPT = {
+    "type", "properties", "required", "items", "enum", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
+    "minItems", "maxItems", "anyOf", "oneOf", "allOf", "not", "additionalProperties",
+}  # fmt: skip
+ENVELOPE = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+
+
+def strict(schema: Any) -> Any:
+    """A structural schema of a custom resource as a JSON schema that allows no unknown fields and explains nothing. Pure."""
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    result: dict[str, Any] = {key: value for key, value in schema.items() if key in KEPT}
+    if "properties" in result:
+        result["properties"] = {name: strict(value) for name, value in result["properties"].items()}
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            result.setdefault("additionalProperties", False)
+    for key in ("items", "additionalProperties", "not"):
+        if isinstance(result.get(key), dict):
+            result[key] = strict(result[key])
+    for key in ("anyOf", "oneOf", "allOf"):  # they add conditions, never fields
+        result.pop(key, None) if "properties" in result else None
+    if schema.get("nullable") and isinstance(result.get("type"), str):
+        result["type"] = [result["type"], "null"]
+    return result
+
+
+def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """File name to schema, for each served version of a CustomResourceDefinition. Pure."""
+    spec = definition["spec"]
+    found = {}
+    for version in spec["versions"]:
+        if version["served"]:
+            schema = strict(version["schema"]["openAPIV3Schema"])
+            schema["properties"] = {**schema["properties"], **ENVELOPE}
+            schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
+            found[f"{spec['names']['kind']}-{spec['group']}-{version['name']}.json"] = schema
+    return found
+
+
+def main(paths: Sequence[str]) -> int:
+    """Write the schemas of these definitions."""
+    for path in paths:
+        for name, schema in of(yaml.safe_load(Path(path).read_text())).items():
+            (FOLDER / name).write_text(json.dumps(schema, separators=(",", ":"), sort_keys=True) + "\n")
+            print(FOLDER / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""The alerts as Prometheus itself judges them, and that each looks at what is really exported."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+
+from publisher.relay.metrics import RelayMetrics
+from publisher.relay.state import RelayState
+from publisher.session.protocol import Counters
+from scorer.observe.metrics import Metrics
+from scorer.settings import ModelSettings
+from tests.packaging.deploy.manifests import of_kind, rendered
+from tests.support.environment import ROOT
+
+TESTS = Path(__file__).with_name("alerts.yaml")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every alert."""
+    groups = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
+    """A scorer's metrics and a relay's, each with a sample of everything."""
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
+    metrics.lag_seconds.labels("flights", "0").set(0)
+    metrics.paused.labels("flights", "0").set(1)
+    metrics.lag_records.labels("flights", "0").set(0)
+    metrics.dead.labels("malformed").inc()
+    metrics.events.labels("scored").inc()
+    metrics.limited.labels("empty").inc()
+    metrics.stage.labels("infer").inc()
+    relay = RelayState(2, "scores")
+    relay.note("retriable", OSError("away"))
+    relay.retention = {"flights.scores": 604_800.0}
+    relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
+    relays = CollectorRegistry()
+    relays.register(RelayMetrics(relay, "eu-west", "us-east"))
+    return metrics.registry, relays
+
+
+def exported() -> set[str]:
+    """The names of all samples of a scorer and of a relay."""
+    return {sample.name for registry in exporters() for family in registry.collect() for sample in family.samples}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The rules as Prometheus reads them, with their tests beside them."""
+    spec = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "alerts.yaml").write_text(TESTS.read_text())
+    return tmp_path
+
+
+@pytest.mark.debian("promtool")
+@pytest.mark.parametrize("arguments", [("check", "rules", "--lint=all", "rules.yaml"), ("test", "rules", "alerts.yaml")])
+def test_prometheus_agrees(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.debian("promtool")
+def test_metrics_are_named_as_prometheus_wants_them() -> None:
+    for registry in exporters():
+        text = generate_latest(registry)
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_labels_are_few_and_bounded() -> None:
+    """`error` stands on one series a relay, that of its last trouble."""
+    families = [family for registry in exporters() for family in registry.collect()]
+    labels = {label for family in families for sample in family.samples for label in sample.labels}
+    assert labels == {
+        "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "what", "backend",
+        "device", "lane", "family", "name", "source", "destination", "error",
+    }  # fmt: skip
+
+
+def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
+    cases = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+    names = {rule["alert"] for rule in rules()}
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == names
+    assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == names
+
+
+def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
+    asked = {name for rule in rules() for name in re.findall(r"\b(?:scorer|publisher)_\w+", rule["expr"])}
+    assert len(asked) > 10
+    assert asked <= exported()
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
+    for rule in rules():
+        assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
+    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("[A-Z]*.md")}
+    assert {rule["annotations"]["runbook_url"].rpartition("/")[2] for rule in rules()} == pages
+    assert {f"{rule['alert']}.md" for rule in rules()} == pages

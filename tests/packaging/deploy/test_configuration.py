@@ -1,0 +1,186 @@
+"""What the manifests configure is what the product takes: settings, topics, rights, ports, paths, times and regions agree."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from publisher.relay import settings as relay_settings
+from publisher.relay.checkpoints import TOPIC_CONFIG
+from scorer import settings, topics
+from scorer.topics import DEFAULT_MAX_BYTES, Topic
+from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
+
+SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
+"""The keys of a section `security` for client certificates."""
+USER_FILES = {"ca.crt", "user.crt", "user.key"}
+"""The files in a Secret that Strimzi makes for a user."""
+KEDA = {
+    "bootstrapServers", "consumerGroup", "topic", "lagThreshold", "offsetResetPolicy", "allowIdleConsumers",
+    "excludePersistentLag", "limitToPartitionsWithLag", "tls",
+}  # fmt: skip
+"""The metadata of KEDA's Kafka trigger that is used; KEDA ignores names that it does not know (pkg/scalers/kafka_scaler.go)."""
+
+
+def scorer_of(name: str) -> Object:
+    """The StatefulSet of the scorers."""
+    return of_kind(rendered(name), "StatefulSet")["scorer"]
+
+
+def written(name: str) -> dict[str, Any]:
+    """The scorers' configuration as it stands in the ConfigMap."""
+    values: dict[str, Any] = yaml.safe_load(configuration(rendered(name), scorer_of(name)))
+    return values
+
+
+def loaded(name: str, folder: Path) -> settings.Settings:
+    """The same as the product reads it, but for the certificates, which are files of the cluster."""
+    values = written(name)
+    del values["kafka"]["security"]
+    path = folder / "scorer.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return settings.load(path).settings
+
+
+def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
+    """The relays' configurations as the product reads them, but for the certificates, by the source's region."""
+    found = {}
+    for title, workload in of_kind(rendered(name), "StatefulSet").items():
+        if title != "scorer":
+            path = folder / f"{title}.yaml"
+            values = yaml.safe_load(configuration(rendered(name), workload))
+            assert [set(values[side].pop("security")) for side in ("source", "destination")] == 2 * [SECURITY]
+            path.write_text(yaml.safe_dump(values))
+            relay = relay_settings.load(path).settings
+            found[relay.source.region] = relay
+    return found
+
+
+def paths(values: Any) -> set[str]:
+    """Every absolute path in a configuration."""
+    if isinstance(values, dict):
+        return set().union(*map(paths, values.values())) if values else set()
+    return {values} if isinstance(values, str) and values.startswith("/") else set()
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Path) -> None:
+    found = loaded(name, tmp_path)
+    container = pod_of(scorer_of(name))["containers"][0]
+    assert found.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
+    assert found.model.device == ("cuda" if "gpu" in name else "cpu")
+    assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
+    assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
+    assert set(written(name)["kafka"]["security"]) == SECURITY
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_file_that_is_named_is_mounted(name: str) -> None:
+    things = rendered(name)
+    for workload in of_kind(things, "StatefulSet").values():
+        pod = pod_of(workload)
+        mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+        named = paths(yaml.safe_load(configuration(things, workload)))
+        folders = {str(Path(path).parent) for path in named}
+        assert folders
+        assert folders <= set(mounts)
+        assert all(mounts[folder]["readOnly"] for folder in folders)
+        assert {Path(path).name for path in named} == USER_FILES
+        assert "/etc/scorestream" in mounts
+        assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_grace_period_is_longer_than_what_may_be_in_hand(name: str, tmp_path: Path) -> None:
+    found = loaded(name, tmp_path)
+    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
+    assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
+    for relay in relays(name, tmp_path).values():
+        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
+        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
+        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_scaling_follows_lag_as_transactions_need_it(name: str, tmp_path: Path) -> None:
+    found = loaded(name, tmp_path)
+    (scaled,) = of_kind(rendered(name), "ScaledObject").values()
+    (trigger,) = scaled["spec"]["triggers"]
+    said = trigger["metadata"]
+    partitions = of_kind(rendered("kafka/cluster"), "KafkaTopic")[said["topic"]]["spec"]["partitions"]
+    assert set(said) == KEDA
+    assert [said["consumerGroup"], said["topic"]] == [found.name, found.input.topics[0]]
+    assert said["bootstrapServers"] == found.kafka.bootstrap_servers
+    assert said["offsetResetPolicy"] == found.input.start
+    assert scaled["spec"]["maxReplicaCount"] <= partitions
+    assert scaled["spec"]["minReplicaCount"] >= 1  # the markers' lag of 1 a partition would wake a group at zero up
+    assert int(said["lagThreshold"]) > 100 * partitions
+    never = TypeAdapter(bool).validate_python
+    assert not any(never(said[key]) for key in ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag"))
+    assert "replicas" not in scorer_of(name)["spec"]
+
+
+def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
+    found = loaded("overlays/cpu", tmp_path)
+    made = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/cluster"), "KafkaTopic").items()}
+    assert set(made) == set(topics.known(found))
+    seen = {
+        name: Topic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
+        for name, spec in made.items()
+    }
+    assert topics.faults(found, seen) == []
+    wanted = {plan.topic: plan.config or {} for plan in topics.missing(found, {}, 12)}
+    for name, config in wanted.items():
+        assert {key: str(made[name]["config"].get(key)) for key in config} == config, name
+    assert seen[found.output.topic].partitions == seen[found.input.topics[0]].partitions
+
+
+def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics(tmp_path: Path) -> None:
+    found = loaded("overlays/cpu", tmp_path)
+    users = of_kind(rendered("kafka/eu-west"), "KafkaUser")
+    known = {*of_kind(rendered("kafka/eu-west"), "KafkaTopic"), found.name}
+    for name, user in users.items():
+        for rule in user["spec"]["authorization"]["acls"]:
+            assert not {"All", "Create", "Delete", "Alter", "AlterConfigs", "ClusterAction"} & set(rule["operations"]), name
+            resource = rule["resource"]
+            if resource["type"] == "topic":
+                start = resource.get("patternType") == "prefix"
+                assert any(topic.startswith(resource["name"]) if start else topic == resource["name"] for topic in known)
+    rights = {(r["resource"]["type"], r["resource"]["name"]) for r in users["scorer"]["spec"]["authorization"]["acls"]}
+    own = set(topics.required(found))
+    assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}/scorer/")}
+
+
+def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:
+    for here in REGIONS:
+        name = f"overlays/{here}"
+        found = loaded(name, tmp_path)
+        assert [found.region, found.model.tag] == [here, f"prod.{here}"]
+        assert set(relays(name, tmp_path)) == set(REGIONS) - {here}
+        copies = of_kind(rendered(f"kafka/{here}"), "KafkaTopic")
+        for far, relay in relays(name, tmp_path).items():
+            assert relay.destination.region == here
+            assert relay.destination.bootstrap_servers == found.kafka.bootstrap_servers
+            assert relay.source.topics == [found.output.topic]
+            original = of_kind(rendered(f"kafka/{far}"), "KafkaTopic")[found.output.topic]
+            assert copies[relay.destination_topic(found.output.topic)]["spec"] == original["spec"]
+            checkpoints = copies[relay.checkpoint_topic]["spec"]["config"]
+            assert {key: str(checkpoints[key]) for key in TOPIC_CONFIG} == TOPIC_CONFIG
+            assert all(
+                name.startswith("scores-") for name in relay.transactional_ids(0)
+            )  # the prefix that the user `relay` may use
+    names = [relay.name for here in REGIONS for relay in relays(f"overlays/{here}", tmp_path).values()]
+    assert len(set(names)) == len(REGIONS) * (len(REGIONS) - 1)
+
+
+def test_each_relay_has_the_certificates_of_its_own_source() -> None:
+    for here in REGIONS:
+        for workload in of_kind(rendered(f"overlays/{here}"), "StatefulSet").values():
+            if workload["metadata"]["name"] == "scorer":
+                continue
+            far = workload["metadata"]["name"].removeprefix("publisher-from-")
+            secrets = {v["name"]: v["secret"]["secretName"] for v in pod_of(workload)["volumes"] if "secret" in v}
+            assert secrets == {"source": f"kafka-{far}", "destination": "publisher-destination"}
+            assert workload["spec"]["replicas"] == 1

@@ -1,0 +1,70 @@
+"""What deploy/README.md and the runbooks tell a person to type exists: folders, commands, options, Secrets, users."""
+
+import re
+import shlex
+
+import pytest
+import typer
+
+from model_registry.cli import app as model_registry
+from publisher.cli import app as publisher
+from scorer.cli import app as scorer
+from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, of_kind, pod_of, rendered
+from tests.support.environment import ROOT
+
+TEXT = (ROOT / "deploy" / "README.md").read_text()
+BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
+TYPED = re.findall(r"^ *```sh\n(.*?)```", PAGES, re.DOTALL | re.MULTILINE)
+LINES = [line.strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+APPS = {"scorer": scorer, "model-registry": model_registry, "publisher": publisher}
+COMMANDS = {name: typer.main.get_command(app) for name, app in APPS.items()}
+RUNBOOKS = {line.strip() for block in TYPED for line in block.replace("\\\n", " ").splitlines() if line.strip()}
+OURS = [
+    line.partition(" -- ")[2] or line
+    for line in [*LINES, *sorted(RUNBOOKS)]
+    if re.search(r"(^|-- )(scorer|model-registry|publisher) ", line)
+]
+
+
+@pytest.mark.parametrize("line", OURS)
+def test_our_commands_take_these_options(line: str) -> None:
+    name, verb, *arguments = shlex.split(line, comments=True)
+    group = COMMANDS[name]
+    command = group.commands[verb]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {argument for argument in arguments if argument.startswith("--")} <= known
+    assert OURS
+
+
+def test_folders_exist() -> None:
+    folders = set(re.findall(r"deploy/kubernetes/[\w/-]+", TEXT))
+    folders |= {f"deploy/kubernetes/{kind}/{region}" for kind in ("kafka", "overlays") for region in REGIONS}
+    assert {folder for folder in folders if not (ROOT / folder).is_dir()} == set()
+    named = set(re.findall(r"`((?:kubernetes|overlays|components)/[\w./-]+)`", TEXT))
+    assert named
+    for name in named:
+        assert (ROOT / "deploy" / name).exists() or (ROOT / "deploy" / "kubernetes" / name).exists(), name
+
+
+def test_every_secret_that_pods_mount_is_made() -> None:
+    mounted = {
+        volume["secret"]["secretName"]
+        for name in OVERLAYS
+        for workload in of_kind(rendered(name), "StatefulSet").values()
+        for volume in pod_of(workload)["volumes"]
+        if "secret" in volume
+    } | {
+        target["name"]
+        for thing in of_kind(rendered("overlays/cpu"), "TriggerAuthentication").values()
+        for target in thing["spec"]["secretTargetRef"]
+    }
+    general = {"kafka-<region>" if name.removeprefix("kafka-") in REGIONS else name for name in mounted}
+    assert {name for name in general if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", TEXT)} == set()
+
+
+def test_every_user_of_a_certificate_exists() -> None:
+    users = of_kind(rendered("kafka/eu-west"), "KafkaUser")
+    asked = set(re.findall(r"^certificates (\S+)", "\n".join(LINES), re.MULTILINE)) | set(re.findall(r"user `([\w-]+)`", TEXT))
+    assert asked
+    assert asked <= set(users)

@@ -1,0 +1,86 @@
+"""The check's own parts: what it counts, how it ends, and tests that need a program which this machine lacks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.__main__ import Outcome, count, main, report, split
+from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
+from tests.support.environment import ROOT, choose
+
+RESULTS = """<testsuites><testsuite name="pytest">
+<testcase classname="a" name="ok"/><testcase classname="a" name="bad"><failure message="m"/></testcase>
+<testcase classname="a" name="broken"><error message="m"/></testcase><testcase classname="a" name="out"><skipped/></testcase>
+</testsuite></testsuites>"""
+NEEDY = """
+import pytest
+@pytest.mark.debian("skopeo")
+def test_needy(): pass
+def test_plain(): pass
+"""
+
+
+def test_results_are_counted() -> None:
+    assert count(RESULTS) == (1, 2, ("a::out",))
+
+
+def test_the_report_ends_with_the_counts_and_names_what_was_not_run() -> None:
+    lines = report([Outcome("lint", 0.5, passed=1), Outcome("pytest", 9.0, 7, 2, (("tests/x.py::test_x", "skopeo"),))])
+    assert lines[-1] == "8 passed, 2 failed"
+    assert install_line(["skopeo"]) in lines[-2]
+    assert any("NOT RUN" in line and "tests/x.py::test_x" in line for line in lines)
+    assert [line.split()[:2] for line in lines[2:4]] == [["lint", "ok"], ["pytest", "FAILED"]]
+
+
+def test_what_follows_the_divider_is_for_pytest() -> None:
+    assert split(["--only", "pytest", "--", "-k", "x"]) == (["--only", "pytest"], ["-k", "x"])
+    assert split(["--only", "lint"]) == (["--only", "lint"], [])
+
+
+def test_an_unknown_step_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--only", "lnit"])
+    assert caught.value.code == 2
+    assert "lnit" in capsys.readouterr().err
+
+
+def test_the_debian_packages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--debian-packages"]) == 0
+    assert set(capsys.readouterr().out.split()) == set(PACKAGES.values())
+
+
+def test_an_environment_with_the_gpu_runtime_is_left_alone(tmp_path: Path) -> None:
+    assert choose(tmp_path) == tmp_path / ".venv"
+    (tmp_path / ".venv/lib/python3.12/site-packages/onnxruntime_gpu-1.31.1.dist-info").mkdir(parents=True)
+    assert choose(tmp_path) == tmp_path / ".venv-tests"
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_a_missing_program_is_not_run_here_and_fails_in_ci(tmp_path: Path, ci: str) -> None:
+    (tmp_path / "test_needy.py").write_text(NEEDY)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    environment = {**os.environ, "PATH": str(tmp_path), "CI": ci, NOT_RUN_FILE: str(tmp_path / "list")}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    listed = (tmp_path / "list").read_text()
+    if ci:
+        assert (done.returncode, listed) == (1, "")
+        assert "1 passed, 1 error" in done.stdout
+        assert install_line(["skopeo"]) in done.stdout
+    else:
+        assert (done.returncode, listed.split("\t")[0]) == (0, "skopeo")
+        assert "1 passed, 1 deselected" in done.stdout
+        assert "NOT RUN" in done.stdout

@@ -1,0 +1,122 @@
+"""What is tracked: the agreed top level, nothing about the machine it was made on, and requirements that are pinned."""
+
+import ast
+import hashlib
+import importlib.metadata
+import itertools
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scorer.demo.broker.jars import jar_list
+from tests.proofs.brokers.__main__ import LISTS, VERSIONS
+from tests.support.environment import ROOT
+
+TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
+DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
+APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
+HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
+"""A path that exists on somebody's machine only."""
+INDEXES = re.compile(rb"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
+
+
+def tracked() -> list[Path]:
+    """All tracked files that are there, relative to the root."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    paths = [Path(name.decode()) for name in listed.split(b"\0") if name]
+    return [path for path in paths if (ROOT / path).is_file()]
+
+
+def machine_paths(content: bytes) -> list[bytes]:
+    """The paths in a file that name somebody's machine."""
+    return [match.group() for match in HOMES.finditer(content)]
+
+
+def test_top_level_is_the_agreed_one() -> None:
+    assert {path.parts[0] for path in tracked()} == TOP | DOT_FILES
+
+
+def test_nothing_names_a_machine() -> None:
+    found = {str(path): paths for path in tracked() if (paths := machine_paths((ROOT / path).read_bytes()))}
+    assert found == {}
+
+
+def test_the_wheel_carries_the_licence_unmodified(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        found = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
+    licence = next(content for name, content in found.items() if name.endswith("/licenses/LICENSE"))
+    assert hashlib.sha256(licence).hexdigest() == APACHE_2
+    assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
+
+
+@pytest.mark.parametrize("home", ["work", "root", "home/ann", "Users/ann"])
+def test_a_machine_path_is_seen(home: str) -> None:
+    assert machine_paths(f'cache = "/{home}/x"'.encode())
+    assert not machine_paths(f"a frame{home}/x, ./{home}/x and https://example.org/a/b".encode())
+
+
+def test_what_is_imported_is_declared() -> None:
+    """What only comes along with something else goes away with its next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    stated = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", one)[0]).lower() for one in stated}
+    ours = {"scorer", "publisher", "model_registry"}
+    sources = [path for path in tracked() if path.parts[0] in ours and path.suffix == ".py"]
+    imported = set(itertools.chain.from_iterable(modules((ROOT / path).read_bytes()) for path in sources))
+    there = importlib.metadata.packages_distributions()
+    names = {module: {name.lower().replace("_", "-") for name in there.get(module, [])} for module in imported}
+    known = ours | sys.stdlib_module_names
+    assert {module for module in imported - known if names[module] and not names[module] & declared} == set()
+
+
+def modules(source: bytes) -> Iterator[str]:
+    """The top-level modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test", "sbom"])
+def test_requirements_are_pinned_and_hashed(name: str) -> None:
+    content = (ROOT / "deploy" / "requirements" / f"{name}.txt").read_text()
+    entries = re.findall(r"^[a-z0-9].*(?:\n    --hash=.*)*", content, re.MULTILINE)
+    assert len(entries) > 20
+    loose = [entry for entry in entries if "==" not in entry.splitlines()[0] or "--hash=sha256:" not in entry]
+    assert loose == []
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "test", "sbom"])
+def test_requirements_name_no_index(name: str) -> None:
+    assert INDEXES.findall((ROOT / "deploy" / "requirements" / f"{name}.txt").read_bytes()) == []
+
+
+def test_the_exclusive_extras_are_in_files_of_their_own() -> None:
+    cpu, gpu = (((ROOT / "deploy" / "requirements" / name).read_text()) for name in ("cpu.txt", "gpu.txt"))
+    assert re.search(r"^onnxruntime==", cpu, re.MULTILINE)
+    assert "onnxruntime-gpu==" not in cpu
+    assert re.search(r"^onnxruntime-gpu==", gpu, re.MULTILINE)
+    assert not re.search(r"^onnxruntime==", gpu, re.MULTILINE)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_brokers_jars_are_pinned(version: str) -> None:
+    jars = jar_list(LISTS[version].read_text()) if version in LISTS else jar_list()
+    assert {jar.version for jar in jars if jar.artifact == "kafka_2.13"} == {version}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) and jar.size > 0 for jar in jars)
+    assert len({(jar.group, jar.artifact) for jar in jars}) == len(jars)
+
+
+def test_the_versions_that_pages_name_are_those_that_are_tried() -> None:
+    page = (ROOT / "tests" / "README.md").read_text().partition("# Versions of Apache Kafka")[2].partition("\n# ")[0]
+    assert tuple(re.findall(r"^\| (\d[\d.]+) ", page, re.MULTILINE)) == VERSIONS
+    assert f"tested on {VERSIONS[0]} to {VERSIONS[-1]}" in " ".join((ROOT / "README.md").read_text().split())

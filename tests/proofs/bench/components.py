@@ -1,0 +1,144 @@
+"""What decode, infer and encode cost: CPU microseconds an event of the thread that does it, without Kafka.
+
+The parts are those of a running scorer, made from a package and a configuration. `encode` is the whole of a batch's scoring
+around a decoder and a model that answer from memory: ids, records, and the score records' bytes. `score` is all together.
+
+    python -m tests.proofs.bench.components [--batches 1,8,64,512,4096] [--features 4,30,300,3000] [--rounds 9]
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from model_registry.channels.channel import Resolution
+from model_registry.package import folder as package
+from scorer import backends
+from scorer.backends import Model
+from scorer.events.batch import Batch
+from scorer.events.decoder import Decoded
+from scorer.loop.scoring import Scoring, Target
+from scorer.servables import servable
+from scorer.servables.servable import Servable
+from scorer.settings import Settings, load
+from tests.proofs.bench.calibration import Cost, cost, yardstick
+from tests.proofs.bench.workload import HELD_OUT, Workload, configuration, key
+
+BATCH = 512
+PARTITIONS = 4
+RECORD_BYTES = 1_000_000
+NOW_MS = 1_700_000_000_000
+Row = dict[str, Any]
+
+
+class Parts:
+    """A servable and the scoring around it, for one workload, in a folder."""
+
+    def __init__(self, folder: Path, workload: Workload) -> None:
+        self.workload = workload
+        config = folder / f"scorer-{workload.features}.yaml"
+        config.write_text(configuration("bench", "127.0.0.1:1", "exactly-once"))
+        self.settings: Settings = load(config).settings
+        made = workload.package(folder / f"package-{workload.features}")
+        read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
+        backend = backends.find(self.settings.model)
+        self.servable: Servable = servable.make(read, Resolution(read.digest, "1.0.0", 1), backend, self.settings)
+        target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
+        self.scoring = Scoring(self.settings, target, target)
+
+    def batch(self, size: int) -> Batch:
+        """A batch as intake takes it."""
+        partitions = [number % PARTITIONS for number in range(size)]
+        return Batch(
+            topics=[self.settings.input.topics[0]] * size,
+            partitions=partitions,
+            offsets=[1_000_000 + number // PARTITIONS for number in range(size)],
+            keys=[key(number) for number in range(size)],
+            values=list(self.workload.events(size)),
+            timestamps=[NOW_MS + number for number in range(size)],
+            headers=[None] * size,
+        )
+
+    def costs(self, size: int, rounds: int) -> dict[str, Cost]:
+        """Of each component, and of all together (`score`), at this batch size."""
+        batch = self.batch(size)
+        servable = self.servable
+        decoded = servable.decoder.decode(batch.values)
+        known = replace(servable, decoder=_Known(decoded), model=_KnownModel(servable.model, decoded.tensors))
+        calls: dict[str, Callable[[], object]] = {
+            "decode": lambda: servable.decoder.decode(batch.values),
+            "infer": lambda: servable.score(decoded.tensors),
+            "encode": lambda: self.scoring.score(batch, known, lambda: NOW_MS),
+            "score": lambda: self.scoring.score(batch, servable, lambda: NOW_MS),
+        }
+        return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
+
+
+class _Known:
+    """A decoder that has decoded its one batch before."""
+
+    def __init__(self, decoded: Decoded) -> None:
+        self._decoded = decoded
+
+    def decode(self, _: Sequence[bytes | None]) -> Decoded:
+        """See `Decoder`."""
+        return self._decoded
+
+
+class _KnownModel:
+    """A model that has answered its one batch before."""
+
+    def __init__(self, model: Model, tensors: dict[str, NDArray[Any]]) -> None:
+        self.signature = model.signature
+        self.close = model.close
+        self._outputs = model.run(tensors)
+
+    def run(self, _: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """See `Model`."""
+        return self._outputs
+
+
+def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
+        folder = Path(name)
+        parts = Parts(folder, Workload())
+        by_batch = [_row(parts, size, rounds) for size in batches]
+        by_features = [_row(Parts(_made(folder / str(n)), Workload(n)), BATCH, rounds) for n in features]
+        held_out = _row(Parts(_made(folder / "held-out"), HELD_OUT), BATCH, rounds)
+    unit = round(yardstick(rounds).us, 3)
+    return {"yardstick_us": unit, "by_batch": by_batch, "by_features": by_features, "held_out": [held_out]}
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _row(parts: Parts, size: int, rounds: int) -> Row:
+    found = parts.costs(size, rounds)
+    return {"batch": size, "features": parts.workload.features, **{name: each.to_dict() for name, each in found.items()}}
+
+
+def numbers(text: str) -> list[int]:
+    """`1,8,64` as numbers."""
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.components")
+    parser.add_argument("--batches", type=numbers, default=[1, 8, 64, 512, 4096])
+    parser.add_argument("--features", type=numbers, default=[4, 30, 300, 3000])
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    print(json.dumps(measure(options.batches, options.features, options.rounds)))
+
+
+if __name__ == "__main__":
+    main()

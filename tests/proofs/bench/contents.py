@@ -1,0 +1,76 @@
+"""A workload's events in every input format: the same ids and numbers, written by code that is not the scorer's.
+
+Only the id differs between events of one row, so each row is written once and every event's id is put before it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.proofs.bench.workload import POOL, Workload, event
+from tests.unit.scorer.events.schema_events import avro_encoder, proto_class
+
+FORMATS = ("json", "json-array", "json-envelope", "float32", "avro", "protobuf")
+IDENTIFIED = {"id": "id"}
+FIRST_FIELD = b"\x0a"  # Protobuf's tag of field 1, length-delimited
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """`write(id)` gives one event; `input` is what a configuration says of the format."""
+
+    write: Callable[[int], bytes]
+    input: Mapping[str, Any]
+
+    def events(self, count: int) -> Iterator[bytes]:
+        """Events with the ids 0 to `count`."""
+        return map(self.write, range(count))
+
+
+def contents(workload: Workload, format_: str, folder: Path) -> Contents:
+    """Schema files are written into the folder."""
+    if format_ == "json":
+        bodies = workload.bodies()
+        return Contents(lambda id_: event(bodies, id_), IDENTIFIED)
+    rows = workload.rows()
+    if format_ == "float32":
+        raw = [np.array(row, "<f4").tobytes() for row in rows]
+        return Contents(lambda id_: raw[id_ % POOL], {"format": format_})
+    if format_.startswith("json"):
+        texts = [json.dumps(row).encode() for row in rows]
+        if format_ == "json-array":
+            return Contents(lambda id_: texts[id_ % POOL], {"format": format_})
+        return Contents(lambda id_: b'{"id":%d,"features":%b}' % (id_, texts[id_ % POOL]), {"format": format_, **IDENTIFIED})
+    rows_by_name = [dict(zip(workload.names, row, strict=True)) for row in rows]
+    if format_ == "avro":
+        fields = [{"name": "id", "type": "string"}, *({"name": name, "type": "float"} for name in workload.names)]
+        schema = {"type": "record", "name": "Event", "fields": fields}
+        path = _written(folder / "event.avsc", json.dumps(schema))
+        encode = avro_encoder(schema)
+        behind = [encode({"id": "", **row})[1:] for row in rows_by_name]
+        return Contents(
+            lambda id_: _sized(b"%d" % id_, 2) + behind[id_ % POOL], {"format": format_, "schema_file": path, **IDENTIFIED}
+        )
+    numbers = "".join(f"float {name} = {at};" for at, name in enumerate(workload.names, 2))
+    text = f'syntax = "proto3"; message Event {{ string id = 1; {numbers} }}'
+    path = _written(folder / "event.proto", text)
+    new = proto_class(text, "Event")
+    messages = [new(**row).SerializeToString() for row in rows_by_name]
+    return Contents(
+        lambda id_: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[id_ % POOL],
+        {"format": format_, "schema_file": path, **IDENTIFIED},
+    )
+
+
+def _sized(text: bytes, unit: int) -> bytes:
+    """A short text behind its length, which counts `unit` a byte: a varint of one byte."""
+    return bytes([len(text) * unit]) + text
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)

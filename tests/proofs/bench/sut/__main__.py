@@ -1,0 +1,91 @@
+"""scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
+
+The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
+(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance. Where
+STATE_DIR names a folder, what was made ready there is used again; where INSTANCE is set, it is the replica.
+
+    python -m tests.proofs.bench.sut
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SIGNATURES = {
+    "tab30": {
+        "inputs": [{"tensor": "x", "dtype": "float32", "fields": [f"f{k}" for k in range(30)]}],
+        "output": {"tensor": "y"},
+    },
+    "ffnn": {
+        "inputs": [{"tensor": "x", "dtype": "float32", "fields": [{"name": "x", "array": True, "length": 784}]}],
+        "output": {"tensor": "y"},
+    },
+}
+
+DELIVERY = {"eos": "exactly-once", "alo": "at-least-once"}
+
+CONFIGURATION = """\
+name: {group}
+kafka: {{bootstrap_servers: "{bootstrap}"}}
+input: {{topics: [{source}], id: id}}
+output: {{topic: {target}}}
+dead_letter: {{topic: {target}.dead}}
+model: {{source: "oci:./registry/{workload}", tag: prod, cache: ./cache}}
+delivery: {delivery}
+http: {{listen: "127.0.0.1:0"}}
+"""
+
+
+def command(name: str) -> str:
+    """The command installed beside this interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def run(*arguments: str, folder: Path) -> None:
+    """A command that must succeed."""
+    subprocess.run([command(arguments[0]), *arguments[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """See the module."""
+    environment = os.environ
+    if environment["MODE"] not in DELIVERY:
+        sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")
+    folder = Path(environment.get("STATE_DIR") or tempfile.mkdtemp(prefix="scorestream-sut-"))
+    if not (folder / "scorer.yaml").exists():
+        prepare(folder)
+    os.chdir(folder)
+    replica = ["--set", f"replica={environment['INSTANCE']}"] if "INSTANCE" in environment else []
+    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1", *replica])
+
+
+def prepare(folder: Path) -> None:
+    """A registry with the model, and the configuration, which comes last; the topics."""
+    environment = os.environ
+    workload, group = environment["WORKLOAD"], environment["GROUP"]
+    package = folder / "package"
+    package.mkdir()
+    shutil.copy(environment["MODEL"], package / "model.onnx")
+    (package / "signature.json").write_text(json.dumps(SIGNATURES[workload]))
+    repository = f"oci:./registry/{workload}"
+    run("model-registry", "push", "package", f"{repository}:1.0.0", folder=folder)
+    run("model-registry", "promote", repository, "--to", "1.0.0", folder=folder)
+    (folder / "scorer.yaml").write_text(
+        CONFIGURATION.format(
+            group=group,
+            bootstrap=environment["BOOTSTRAP"],
+            source=environment["IN_TOPIC"],
+            target=environment["OUT_TOPIC"],
+            workload=workload,
+            delivery=DELIVERY[environment["MODE"]],
+        )
+    )
+    run("scorer", "check", "scorer.yaml", "--create", folder=folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What is measured with: a small network over any number of features, its package, and events for it.
+
+With 30 features it is the workload `tab30` of the side-by-side benchmark: 30 named floats in about 500 bytes of JSON, and a
+network of 30-64-32-1. Everything follows from the number of features and a fixed seed.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.support import models
+
+POOL = 200  # distinct events; their ids differ
+HIDDEN = (64, 32)
+KEYS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Named float features, `f0`, `f1` and so on unless `named` says otherwise, each written with so many `decimals`; the
+    network's `hidden` layers."""
+
+    features: int = 30
+    named: str = "f{}"
+    decimals: int = 6
+    hidden: tuple[int, ...] = HIDDEN
+
+    @property
+    def names(self) -> list[str]:
+        return [self.named.format(k) for k in range(self.features)]
+
+    def package(self, folder: Path, seed: int = 0) -> Path:
+        """A model version; another seed gives other weights."""
+        signature = {
+            "inputs": [{"tensor": "x", "dtype": "float32", "fields": self.names}],
+            "output": {"tensor": "y"},
+        }
+        return models.package(folder, lambda path: network(path, (self.features, *self.hidden, 1), seed), signature)
+
+    def rows(self) -> list[list[float]]:
+        """The pool, as numbers."""
+        rows: list[list[float]] = np.random.default_rng(7).normal(size=(POOL, self.features)).round(self.decimals).tolist()
+        return rows
+
+    def bodies(self) -> list[bytes]:
+        """The pool, as JSON: all of an event behind its id."""
+        names, digits = self.names, self.decimals
+        return [
+            b",".join(b'"%s":%.*f' % (n.encode(), digits, v) for n, v in zip(names, row, strict=True)) + b"}"
+            for row in self.rows()
+        ]
+
+    def events(self, count: int) -> Iterator[bytes]:
+        """Events with the ids 0 to `count`, each once."""
+        pool = self.bodies()
+        for number in range(count):
+            yield event(pool, number)
+
+
+HELD_OUT = Workload(75, "minutes_lost_at_checkpoint_{}", 9, (128, 128, 16))
+"""Other fields, another model, other sizes: nothing was chosen by what it costs."""
+
+
+def event(pool: list[bytes], number: int) -> bytes:
+    """One event of the pool under this id."""
+    return b'{"id":%d,' % number + pool[number % len(pool)]
+
+
+def key(number: int) -> bytes:
+    """The entity of an event."""
+    return b"k%d" % (number % KEYS)
+
+
+def headers(number: int) -> list[tuple[str, str | bytes | None]]:
+    """What a producer may send beside an event: its id, when it is due, and the trace that it belongs to."""
+    trace = b"00-%032x-%016x-01" % (number + 1, number + 1)
+    return [("ce_id", b"%d" % number), ("deadline", b"4102444800000"), ("traceparent", trace)]
+
+
+def network(path: Path, sizes: tuple[int, ...], seed: int) -> None:
+    """Write a multilayer perceptron with a sigmoid at its end."""
+    random, nodes, weights, last = np.random.default_rng(seed), [], [], "x"
+    for layer, (wide, narrow) in enumerate(pairwise(sizes)):
+        final = layer == len(sizes) - 2
+        matrix = (random.normal(size=(wide, narrow)) / np.sqrt(wide)).astype(np.float32)
+        weights.append(numpy_helper.from_array(matrix, f"w{layer}"))
+        weights.append(numpy_helper.from_array(np.zeros(narrow, np.float32), f"b{layer}"))
+        nodes.append(helper.make_node("Gemm", [last, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
+        last = "y" if final else f"a{layer}"
+        nodes.append(helper.make_node("Sigmoid" if final else "Relu", [f"g{layer}"], [last]))
+    io = models.tensor("x", TensorProto.FLOAT, "N", sizes[0]), models.tensor("y", TensorProto.FLOAT, "N", sizes[-1])
+    models.save(nodes, [io[0]], [io[1]], path, weights)
+
+
+def configuration(name: str, bootstrap_servers: str, delivery: str) -> str:
+    """A configuration that differs from the defaults in names and addresses only. JSON is YAML."""
+    return json.dumps(
+        {
+            "name": name,
+            "kafka": {"bootstrap_servers": bootstrap_servers},
+            "input": {"topics": [f"{name}.events"], "id": "id"},
+            "output": {"topic": f"{name}.scores"},
+            "model": {"source": "oci:./registry/model", "cache": "./cache"},
+            "delivery": delivery,
+            "http": {"listen": "127.0.0.1:0"},
+        },
+        indent=1,
+    )

@@ -1,0 +1,163 @@
+"""The networks that are measured, with random weights: an encoder of BERT's base size, a ResNet-50, and a table's perceptron.
+
+What they answer means nothing; what they compute is what the real ones compute.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.proofs.bench.workload import network
+from tests.support import models
+
+TOKENS = 128
+BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One of them: its input's dtype and width, the format of its events, how a number of an event is drawn, its file."""
+
+    name: str
+    dtype: str
+    width: int
+    event_format: str
+    draw: Callable[[np.random.Generator, int], Any]
+    write: Callable[[Path], None]
+
+    def package(self, folder: Path) -> Path:
+        """A model version."""
+        field = {"name": "x", "array": True, "length": self.width}
+        signature = {"inputs": [{"tensor": "x", "dtype": self.dtype, "fields": [field]}], "output": {"tensor": "y", "index": 0}}
+        return models.package(folder, self.write, signature)
+
+    def event(self, random: np.random.Generator) -> bytes:
+        """As a producer writes it."""
+        numbers = self.draw(random, self.width)
+        if self.event_format == "float32":
+            return bytes(numbers.astype("<f4").tobytes())
+        return json.dumps(numbers.tolist(), separators=(",", ":")).encode()
+
+
+def networks(*, quick: bool) -> list[Network]:
+    """All three; `quick`: as small as shows that everything works."""
+    bert = (2, 64, 1_000) if quick else (12, 768, 30_522)
+    side, channels = (32, 8) if quick else (224, 64)
+    return [
+        Network("bert-base", "int64", TOKENS, "json-array", _tokens(bert[2]), lambda path: _encoder(path, *bert)),
+        Network("resnet-50", "float32", 3 * side * side, "float32", _pixels, lambda path: _resnet(path, side, channels)),
+        Network("tab30", "float32", 30, "json-array", _normal, lambda path: network(path, (30, 64, 32, 1), 0)),
+    ]
+
+
+def _tokens(vocabulary: int) -> Callable[[np.random.Generator, int], Any]:
+    return lambda random, count: random.integers(0, vocabulary, count)
+
+
+def _pixels(random: np.random.Generator, count: int) -> Any:
+    return random.integers(0, 256, count, np.uint8)
+
+
+def _normal(random: np.random.Generator, count: int) -> Any:
+    return random.normal(size=count).round(6)
+
+
+class _Graph:
+    """Nodes and weights, with names made up."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self._random = np.random.default_rng(0)
+
+    def constant(self, values: Any, kind: type = np.float32) -> str:
+        name = f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values, kind), name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        inputs = int(np.prod(shape[1:])) if len(shape) == 4 else shape[0]
+        return self.constant(self._random.standard_normal(shape, np.float32) / np.sqrt(inputs, dtype=np.float32))
+
+    def __call__(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        output = output or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def linear(self, x: str, wide: int, narrow: int) -> str:
+        return self("Add", self("MatMul", x, self.weight(wide, narrow)), self.constant(np.zeros(narrow)))
+
+    def save(self, path: Path, kind: int, width: int) -> None:
+        io = models.tensor("x", kind, "N", width), models.tensor("y", TensorProto.FLOAT, "N", 1)
+        graph = helper.make_graph(self.nodes, "network", [io[0]], [io[1]], self.weights)
+        onnx.save(helper.make_model(graph, opset_imports=models.OPSET, ir_version=8), str(path))
+
+
+def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
+    """BERT without its tokenizer: embeddings, `layers` of attention and feed-forward, a mean, one number."""
+    g, heads = _Graph(), hidden // 64 if hidden >= 128 else 2
+    x = g("Add", g("Gather", g.weight(vocabulary, hidden), "x"), g.weight(1, TOKENS, hidden))
+    split = g.constant([0, TOKENS, heads, hidden // heads], np.int64)
+    whole = g.constant([0, TOKENS, hidden], np.int64)
+
+    def norm(y: str) -> str:
+        return g("LayerNormalization", y, g.constant(np.ones(hidden)), g.constant(np.zeros(hidden)), epsilon=1e-12)
+
+    def attention(y: str) -> str:
+        q, v = (g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 1, 3]) for _ in range(2))
+        k = g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 3, 1])
+        weights = g("Softmax", g("Mul", g("MatMul", q, k), g.constant((hidden // heads) ** -0.5)), axis=-1)
+        return g.linear(g("Reshape", g("Transpose", g("MatMul", weights, v), perm=[0, 2, 1, 3]), whole), hidden, hidden)
+
+    def gelu(y: str) -> str:
+        bent = g("Add", g("Erf", g("Mul", y, g.constant(0.5**0.5))), g.constant(1.0))
+        return g("Mul", g("Mul", y, bent), g.constant(0.5))
+
+    x = norm(x)
+    for _ in range(layers):
+        x = norm(g("Add", x, attention(x)))
+        x = norm(g("Add", x, g.linear(gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)))
+    g("Sigmoid", g.linear(g("ReduceMean", x, axes=[1], keepdims=0), hidden, 1), output="y")
+    g.save(path, TensorProto.INT64, TOKENS)
+
+
+def _resnet(path: Path, side: int, channels: int) -> None:
+    """ResNet-50 with its normalisations folded into the convolutions; the largest of 1000 probabilities."""
+    g = _Graph()
+
+    def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
+        more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
+        return g("Conv", y, g.weight(outputs, inputs, size, size), g.constant(np.zeros(outputs)), **more)
+
+    def bottleneck(y: str, inputs: int, narrow: int, stride: int) -> str:
+        z = g("Relu", convolution(y, inputs, narrow, 1))
+        z = g("Relu", convolution(z, narrow, narrow, 3, stride))
+        z = convolution(z, narrow, 4 * narrow, 1)
+        past = convolution(y, inputs, 4 * narrow, 1, stride) if stride > 1 or inputs != 4 * narrow else y
+        return g("Relu", g("Mul", g("Add", z, past), g.constant(0.5)))
+
+    x = g("Mul", g("Reshape", "x", g.constant([0, 3, side, side], np.int64)), g.constant(1 / 255))
+    x = g("Relu", convolution(x, 3, channels, 7, 2))
+    x = g("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    inputs = channels
+    for stage, blocks in enumerate(BLOCKS):
+        for block in range(blocks):
+            narrow = channels << stage
+            x = bottleneck(x, inputs, narrow, 2 if stage and not block else 1)
+            inputs = 4 * narrow
+    x = g("Flatten", g("GlobalAveragePool", x))
+    g("ReduceMax", g("Softmax", g.linear(x, inputs, 1_000), axis=-1), axes=[1], keepdims=1, output="y")
+    g.save(path, TensorProto.FLOAT, 3 * side * side)
+
+
+def pool(network: Network, count: int) -> Sequence[bytes]:
+    """`count` events, of which a few differ."""
+    random = np.random.default_rng(1)
+    few = [network.event(random) for _ in range(min(count, 64))]
+    return [few[number % len(few)] for number in range(count)]

@@ -1,0 +1,75 @@
+"""Builds the image without a container engine: a base from Debian packages by mmdebstrap, the rest by buildah. Needs root."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from tests.support.environment import ROOT
+
+BASE = "localhost/python-base:ci"
+STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
+"""Works without overlay file systems and without user namespaces: in a container too."""
+PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
+TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
+"""What pip in the build needs to reach a package index as this machine does; mounted for the RUN steps only."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image in the local storage, and how long it took (s)."""
+
+    name: str
+    seconds: float
+
+
+def base(suite: str = "trixie") -> None:
+    """The base image, a Debian with Python, unless it is there; its root file system is kept in the user's cache."""
+    if BASE in _run("buildah", "images", "--format", "{{.Name}}:{{.Tag}}").split():
+        return
+    tar = user_cache_path("scorestream") / "image" / f"{suite}.tar"
+    if not tar.exists():
+        tar.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = tar.with_name(f"unfinished-{tar.name}")
+        say(f"making {tar} (minutes)")
+        _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", suite, str(unfinished))
+        unfinished.rename(tar)
+    container = _run("buildah", "from", "scratch").strip()
+    try:
+        _run("buildah", "add", "--quiet", container, str(tar), "/")
+        _run("buildah", "commit", "--quiet", container, BASE)
+    finally:
+        _run("buildah", "rm", container)
+
+
+def image(extra: str) -> Built:
+    """The image from the working tree, with the extra `cpu` or `gpu`, on the base."""
+    name = f"localhost/scorestream:ci-{extra}"
+    volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
+    revision = _run("git", "rev-parse", "HEAD").strip()
+    begin = time.monotonic()
+    say(f"building {name}")
+    _run(
+        "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
+        "--build-arg", f"REVISION={revision}", "--tag", name, ".",
+    )  # fmt: skip
+    return Built(name, time.monotonic() - begin)
+
+
+def bytes_of(name: str) -> int:
+    """The size of an image in the local storage, in bytes."""
+    return int(_run("podman", "image", "inspect", "--format", "{{.Size}}", name))
+
+
+def say(text: str) -> None:
+    """To the person who waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | STORAGE, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout

@@ -1,0 +1,214 @@
+"""Each alert, provoked: the fault that it is there for is brought about, the alert fires, the fault is healed, it clears."""
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from confluent_kafka import KafkaException, Producer
+
+from publisher.session.transactional_ids import transactional_ids
+from tests.integration.scorer.rig import ScorerProcess, until
+from tests.proofs.seeing.fleet import Fleet, Load
+
+MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
+LOOK_SECONDS = 0.2
+
+
+def nobody_scores(fleet: Fleet, load: Load) -> Iterator[str]:
+    """No scorer is there at first."""
+    del load
+    fleet.prometheus.fires("ScorerAbsent")
+    yield "ScorerAbsent"
+    fleet.start("scorer-0")
+    fleet.prometheus.clears("ScorerAbsent")
+
+
+def two_versions(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A second scorer follows another channel."""
+    del load
+    fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--channel", "next", "--to", "2.0.0", "--reason", "test")
+    fleet.start("scorer-1", "--set", "model.tag=next")
+    fleet.prometheus.fires("ScorerVersionSkew")
+    yield "ScorerVersionSkew"
+    fleet.stop("scorer-1")
+    fleet.start("scorer-1")
+    fleet.prometheus.clears("ScorerVersionSkew")
+
+
+def nothing_to_own(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A third scorer, for two partitions, in a namespace of its own."""
+    del load
+    fleet.start("spare-0", namespace="spare")
+    fleet.prometheus.fires("ScorerNothingAssigned")
+    yield "ScorerNothingAssigned"
+    fleet.stop("spare-0")
+    fleet.prometheus.clears("ScorerNothingAssigned")
+
+
+def unfit_events(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A tenth of the events cannot be scored."""
+    load.unfit = 0.1
+    fleet.prometheus.fires("ScorerDeadLetters")
+    yield "ScorerDeadLetters"
+    load.unfit = 0.0
+    fleet.prometheus.clears("ScorerDeadLetters")
+
+
+def wrong_version(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A version that does not fit its signature is promoted."""
+    del load
+    fleet.rig.promote("3.0.0")
+    fleet.prometheus.fires("ScorerVersionRefused")
+    yield "ScorerVersionRefused"
+    fleet.rig.promote("1.0.0")
+    fleet.prometheus.clears("ScorerVersionRefused")
+
+
+def stolen_ids(fleet: Fleet, load: Load) -> Iterator[str]:
+    """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
+    load.rate = 4.0
+    ended = threading.Event()
+    thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
+    thief.start()
+    try:
+        fleet.prometheus.fires("ScorerFenced", "ScorerAborts")
+        yield "ScorerFenced"
+        yield "ScorerAborts"
+    finally:
+        ended.set()
+        thief.join()
+        load.rate = 50.0
+    fleet.prometheus.clears("ScorerFenced", "ScorerAborts")
+
+
+def brokers_away(fleet: Fleet, load: Load) -> Iterator[str]:
+    """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
+    load.rate = 2_000.0
+    try:
+        for _ in range(MOST_PAUSES):
+            fleet.here.pause()
+            if _within(HELD_SECONDS, lambda: any(_held(scorer) for scorer in fleet.scorers.values())):
+                break
+            fleet.here.resume()
+            until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
+        load.rate = 50.0
+        fleet.prometheus.fires("ScorerOpenTransaction")
+        yield "ScorerOpenTransaction"
+    finally:
+        fleet.here.resume()
+    fleet.prometheus.clears("ScorerOpenTransaction")
+
+
+def newer_revision(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A partition was scored by a revision that no scorer can find: it stands still for half a minute, then goes on."""
+    del load
+    for pod in list(fleet.scorers):
+        fleet.stop(pod)
+    fleet.mark(0, revision=99_999)
+    for pod in ("scorer-0", "scorer-1"):
+        fleet.start(pod)
+    fleet.prometheus.fires("ScorerPartitionStalled", "ScorerLag")
+    yield "ScorerPartitionStalled"
+    yield "ScorerLag"
+    fleet.prometheus.fires("ScorerRevisionNotReached")
+    yield "ScorerRevisionNotReached"
+    fleet.prometheus.clears("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")
+
+
+def no_card(fleet: Fleet, load: Load) -> Iterator[str]:
+    """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
+    del load
+    if subprocess.run(["sh", "-c", "command -v nvidia-smi"], check=False, capture_output=True).returncode:
+        refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
+        assert refused.wait() == 2, refused.said
+    series = (
+        'kube_pod_container_resource_requests{namespace="scoring",pod="gpu-0",container="scorer",resource="nvidia_com_gpu"} 1\n'
+    )
+    with _exporter(series) as address:
+        fleet.prometheus.scrape(address)
+        fleet.prometheus.fires("ScorerGpuMissing")
+        yield "ScorerGpuMissing"
+        fleet.prometheus.forget(address)
+    fleet.prometheus.clears("ScorerGpuMissing")
+
+
+def destination_away(fleet: Fleet, load: Load) -> Iterator[str]:
+    """The cluster that a relay writes to stands still, and the source keeps records for a minute only."""
+    del load
+    fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
+    fleet.start_relay()
+    until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
+    fleet.there.pause()
+    try:
+        fleet.prometheus.fires("RelayStopped", "RelayLag", "RelayLagNearsRetention")
+        yield "RelayStopped"
+        yield "RelayLag"
+        yield "RelayLagNearsRetention"
+    finally:
+        fleet.there.resume()
+    fleet.prometheus.clears("RelayStopped", "RelayLag", "RelayLagNearsRetention")
+
+
+def _held(scorer: ScorerProcess) -> bool:
+    """Whether it has a transaction open for longer than one takes."""
+    return scorer.metric("scorer_open_transaction_seconds") > 1.0
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+FAULTS: dict[str, Callable[[Fleet, Load], Iterator[str]]] = {
+    fault.__name__.replace("_", "-"): fault
+    for fault in (
+        nobody_scores, two_versions, nothing_to_own, unfit_events, wrong_version,
+        stolen_ids, brokers_away, newer_revision, no_card, destination_away,
+    )
+}  # fmt: skip
+"""In this order: the first starts the scorers that the others need. Each gives the alerts that have fired, and ends when they
+have cleared."""
+
+
+def _steal(fleet: Fleet, ended: threading.Event) -> None:
+    """Initialise one id of the first scorer, as a process with the same replica would, whenever it has committed something
+    since: three recoveries without that would end it."""
+    victim, seen = fleet.scorers["scorer-0"], -1.0
+    name = transactional_ids(f"{fleet.rig.name}/scorer/scorer-0")[0]
+    while not ended.wait(LOOK_SECONDS):
+        commits = victim.metric("scorer_commits_total")
+        if commits > seen:
+            seen = commits
+            with contextlib.suppress(KafkaException):
+                Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
+
+
+@contextmanager
+def _exporter(text: str) -> Iterator[str]:
+    """Serves metrics as they are given; gives its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nobody reads it."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()

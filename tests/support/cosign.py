@@ -1,0 +1,153 @@
+"""`python -m tests cosign`: cosign 3 itself against a real docker-registry, both ways. Needs Go, once, for some three minutes.
+
+What is signed and attested here cosign verifies; what cosign signs and attests is verified here. cosign runs without a network
+but for the registry on loopback: a key and `--insecure-ignore-tlog` need no trust root.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from tests.integration.registry.server import DockerRegistry, running
+
+VERSION = "v3.1.3"
+MODULE = "github.com/sigstore/cosign/v3/cmd/cosign"
+PACKAGE = Path(__file__).parents[2] / "scorer" / "demo" / "data" / "flight-delay-2.0.0"
+FIGURES = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
+TYPE = "https://scorestream.io/attestations/evaluation/v1"
+NOWHERE = "http://127.0.0.1:1"  # where a proxy would be: cosign reaches nothing but loopback
+UNLOGGED = ("--tlog-upload=false", "--use-signing-config=false", "--yes")
+
+
+def build() -> Path:
+    """The program cosign, built by Go unless that was done before."""
+    folder = user_cache_path("scorestream") / "cosign" / VERSION
+    program = folder / "cosign"
+    if not program.exists():
+        print(f"building cosign {VERSION}", file=sys.stderr)
+        nice = ["nice", "-n", "15", "go", "install", f"{MODULE}@{VERSION}"]
+        subprocess.run(nice, env=os.environ | {"GOBIN": str(folder)}, check=True)
+    return program
+
+
+class Stage:
+    """A folder with keys, and a repository with one version in a running registry."""
+
+    def __init__(self, cosign: Path, folder: Path, address: str) -> None:
+        self._program, self._folder = cosign, folder
+        self.ref = f"{address}/team/flight-delay:1.0.0"
+        (folder / "figures.json").write_text(json.dumps(FIGURES))
+        self.ours("keygen", "release")
+        self.ours("keygen", "stranger")
+        self.ours("push", str(PACKAGE), self.ref, "--plain-http")
+        self.cosign("generate-key-pair")
+
+    def ours(self, *arguments: str, code: int = 0) -> str:
+        """A command of model-registry; its stdout."""
+        return self._run(str(Path(sysconfig.get_path("scripts")) / "model-registry"), *arguments, code=code)
+
+    def cosign(self, *arguments: str, code: int = 0) -> str:
+        """A command of cosign; its stdout."""
+        return self._run(str(self._program), *arguments, code=code)
+
+    def _run(self, *command: str, code: int) -> str:
+        environment = os.environ | dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), NOWHERE)
+        environment |= {"COSIGN_PASSWORD": "", "HOME": str(self._folder), "NO_PROXY": "localhost,127.0.0.1"}
+        done = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != code:
+            raise AssertionError(f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def cosign_verifies_our_signature(stage: Stage) -> None:
+    signed = json.loads(stage.ours("sign", stage.ref, "--key", "release.key", "--json", "--plain-http"))
+    assert signed["names"] == ["flight-delay:1.0.0"]
+    (found,) = json.loads(stage.cosign("verify", "--key", "release.pub", "--insecure-ignore-tlog", stage.ref))
+    digest = json.loads(stage.ours("inspect", stage.ref, "--json", "--plain-http"))["digest"]
+    assert found["critical"]["image"]["docker-manifest-digest"] == digest
+
+
+def cosign_refuses_a_stranger(stage: Stage) -> None:
+    stage.cosign("verify", "--key", "stranger.pub", "--insecure-ignore-tlog", stage.ref, code=1)
+
+
+def we_verify_the_signature_of_cosign(stage: Stage) -> None:
+    stage.ours("verify", stage.ref, "--key", "cosign.pub", "--plain-http", code=3)
+    stage.cosign("sign", "--key", "cosign.key", *UNLOGGED, stage.ref)
+    stage.ours("verify", stage.ref, "--key", "cosign.pub", "--plain-http")
+    stage.ours("verify", stage.ref, "--key", "release.pub", "--plain-http")
+
+
+def cosign_verifies_our_attestation(stage: Stage) -> None:
+    stage.ours(
+        *("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation"),
+        *("--key", "release.key", "--plain-http"),
+    )
+    verify = ("verify-attestation", "--insecure-ignore-tlog", "--type", TYPE, "--key")
+    envelope = json.loads(stage.cosign(*verify, "release.pub", stage.ref).splitlines()[0])
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    stage.cosign(*verify, "stranger.pub", stage.ref, code=1)
+
+
+def we_verify_the_attestation_of_cosign(stage: Stage) -> None:
+    stage.cosign("attest", "--key", "cosign.key", "--predicate", "figures.json", "--type", TYPE, *UNLOGGED, stage.ref)
+    inspected = json.loads(stage.ours("inspect", stage.ref, "--key", "cosign.pub", "--json", "--plain-http"))
+    found: list[dict[str, Any]] = [one for one in inspected["attestations"] if one["verified"]]
+    assert [(one["type"], one["key"], one["predicate"]) for one in found] == [(TYPE, "cosign.pub", FIGURES)]
+
+
+def cosign_signs_with_our_key(stage: Stage) -> None:
+    stage.ours("push", str(PACKAGE), f"{stage.ref}-b", "--plain-http")
+    stage.cosign("import-key-pair", "--key", "stranger.key", "--output-key-prefix", "imported")
+    stage.cosign("sign", "--key", "imported.key", *UNLOGGED, f"{stage.ref}-b")
+    stage.ours("verify", f"{stage.ref}-b", "--key", "stranger.pub", "--plain-http")
+
+
+PROOFS: tuple[Callable[[Stage], None], ...] = (
+    cosign_verifies_our_signature,
+    cosign_refuses_a_stranger,
+    we_verify_the_signature_of_cosign,
+    cosign_verifies_our_attestation,
+    we_verify_the_attestation_of_cosign,
+    cosign_signs_with_our_key,
+)
+
+
+def main() -> int:
+    """Run every proof; 0 where all hold, 1 where one does not, 2 where a program is missing."""
+    argparse.ArgumentParser(prog="python -m tests cosign", description=__doc__).parse_args()
+    if shutil.which("docker-registry") is None:
+        print("apt-get install -y --no-install-recommends docker-registry", file=sys.stderr)
+        return 2
+    try:
+        cosign = build()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"cosign cannot be built: {error}; it takes Go 1.26 or newer", file=sys.stderr)
+        return 2
+    failed = 0
+    with tempfile.TemporaryDirectory() as name, running(DockerRegistry(Path(name) / "registry")) as registry:
+        (Path(name) / "work").mkdir()
+        stage = Stage(cosign, Path(name) / "work", registry.address)
+        for proof in PROOFS:
+            try:
+                proof(stage)
+            except AssertionError as error:
+                failed += 1
+                print(f"FAILED {proof.__name__.replace('_', ' ')}: {error}")
+            else:
+                print(f"ok     {proof.__name__.replace('_', ' ')}")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

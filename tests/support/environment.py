@@ -1,0 +1,88 @@
+"""The virtual environment that the check runs in: made where there is none, brought to the pinned requirements otherwise.
+
+Standard library only, for any Python from 3.11 on: this runs before anything is installed.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
+OLDEST = (3, 11)
+STAMP = ".scorestream-tests"
+
+
+class Unusable(Exception):
+    """The environment cannot be made; the message says why and what to do."""
+
+
+def prepare() -> Path:
+    """The environment's folder, with the pinned requirements and the project (editable) in it. Raises Unusable."""
+    folder = choose(ROOT)
+    python = folder / "bin" / "python3"
+    if not python.exists():
+        make(folder)
+    version = _ask(python, "import sys; print(*sys.version_info[:2])")
+    if tuple(map(int, version.split())) < OLDEST:
+        raise Unusable(
+            f"{folder} has Python {version.replace(' ', '.')}, and 3.11 is the oldest that will do: remove that folder"
+        )
+    stamp = folder / STAMP
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        install(python)
+        stamp.write_text(wanted)
+    return folder
+
+
+def choose(root: Path) -> Path:
+    """`.venv`, or `.venv-tests` beside one with ONNX Runtime for GPUs, which would share its files with the one for CPUs."""
+    folder = root / ".venv"
+    with_gpu = any(folder.glob("lib/python3*/site-packages/onnxruntime_gpu-*.dist-info"))
+    return root / ".venv-tests" if with_gpu else folder
+
+
+def make(folder: Path) -> None:
+    """Make an empty virtual environment. Raises Unusable for an old Python and for a Debian without python3-venv."""
+    if sys.version_info < OLDEST:
+        raise Unusable(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}: run `python3.11 -m tests`")
+    if find_spec("ensurepip") is None:
+        raise Unusable("this Python cannot make virtual environments: apt-get install -y --no-install-recommends python3-venv")
+    _say(f"making {folder}")
+    _run(sys.executable, "-m", "venv", str(folder))
+
+
+def install(python: Path) -> None:
+    """Install exactly what is pinned, then the project itself from its sources. Raises Unusable."""
+    if not _ask(python, "from importlib.util import find_spec as f; print('pip' if f('pip') else '')"):
+        _run(str(python), "-m", "ensurepip")
+    _say(f"installing {REQUIREMENTS.relative_to(ROOT)} (a minute or two the first time)")
+    pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
+    _run(*pip, "--require-hashes", "-r", str(REQUIREMENTS))
+    _run(*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """The process environment as it is with the virtual environment activated."""
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, "VIRTUAL_ENV": str(folder), "PATH": path}
+
+
+def _run(*command: str) -> None:
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        raise Unusable(f"failed: {' '.join(command)}")
+
+
+def _ask(python: Path, code: str) -> str:
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unusable(f"{python} does not work: {done.stderr.strip()}; remove that virtual environment")
+    return done.stdout.strip()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

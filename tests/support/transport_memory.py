@@ -1,0 +1,165 @@
+"""Topics in memory for the product's own intake, session and loop: what is measured without a broker runs over this.
+
+It supports no claim about delivery. The consumer hands out events that lie there, or that are due at their time; the producers
+are those that the session's conformance suite scripts, so that what passes there passes here.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
+
+from publisher.session.exactly_once import TransactionSession
+from scorer.intake.beginnings import Beginning
+from scorer.intake.consumer import Intake, Partition
+from scorer.intake.marks import Mark
+from tests.unit.publisher.session.scripted import Log, ScriptedProducer
+
+GROUP = "metadata"
+"""What scripted producers take for the group's metadata."""
+
+
+class MemoryLog(Log):
+    """Topics and a coordinator. `committed_at` has the time of each commit and how many records were visible then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self.clock = clock
+        self.committed_at: list[tuple[float, int]] = []
+
+
+class MemoryProducer(ScriptedProducer):
+    """Never fails, and notes when its commits came."""
+
+    def __init__(self, name: str, log: MemoryLog) -> None:
+        super().__init__(name, log, lambda _: None)
+        self._memory = log
+
+    def commit_transaction(self, seconds: float) -> None:
+        """See Kafka's producer."""
+        super().commit_transaction(seconds)
+        self._memory.committed_at.append((self._memory.clock(), len(self._memory.visible)))
+
+
+class MemoryConsumer:
+    """One partition of `topic` with these events, the only member of its group. `due` has the time of each, ascending, in
+    seconds of the log's clock; None: all lie there at once."""
+
+    def __init__(self, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None) -> None:
+        self._topic = topic
+        self._log = log
+        self._due = due
+        self._at = 0
+        self._assign: Callable[[Any, list[TopicPartition]], None] | None = None
+        now_ms = time.time_ns() // 1_000_000
+        begun = log.clock()
+        times = [now_ms + round((at - begun) * 1_000) for at in due] if due else [now_ms] * len(events)
+        self._messages = [
+            Message(topic=topic, partition=0, offset=offset, value=value, timestamp=(TIMESTAMP_CREATE_TIME, stamp))
+            for offset, (value, stamp) in enumerate(zip(events, times, strict=True))
+        ]
+
+    def subscribe(self, _: Sequence[str], on_assign: Callable[[Any, list[TopicPartition]], None], **_more: Any) -> None:
+        """The assignment comes with the first poll."""
+        self._assign = on_assign
+
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read from there."""
+        self._at = partitions[0].offset
+
+    def poll(self, wait: float) -> Message | None:
+        """The next event that is due, within `wait` seconds."""
+        if self._assign is not None:
+            assign, self._assign = self._assign, None
+            assign(self, [TopicPartition(self._topic, 0)])
+        if self._at < len(self._messages) and self._due is not None:
+            time.sleep(min(wait, max(0.0, self._due[self._at] - self._log.clock())))
+        return next(iter(self.consume(1, 0)), None)
+
+    def consume(self, count: int, _: float) -> list[Message]:
+        """What is due, at most so many."""
+        stop = min(self._at + count, len(self._messages))
+        if self._due is not None:
+            now = self._log.clock()
+            while stop > self._at and self._due[stop - 1] > now:
+                stop -= 1
+        taken = self._messages[self._at : stop]
+        self._at = stop
+        return taken
+
+    def seek(self, position: TopicPartition) -> None:
+        """Read from there."""
+        self._at = position.offset
+
+    def committed(self, partitions: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
+        """What the producers have sent to the group."""
+        rows = []
+        for p in partitions:
+            offset, metadata = self._log.positions.get((p.topic, p.partition), (-1_001, None))
+            rows.append(TopicPartition(p.topic, p.partition, offset, metadata or ""))
+        return rows
+
+    def get_watermark_offsets(self, _: TopicPartition, **_more: Any) -> tuple[int, int]:
+        """First and next offset."""
+        return 0, len(self._messages)
+
+    def list_topics(self, topic: str, **_: Any) -> SimpleNamespace:
+        """One partition, which has a leader."""
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: SimpleNamespace(leader=0)})})
+
+    def consumer_group_metadata(self) -> str:
+        """What offsets are sent with."""
+        return GROUP
+
+    def unsubscribe(self) -> None:
+        """Nobody else is in the group."""
+
+    def close(self) -> None:
+        """Nobody else is in the group."""
+
+
+class MemoryBeginnings:
+    """The group's position, else the beginning; nobody makes a topic again."""
+
+    def made_again(self, _: Any) -> set[Partition]:
+        """None."""
+        return set()
+
+    def same(self, _: Any) -> bool:
+        """They are."""
+        return True
+
+    def of(self, _: Any, committed: Sequence[TopicPartition]) -> list[Beginning]:
+        """Where to read from."""
+        return [
+            Beginning("position", TopicPartition(p.topic, p.partition, max(0, p.offset)), Mark.decode(p.metadata))
+            for p in committed
+        ]
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def transport(
+    owner: str, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None
+) -> tuple[Intake, TransactionSession]:
+    """The product's intake and session over events in memory. See MemoryConsumer."""
+    session = TransactionSession(
+        lambda name: MemoryProducer(name, log),  # type: ignore[arg-type, return-value]
+        owner,
+        transaction_seconds=10.0,
+    )
+    session.open()
+    consumer: Any = MemoryConsumer(topic, events, log, due)
+    beginnings: Any = MemoryBeginnings()
+    intake = Intake(
+        consumer,
+        [topic],
+        beginnings,
+        lambda _: None,
+        lambda partitions, lost: session.release(partitions, lost=lost),
+        session.decide,
+    )
+    return intake, session

@@ -1,0 +1,43 @@
+"""A channel that names several versions by role, as a later release may write it: no command of this one does."""
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from model_registry.channels import channel
+from model_registry.channels import history as moves
+from model_registry.channels.history import Move
+from model_registry.channels.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
+from model_registry.oci import manifest, tags
+from model_registry.oci.manifest import Descriptor, Index
+from model_registry.stores import Store
+from tests.unit.model_registry.store_conformance import described
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+
+
+def build(parts: Sequence[tuple[Role, Descriptor]]) -> bytes:
+    """The index of a channel; each `Descriptor` is a version's manifest."""
+    notes = [{ROLE: role.role, WEIGHT: str(role.weight), manifest.VERSION: role.version} for role, _ in parts]
+    entries = tuple(replace(at, annotations=note) for (_, at), note in zip(parts, notes, strict=True))
+    return manifest.encode(
+        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
+    )
+
+
+def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
+    """Move `prod` to versions by role and weight, the champion first."""
+    parts = [
+        (Role(role, version, store.resolve(version).digest, weight), store.resolve(version)) for role, version, weight in wanted
+    ]
+    target = store.push_manifest(build(parts))
+    past = channel.history(store, "prod")
+    digest, version = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
+    roles = tuple(role for role, _ in parts)
+    move = Move("prod", len(past) + 1, "op@host", "", NOW, digest, version, target.digest, wanted[0][1], roles)
+    store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
+    entry = store.push_manifest(moves.encode(move, described(b"{}"), target))
+    store.move_tags({tags.history_tag("prod", move.revision): entry, "prod": target}, expect={})
+    return move

@@ -1,0 +1,197 @@
+"""The model-registry command: what it prints where, and what it ends with."""
+
+import json
+import signal
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from model_registry.stores.layout import LayoutStore
+from tests.unit.model_registry import roles_index
+from tests.unit.model_registry.commands import REPO, answer, run
+from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture
+def pushed(folder: Path) -> list[str]:  # noqa: ARG001
+    """The digests of 1.0.0 and 2.0.0."""
+    return [answer("push", package, f"{REPO}:{version}")["digest"] for package, version in (("v1", "1.0.0"), ("v2", "2.0.0"))]
+
+
+def test_list(pushed: list[str]) -> None:
+    run("promote", REPO, "--to", "2.0.0")
+    listed = answer("list", REPO)
+    assert [(v["version"], v["digest"], v["channels"]) for v in listed["versions"]] == [
+        ("1.0.0", pushed[0], []),
+        ("2.0.0", pushed[1], ["prod"]),
+    ]
+    assert "2.0.0" in run("list", REPO).stdout
+
+
+def test_inspect(pushed: list[str]) -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    found = answer("inspect", f"{REPO}:prod")
+    assert (found["name"], found["version"], found["digest"], found["revision"]) == ("flight-delay", "1.0.0", pushed[0], 1)
+    assert [file["path"] for file in found["files"]] == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
+    assert found["signature"]["output"] == {"tensor": "p", "index": 1}
+    assert answer("inspect", f"{REPO}@{pushed[0]}")["version"] == "1.0.0"
+    text = run("inspect", f"{REPO}:prod").stdout
+    assert pushed[0] in text
+    assert "a: float32" in text
+
+
+def test_pull(pushed: list[str], folder: Path) -> None:
+    assert answer("pull", f"{REPO}:2.0.0", "out")["digest"] == pushed[1]
+    assert (folder / "out" / "model.onnx").read_bytes() == onnx_bytes(b"two")
+    run("pull", f"{REPO}@{pushed[0]}", "other")
+    assert (folder / "other" / "model.onnx").read_bytes() == onnx_bytes(b"one")
+
+
+def test_promote_says_from_to_and_revision(pushed: list[str]) -> None:
+    assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: nothing -> 1.0.0 (revision 1)\n"
+    moved = answer("promote", REPO, "--to", "2.0.0", "--reason", "better AUC")
+    assert (moved["from"], moved["to"], moved["revision"]) == (*pushed, 2)
+    assert (moved["from_version"], moved["to_version"], moved["reason"]) == ("1.0.0", "2.0.0", "better AUC")
+    assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: 2.0.0 -> 1.0.0 (revision 3)\n"
+    assert run("promote", REPO, "--to", "1.0.0", "--channel", "canary").stdout == "canary: nothing -> 1.0.0 (revision 1)\n"
+
+
+@pytest.mark.usefixtures("pushed")
+def test_history() -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    run("promote", REPO, "--to", "2.0.0", "--reason", "better\x1b[2J AUC")
+    moves = answer("history", REPO)["moves"]
+    assert [(move["revision"], move["to_version"]) for move in moves] == [(1, "1.0.0"), (2, "2.0.0")]
+    assert moves[0]["actor"].startswith("zoe@")
+    text = run("history", REPO).stdout
+    assert "better" in text
+    assert "\x1b" not in text
+
+
+def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
+    signature = '{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "c"]}], "output": {"tensor": "p"}}'
+    make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")
+    run("push", "v3", f"{REPO}:3.0.0")
+    found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
+    assert (found["from"]["digest"], found["to"]["digest"]) == (pushed[0], pushed[1])
+    assert (found["changed"], found["added"], found["removed"], found["compatible"]) == (["model.onnx"], [], [], True)
+    found = answer("inspect", "--diff", f"{REPO}:1.0.0", f"{REPO}:3.0.0")
+    assert found["breaks"] == ["field c is required and was not read"]
+    text = run("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0").stdout
+    assert "not compatible: field c" in text
+    assert "~ signature.json" in text
+
+
+@pytest.mark.usefixtures("pushed")
+def test_roles_rollback_and_status() -> None:
+    run("promote", REPO, "--to", "1.0.0", "--reason", "first")
+    roles_index.promote(LayoutStore(Path("registry/flight-delay")), ("champion", "1.0.0", 90), ("canary", "2.0.0", 10))
+    assert answer("list", REPO)["versions"][1]["channels"] == ["prod (canary)"]
+    assert answer("inspect", f"{REPO}:prod")["version"] == "1.0.0"
+    status = answer("status", REPO)["channels"]
+    assert [(c["channel"], c["revision"], c["serves"]) for c in status] == [
+        ("prod", 2, "champion 1.0.0 90 %, canary 2.0.0 10 %")
+    ]
+    assert status[0]["by"] == "op@host"
+    assert "canary 2.0.0" in run("history", REPO).stdout
+    run("promote", REPO, "--to", "2.0.0")
+    assert run("rollback", REPO).stdout == "prod: 2.0.0 -> 1.0.0 (revision 4, back to revision 2)\n"
+    assert answer("rollback", REPO, "--to-revision", "2")["roles"] == []
+    assert "prod" in run("status", REPO).stdout
+
+
+@pytest.mark.usefixtures("pushed")
+def test_watch_prints_moves_until_enough_have_come() -> None:
+    run("promote", REPO, "--to", "1.0.0")
+    run("promote", REPO, "--to", "2.0.0", "--reason", "better")
+    result = run("watch", REPO, "--json", "--since", "0", "--count", "2")
+    assert [json.loads(line)["to_version"] for line in result.stdout.splitlines()] == ["1.0.0", "2.0.0"]
+    assert "prod: 1.0.0 -> 2.0.0 (revision 2) by zoe@" in run("watch", REPO, "--since", "1", "--count", "1").stdout
+
+
+@pytest.mark.usefixtures("pushed")
+def test_prune() -> None:
+    for version in ("1.0.0", "2.0.0"):
+        run("promote", REPO, "--to", version)
+    planned = answer("prune", REPO, "--keep-revisions", "1", "--dry-run")
+    assert ([v["version"] for v in planned["versions"]], planned["freed"]) == (["1.0.0"], 0)
+    assert "would be deleted: 1 versions, 1 history entries" in run("prune", REPO, "--keep-revisions", "1", "--dry-run").stdout
+    refused = run("prune", REPO, "--keep-revisions", "1", code=2)
+    assert "no terminal to ask on" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert len(answer("list", REPO)["versions"]) == 2
+    done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")
+    assert done["freed"] > 0
+    assert [v["version"] for v in answer("list", REPO)["versions"]] == ["2.0.0"]
+    assert run("prune", REPO).stdout == "deleted: 0 versions, 0 history entries; 0 bytes freed\n"
+
+
+@pytest.mark.usefixtures("pushed")
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["push", "v2", f"{REPO}:1.0.0"], 3, "version 1.0.0 of "),
+        (["push", "v1", f"{REPO}:prod"], 3, "'prod' is a channel"),
+        (["push", "absent", f"{REPO}:3.0.0"], 3, "absent has no model.onnx"),
+        (["push", "v1", REPO], 2, "which version?"),
+        (["push", "v1", "flight-delay:1.0.0"], 2, "neither oci:FOLDER nor HOST/PATH"),
+        (["inspect", REPO], 2, "which version?"),
+        (["inspect", f"{REPO}:9"], 3, "has no tag '9'"),
+        (["pull", f"{REPO}:1.0.0", "v2"], 3, "v2 is not empty"),
+        (["list", "oci:elsewhere"], 4, "no OCI layout at "),
+        (["history", REPO], 3, "has no channel 'prod'"),
+        (["promote", REPO, "--to", "9"], 3, "has no version '9'"),
+        (["promote", REPO, "--to", "1.0.0", "--channel", "2.0.0"], 3, "'2.0.0' is a version"),
+        (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is no channel"),
+        (["promote", REPO, "--to", "1.0.0", "--canary", "2.0.0=10"], 2, "--canary: no scorer acts on roles yet"),
+        (["promote", REPO, "--to", "1.0.0", "--shadow", "2.0.0"], 2, "--shadow: no scorer acts on roles yet"),
+        (["promote", REPO, "--to", "1.0.0", "--wait"], 2, "--wait without a broker"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "absent"], 2, "cannot read absent"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/golden.jsonl"], 2, "v1/golden.jsonl:1 has no '='"),
+        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/README.md"], 2, "no Kafka broker is named"),
+        (["promote", REPO, "--to", "1.0.0", "--expect-digest", "1.0.0"], 2, "'1.0.0' is no digest"),
+        (["promote", REPO, "--to", "1.0.0", "--expect-revision", "3"], 3, "is at revision 0, not 3 as expected"),
+        (["rollback", REPO], 3, "has no history"),
+    ],
+)
+def test_an_error_is_one_line_and_a_hint(arguments: list[str], code: int, error: str) -> None:
+    result = run(*arguments, code=code)
+    assert result.stdout == ""
+    first, second = result.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert error in first
+    assert second.startswith("hint: ")
+
+
+def test_usage_errors_end_with_2() -> None:
+    run("promote", REPO, code=2)
+    run("polish", code=2)
+
+
+@pytest.mark.usefixtures("pushed")
+def test_watch_ends_quietly_with_ctrl_c(folder: Path) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "model-registry")
+    with subprocess.Popen([command, "watch", REPO], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"watching 'prod' of ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b""
+
+
+def test_the_installed_command(folder: Path) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "model-registry")
+    done = subprocess.run(
+        [command, "push", "v1", f"{REPO}:1.0.0", "--json"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["version"] == "1.0.0"
+    assert done.stderr == ""
+    assert sorted(path.name for path in folder.iterdir()) == ["registry", "v1", "v2"]
+    failed = subprocess.run([command, "list", "oci:absent"], cwd=folder, capture_output=True, text=True, check=False)
+    assert failed.returncode == 4
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("error: no OCI layout at ")

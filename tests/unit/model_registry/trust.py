@@ -1,0 +1,65 @@
+"""A signed repository for the tests of signatures: keys, versions, and a store that answers the referrers API."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from model_registry.errors import Corrupt
+from model_registry.oci import manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores.layout import LayoutStore
+from model_registry.trust.keys import PrivateKey
+from model_registry.trust.signing import TrustedKey
+from tests.unit.model_registry.store_conformance import put_manifest
+
+NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+ONE, TWO = (PrivateKey(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))
+"""Two pairs of keys."""
+
+
+def trusted(*keys: PrivateKey, not_after: datetime | None = None) -> list[TrustedKey]:
+    """The public halves, named key-1, key-2 and so on."""
+    return [TrustedKey(f"key-{at}", key.public(), not_after) for at, key in enumerate(keys, start=1)]
+
+
+class ApiStore(LayoutStore):
+    """A folder that lists referrers by looking into every manifest, as a registry with the referrers API does."""
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:
+        """See `Store`."""
+        found: list[Descriptor] = []
+        for path in sorted((self._path / "blobs" / "sha256").iterdir()):
+            data = path.read_bytes()
+            try:
+                parsed = manifest.parse(data)
+            except Corrupt:
+                continue
+            if parsed.subject and parsed.subject.digest == digest:
+                found.append(manifest.describe(data))
+        return found
+
+
+class LyingStore(ApiStore):
+    """A registry whose list of referrers is whatever `lies` says."""
+
+    def __init__(self, path: Path, lies: Iterable[Descriptor]) -> None:
+        super().__init__(path)
+        self._lies = list(lies)
+
+    def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - it does not care
+        """See `Store`."""
+        return self._lies
+
+
+def version(store: LayoutStore, note: str = "one") -> str:
+    """The digest of something to sign."""
+    return put_manifest(store, note).digest
+
+
+def rewritten(store: LayoutStore, descriptor: Descriptor, **changes: object) -> Descriptor:
+    """A manifest stored again with some keys changed."""
+    document = msgspec.json.decode(store.manifest(descriptor.digest)) | changes
+    return store.push_manifest(manifest.encode(document))

@@ -1,0 +1,189 @@
+"""A clean history is clean; each kind of damage is found, as exactly that, at its place."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from publisher.audit.ledger import FAULTS, Kind, Report, Window
+from publisher.audit.revisions import Swap
+from tests.unit.publisher.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
+
+P0 = (TOPIC, 0)
+
+
+def faults(report: Report) -> dict[str, int]:
+    return {fault: count for fault in FAULTS if (count := getattr(report, fault))}
+
+
+def place(answer: Answer) -> str:
+    return f"{answer.source[0]}/{answer.source[1]}/{answer.offset}"
+
+
+def pick(data: st.DataObject, history: History, *kinds: Kind) -> int:
+    """The index of some answer of one of these kinds."""
+    indices = [at for at, answer in enumerate(history.answers) if answer.kind in kinds]
+    assume(indices)
+    return data.draw(st.sampled_from(indices))
+
+
+@given(clean_histories(), st.integers(1, 50))
+def test_a_clean_history_is_clean(history: History, batch: int) -> None:
+    report = audited(history, batch=batch)
+    assert report.clean, report
+    assert report.examples == {}
+    assert report.events == sum(map(len, history.inputs.values()))
+    for kind, count in ((Kind.SCORED, report.scored), (Kind.EXPIRED, report.expired), (Kind.DEAD, report.dead_lettered)):
+        assert count == sum(answer.kind is kind for answer in history.answers)
+    assert (report.pending, report.repeated_ids, report.ids_sampled) == (0, 0, 1)
+
+
+@given(clean_histories(), st.data())
+def test_a_lost_answer_is_missing(history: History, data: st.DataObject) -> None:
+    lost = history.answers[at := pick(data, history, *Kind)]
+    history.answers.pop(at)
+    report = audited(history)
+    assert faults(report) == {"missing": 1}
+    assert report.examples == {"missing": [place(lost)]}
+
+
+@given(clean_histories(), st.sampled_from(Kind), st.integers(1, 9), st.data())
+def test_a_second_answer_of_any_kind_is_a_duplicate(history: History, kind: Kind, batch: int, data: st.DataObject) -> None:
+    answer = history.answers[at := pick(data, history, *Kind)]
+    history.answers.insert(at, replace(answer, kind=kind))
+    report = audited(history, batch=batch)
+    assert faults(report) == {"duplicates": 1}
+    assert report.examples == {"duplicates": [place(answer)]}
+    assert report.repeated_ids == 0
+
+
+@given(clean_histories(), st.data())
+def test_an_answer_without_an_input_is_a_phantom(history: History, data: st.DataObject) -> None:
+    answer = history.answers[pick(data, history, *Kind)]
+    windows = {partition: history.window(partition) for partition in history.inputs}
+    history.inputs[answer.source].remove(answer.offset)
+    report = audited(history, windows)
+    assert faults(report) == {"phantoms": 1}
+    assert report.examples == {"phantoms": [place(answer)]}
+
+
+@given(clean_histories(), st.sampled_from([P0, (TOPIC, 99), ("trains", 0)]))
+def test_an_answer_beyond_the_end_or_for_a_strange_partition_is_a_phantom(history: History, source: tuple[str, int]) -> None:
+    history.answers.append(Answer(source, 2**40, Kind.SCORED, DIGESTS[0], 0))
+    assert faults(audited(history)) == {"phantoms": 1}
+
+
+@given(clean_histories(), st.integers(1, 9), st.data())
+def test_an_overtaken_score_is_out_of_order(history: History, batch: int, data: st.DataObject) -> None:
+    first = pick(data, history, Kind.SCORED, Kind.EXPIRED)
+    late = history.answers[first]
+    followers = [a for a in history.answers[first + 1 :] if a.source == late.source and a.kind is not Kind.DEAD]
+    assume(followers)
+    history.answers.remove(late)
+    history.answers.insert(history.answers.index(data.draw(st.sampled_from(followers))) + 1, late)
+    report = audited(history, batch=batch)
+    assert faults(report) == {"out_of_order": 1}
+    assert report.examples == {"out_of_order": [place(late)]}
+
+
+@given(clean_histories(), st.data())
+def test_a_dead_letter_may_come_at_any_time(history: History, data: st.DataObject) -> None:
+    answer = history.answers.pop(pick(data, history, Kind.DEAD))
+    history.answers.insert(data.draw(st.integers(0, len(history.answers))), answer)
+    assert audited(history).clean
+
+
+@given(clean_histories(), st.data())
+def test_a_score_by_an_older_version_is_a_regression(history: History, data: st.DataObject) -> None:
+    at = pick(data, history, Kind.SCORED)
+    answer = history.answers[at]
+    swaps = history.swaps[answer.source]
+    past = [swap for swap in swaps if swap.offset <= answer.offset]
+    assume(past)
+    older = data.draw(st.sampled_from(sorted({*DIGESTS, "sha256:unknown"} - {past[-1].digest})))
+    assume(not any(swap.digest == older for swap in swaps[len(past) :]))
+    report = audited(with_answer(history, at, digest=older))
+    assert faults(report) == {"version_regressions": 1}
+    assert report.examples == {"version_regressions": [place(answer)]}
+
+
+@given(clean_histories(), st.data())
+def test_an_answer_behind_the_committed_offset_is_uncommitted(history: History, data: st.DataObject) -> None:
+    answer = history.answers[pick(data, history, *Kind)]
+    history.committed[answer.source] = answer.offset
+    behind = [a for a in history.answers if a.source == answer.source and a.offset >= answer.offset]
+    report = audited(history)
+    assert faults(report) == {"uncommitted": len(behind)}
+    assert report.examples["uncommitted"][0] == place(answer)
+
+
+@given(clean_histories(), st.data())
+def test_an_unanswered_event_that_is_not_due_is_pending(history: History, data: st.DataObject) -> None:
+    answer = history.answers.pop(pick(data, history, *Kind))
+    history.due[answer.source] = answer.offset
+    report = audited(history)
+    assert report.clean
+    assert report.pending == 1
+
+
+@given(clean_histories(), st.integers(0, 99))
+def test_an_unreadable_record_is_a_fault(history: History, offset: int) -> None:
+    history.unreadable.append(offset)
+    report = audited(history)
+    assert faults(report) == {"unreadable": 1}
+    assert report.examples == {"unreadable": [f"scores/0/{offset}"]}
+
+
+@given(clean_histories(), st.data())
+def test_a_repeated_id_is_told_and_no_fault(history: History, data: st.DataObject) -> None:
+    at, other = pick(data, history, *Kind), pick(data, history, *Kind)
+    assume(at != other)
+    report = audited(with_answer(history, at, id=history.answers[other].id))
+    assert report.clean
+    assert report.repeated_ids == 1
+
+
+@given(clean_histories(), st.integers(0, 60), st.integers(0, 60))
+def test_what_lies_outside_the_window_is_passed_over(history: History, lo: int, hi: int) -> None:
+    windows = {partition: replace(history.window(partition), lo=lo, hi=hi, end=10**6) for partition in history.inputs}
+    report = audited(history, windows)
+    assert report.clean
+    assert report.events == sum(lo <= offset < hi for offsets in history.inputs.values() for offset in offsets)
+    assert report.scored + report.expired + report.dead_lettered == report.events
+
+
+@given(clean_histories(), st.data())
+def test_the_sum_holds_whatever_is_broken(history: History, data: st.DataObject) -> None:
+    windows = {partition: history.window(partition) for partition in history.inputs}
+    kept = data.draw(st.lists(st.sampled_from(history.answers), max_size=60))
+    history.inputs[P0] = data.draw(st.lists(st.sampled_from(history.inputs[P0]), unique=True))
+    history.answers = kept
+    report = audited(history, windows)
+    answers = report.scored + report.expired + report.dead_lettered
+    assert answers == len(kept)
+    assert answers == report.events - report.missing - report.pending + report.duplicates + report.phantoms
+
+
+def test_only_the_first_examples_are_kept() -> None:
+    report = audited(History({P0: list(range(100))}, [], {}))
+    assert report.missing == 100
+    assert report.examples == {"missing": [f"flights/0/{offset}" for offset in range(5)]}
+
+
+def test_inputs_need_a_window() -> None:
+    history = History({P0: [0, 1]}, [], {})
+    with pytest.raises(KeyError):
+        audited(history, {(TOPIC, 1): Window(0, 2)})
+
+
+def test_a_swap_of_a_partition_that_is_not_audited_is_of_no_concern() -> None:
+    history = History({P0: [0]}, [Answer(P0, 0, Kind.SCORED, "d", 0)], {("trains", 0): [Swap(0, 9, "x")]})
+    assert audited(history).clean
+
+
+def test_report_as_a_dictionary() -> None:
+    document = audited(History({P0: [0]}, [], {})).to_dict()
+    assert document["clean"] is False
+    assert document["missing"] == 1
+    assert set(FAULTS) < set(document)

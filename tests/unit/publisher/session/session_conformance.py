@@ -1,0 +1,202 @@
+"""What every session must do, however it delivers. A session's test class derives from `SessionConformance` and says how to
+make one on a scripted broker."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from publisher.errors import Aborted
+from publisher.session.protocol import Session
+from tests.unit.publisher.session.scripted import ERRORS, Fails, Log
+
+CALLS = ("offsets", "commit", "produce", "deliver", "flush")
+PLACE = ("events", 0)
+OTHER = ("events", 1)
+
+
+def record(number: int) -> tuple[str, bytes, None, int, int, None]:
+    return "scores", b"%d" % number, None, 0, 0, None
+
+
+def position(number: int, place: tuple[str, int] = PLACE) -> TopicPartition:
+    return TopicPartition(*place, number + 1, f"mark {number}")
+
+
+def firsts(visible: list[bytes]) -> list[bytes]:
+    """Without what was delivered before."""
+    return list(dict.fromkeys(visible))
+
+
+class Stage:
+    """A session, the log of its scripted broker, and how the answers to what it began arrive."""
+
+    def __init__(self, session: Session, log: Log, answer: Callable[[], None] = lambda: None) -> None:
+        self.session, self.log, self.answer = session, log, answer
+
+    def publish(self, number: int, place: tuple[str, int] = PLACE, *, overlap: bool = False) -> None:
+        self.session.publish([record(number)], [position(number, place)], "metadata", overlap=overlap)
+
+    def committed(self, place: tuple[str, int] = PLACE) -> int:
+        return self.log.positions.get(place, (0, ""))[0]
+
+
+class SessionConformance(ABC):
+    """`stage(fails)` gives an open session; `exactly_once` says what it promises."""
+
+    exactly_once: bool
+
+    @abstractmethod
+    def stage(self, fails: Fails = lambda _: None) -> Stage: ...
+
+    def test_after_a_checkpoint_everything_is_visible_in_order_and_committed_with_its_mark(self) -> None:
+        at = self.stage()
+        for number in range(10):
+            at.publish(number)
+            at.session.tick()
+        at.session.checkpoint()
+        assert at.log.visible == [b"%d" % n for n in range(10)]
+        assert at.log.positions == {PLACE: (10, "mark 9")}
+        assert at.session.counters.commits > 0
+        at.session.close()
+
+    def test_nothing_stays_behind_when_time_passes(self) -> None:
+        at = self.stage()
+        at.publish(0)
+        at.log.now += 1.5
+        at.session.tick()
+        at.answer()
+        assert (at.log.visible, at.committed()) == ([b"0"], 1)
+        at.session.close()
+
+    def test_a_partition_that_is_released_is_committed_and_no_other_owner_is_overwritten(self) -> None:
+        at = self.stage()
+        at.publish(0)
+        at.publish(1, OTHER)
+        at.session.release([TopicPartition(*PLACE)], lost=False)
+        assert at.committed() == 1
+        at.log.positions[PLACE] = (99, "the next owner's")
+        at.publish(2, OTHER)
+        at.session.checkpoint()
+        at.log.now += 5
+        at.session.tick()
+        at.answer()
+        assert at.log.positions == {PLACE: (99, "the next owner's"), OTHER: (3, "mark 2")}
+        at.session.close()
+
+    def test_a_partition_that_is_lost_is_not_committed_any_more(self) -> None:
+        at = self.stage()
+        at.publish(0)
+        at.session.release([TopicPartition(*PLACE)], lost=True)
+        at.log.positions[PLACE] = (99, "the next owner's")
+        at.session.checkpoint()
+        at.log.now += 5
+        at.session.tick()
+        at.answer()
+        assert at.committed() == 99
+        at.session.close()
+
+    def test_a_publish_that_overlaps_is_told_by_the_next_call(self) -> None:
+        at = self.stage()
+        for number in range(5):
+            at.publish(number, overlap=True)
+        at.session.settle()
+        at.session.settle()
+        at.publish(5, overlap=True)
+        at.session.checkpoint()
+        assert at.log.visible == [b"%d" % n for n in range(6)]
+        assert at.log.positions == {PLACE: (6, "mark 5")}
+        at.publish(6, overlap=True)
+        at.session.decide()
+        at.session.release([TopicPartition(*PLACE)], lost=False)
+        assert at.committed() == 7
+        at.session.settle()
+        at.session.close()
+
+    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+    def test_a_failure_of_a_publish_that_overlapped_is_not_lost(self, error: KafkaError, done: bool) -> None:
+        broken = [True]
+        at = self.stage(lambda here: (error, done) if here == "commit" and broken[0] else None)
+        at.publish(0, overlap=True)
+        at.session.decide()
+        with pytest.raises(Aborted):
+            at.session.checkpoint()
+        broken[0] = False
+        at.session.recover()
+        for number in range(at.committed(), 3):
+            at.publish(number, overlap=True)
+        at.session.checkpoint()
+        assert firsts(at.log.visible) == [b"0", b"1", b"2"]
+        if self.exactly_once:
+            assert at.log.visible == [b"0", b"1", b"2"]
+        at.session.close()
+
+    @pytest.mark.parametrize("done", [False, True])
+    @pytest.mark.parametrize("call", CALLS)
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+    def test_after_a_failure_nothing_goes_on_before_a_recovery(self, error: KafkaError, call: str, done: bool) -> None:
+        broken = [True]
+        at = self.stage(lambda here: (error, done) if here == call and broken[0] else None)
+        try:
+            at.publish(0)
+            at.session.checkpoint()
+        except Aborted:
+            with pytest.raises((Aborted, RuntimeError)):
+                at.publish(1)
+            broken[0] = False
+            at.session.release([TopicPartition(*PLACE)], lost=False)
+            before = at.committed()
+            assert at.log.visible[:before] == [b"0"][:before]
+            at.session.recover()
+            assert at.session.counters.aborts == 1
+        else:
+            at.publish(1)
+        for number in range(at.committed(), 3):
+            at.publish(number)
+        at.session.checkpoint()
+        assert firsts(at.log.visible) == [b"0", b"1", b"2"]
+        at.session.close()
+
+    def test_closing_never_raises(self) -> None:
+        at = self.stage(lambda here: (ERRORS[0], False) if here != "init" else None)
+        with pytest.raises(Aborted):  # noqa: PT012 - whichever of the two finds out
+            at.publish(0)
+            at.session.checkpoint()
+        at.session.close()
+
+
+def every_batch_becomes_visible(kind: SessionConformance, seed: int, batches: int, *, records_fail: bool) -> None:
+    """Whatever fails, and `records_fail` one by one too. The caller does what the loop does."""
+    chance = random.Random(seed)
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        if at == "init" or chance.random() > 0.1 or (at == "deliver" and not records_fail):
+            return None
+        return chance.choice(ERRORS), chance.random() < 0.5
+
+    at = kind.stage(fails)
+    number = 0
+    while at.committed() < batches:
+        at.log.now += chance.random()
+        try:
+            at.session.tick()
+            if number < batches:
+                at.publish(number, overlap=chance.random() < 0.5)
+                number += 1
+            elif chance.random() < 0.5:
+                at.session.checkpoint()
+        except Aborted:
+            at.session.recover()
+            number = at.committed()
+        if chance.random() < 0.5:
+            at.answer()
+    wanted = [b"%d" % n for n in range(batches)]
+    assert set(at.log.visible) == set(wanted)
+    if not records_fail:
+        assert firsts(at.log.visible) == wanted
+    if kind.exactly_once:
+        assert at.log.visible == wanted
+    at.session.close()

@@ -1,0 +1,351 @@
+"""The transaction session against producers that fail in every way a broker can make them fail.
+
+What a real broker does with these calls is the end-to-end tests' business; here is shown what the session asks for.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
+from publisher.kafka.error_codes import FENCED_CODES, MEMBERSHIP_CODES
+from publisher.session import transactional_ids as transactional_ids_module
+from publisher.session.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
+from publisher.session.states import TRANSITIONS, State, Step, Verdict, advance, verdict
+from publisher.session.transactional_ids import POOL_SIZE, transactional_ids
+from tests.unit.publisher.session.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
+
+
+def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None) -> TransactionSession:
+    def make(name: str) -> Any:
+        log.made.append(name)
+        return ScriptedProducer(name, log, fails)
+
+    return TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, clock=lambda: log.now)
+
+
+def test_the_producers_of_the_pool_take_turns() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    used = []
+    for number in range(2 * POOL_SIZE):
+        under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
+        used.append(next(name for name, producer in log.live.items() if producer.offsets == OFFSETS and producer.open is None))
+    assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
+    assert sorted(log.made) == transactional_ids("app/scorer/r")
+    assert under_test.counters.commits == 2 * POOL_SIZE
+    under_test.close()
+
+
+def test_records_may_go_without_offsets_and_offsets_without_records() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    under_test.publish([RECORD])
+    under_test.publish([], OFFSETS, "metadata")
+    assert (log.visible, log.committed) == ([b"{}"], [1])
+    under_test.close()
+
+
+def test_the_wait_for_transactions_of_others_has_an_age_too() -> None:
+    log = Log()
+    seen: list[float | None] = []
+    under_test = TransactionSession(
+        lambda name: ScriptedProducer(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
+        "app/scorer/r",
+        transaction_seconds=0.0,
+        decided=lambda _: seen.append(under_test.counters.open_since),
+        clock=lambda: 7.0,
+    )
+    under_test.open()
+    under_test.recover()
+    assert seen == [7.0, 7.0]
+    assert under_test.counters.open_since is None
+    under_test.close()
+
+
+def test_the_age_of_the_open_transaction_is_known_until_it_is_decided() -> None:
+    log, failures = Log(), iter([None, (retriable(KafkaError._TIMED_OUT), False)])
+    seen: list[float | None] = []
+
+    def fails(call: str) -> tuple[KafkaError, bool] | None:
+        if call in ("produce", "commit"):
+            seen.append(under_test.counters.open_since)
+        return next(failures) if call == "commit" else None
+
+    under_test = session(log, fails)
+    under_test.open()
+    log.now = 5.0
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    seen.append(under_test.counters.open_since)
+    log.now = 7.0
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    seen.append(under_test.counters.open_since)
+    under_test.recover()
+    seen.append(under_test.counters.open_since)
+    assert seen == [5.0, 5.0, None, 7.0, 7.0, 7.0, None]
+    under_test.close()
+
+
+def test_all_ids_are_initialised_before_the_first_batch() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    assert sorted(log.live) == transactional_ids("app/scorer/r")
+    under_test.close()
+
+
+def test_an_id_whose_producer_is_fenced_while_it_begins_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_ids_module, "FENCED_SECONDS", 0.0)
+    log, fenced = Log(), [(KafkaError(KafkaError._FENCED, fatal=True), False)] * 2
+    under_test = session(log, lambda at: fenced.pop() if at == "init" and fenced else None)
+    under_test.open()
+    assert len(log.made) == POOL_SIZE + 2
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
+    under_test.close()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+@pytest.mark.parametrize("call", ["offsets", "commit"])
+@pytest.mark.parametrize("done", [False, True])
+def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, call: str, done: bool) -> None:
+    log, broken = Log(), [True]
+    under_test = session(log, lambda at: (error, done) if at == call and broken[0] else None)
+    under_test.open()
+    with pytest.raises(Aborted) as caught:
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert isinstance(caught.value, Fenced) == (error.code() in FENCED_CODES)
+    assert isinstance(caught.value, Evicted) == (error.code() in MEMBERSHIP_CODES)
+    with pytest.raises(RuntimeError, match="cannot"):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    broken[0] = False
+    before = len(log.visible)
+    assert before == (call == "commit" and done)
+    under_test.recover()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert len(log.visible) == before + 1
+    refused = error.code() in MEMBERSHIP_CODES  # by the group alone: else no producer of the pool is trusted any more
+    under_test.open()
+    assert len(log.made) == (POOL_SIZE + before if refused else 2 * POOL_SIZE)  # nothing was left to abort: that is odd
+    assert under_test.counters.aborts == 1
+    under_test.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_producer_whose_abort_was_slow_gets_a_successor(seconds: float) -> None:
+    log = Log()
+
+    def fails(call: str) -> tuple[KafkaError, bool] | None:
+        log.now += seconds if call == "abort" else 0.0
+        return (KafkaError(KafkaError.ILLEGAL_GENERATION), False) if call == "offsets" and not log.now else None
+
+    under_test = session(log, fails)
+    under_test.open()
+    log.now = 0.0
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.recover()
+    under_test.open()
+    assert len(log.made) == POOL_SIZE + (seconds > 0)
+    under_test.close()
+
+
+def test_a_commit_is_repeated_while_its_outcome_can_still_be_had() -> None:
+    log, failures = Log(), [retriable(KafkaError._TIMED_OUT)] * 3
+    under_test = session(log, lambda at: (failures.pop(), True) if at == "commit" and failures else None)
+    under_test._transaction_seconds = 10.0
+    under_test.open()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
+    under_test.close()
+
+
+def test_send_offsets_is_never_repeated() -> None:
+    calls: list[str] = []
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        calls.append(at)
+        return (retriable(KafkaError._TRANSPORT), False) if at == "offsets" else None
+
+    under_test = session(Log(), fails)
+    under_test.open()
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert calls.count("offsets") == 1
+    under_test.close()
+
+
+@pytest.mark.parametrize("call", ["offsets", "commit"])
+def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
+    log, hanging, again = Log(), [True], threading.Event()
+
+    def fails(at: str) -> None:
+        if at == call and hanging:
+            hanging.clear()
+            again.wait()
+
+    def make(name: str) -> Any:
+        return ScriptedProducer(name, log, fails)
+
+    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, hang_seconds=0.0)
+    under_test.open()
+    with pytest.raises(Aborted, match="not returned"):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.recover()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    assert log.visible == [b"{}"]
+    again.set()
+    under_test.close()
+
+
+def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None:
+    log, away, asked = Log(), [False], threading.Event()
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        return (retriable(KafkaError._TRANSPORT), False) if away[0] and at in {"init", "commit"} else None
+
+    def waiting() -> None:
+        if asked.is_set():
+            raise Aborted("asked to stop")
+        asked.set()
+
+    def make(name: str) -> Any:
+        return ScriptedProducer(name, log, fails)
+
+    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
+    under_test.open()
+    away[0] = True
+    with pytest.raises(Aborted):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    with pytest.raises(Aborted, match="asked to stop"):
+        under_test.recover()
+    under_test.close()
+
+
+def test_no_producer_is_trusted_after_partitions_were_lost() -> None:
+    log = Log()
+    under_test = session(log)
+    under_test.open()
+    under_test.release([TopicPartition("events", 0)], lost=False)
+    assert len(log.made) == POOL_SIZE
+    under_test.release([TopicPartition("events", 0)], lost=True)
+    under_test.open()
+    assert len(log.made) == 2 * POOL_SIZE
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    under_test.close()
+
+
+def test_a_slow_commit_costs_the_producer_its_place() -> None:
+    log = Log()
+
+    def fails(at: str) -> None:
+        log.now += SLOW_COMMIT_SECONDS if at == "commit" else 0.0
+
+    under_test = session(log, fails)
+    under_test.open()
+    under_test.publish([RECORD], OFFSETS, "metadata")
+    for _ in range(POOL_SIZE):
+        under_test.publish([RECORD], OFFSETS, "metadata")
+    assert under_test.counters.rotations == POOL_SIZE + 1
+    under_test.open()
+    assert len(log.made) >= 2 * POOL_SIZE
+    assert len(log.visible) == POOL_SIZE + 1
+    under_test.close()
+
+
+def test_what_the_broker_refuses_for_good_ends_the_start() -> None:
+    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    under_test = session(Log(), lambda at: (refused, False) if at == "init" else None)
+    with pytest.raises(Fatal, match="app/scorer/r/"):
+        under_test.open()
+    under_test.close()
+
+
+@given(seed=st.integers(0, 2**32), batches=st.integers(1, 30))
+def test_whatever_fails_every_batch_is_visible_once(seed: int, batches: int) -> None:
+    """The caller does what the loop does: after a recovery it goes on from the committed position."""
+    chance, log = random.Random(seed), Log()
+
+    def fails(at: str) -> tuple[KafkaError, bool] | None:
+        if at == "init" or chance.random() > 0.3:
+            return None
+        return chance.choice(ERRORS), chance.random() < 0.5
+
+    under_test = session(log, fails)
+    under_test.open()
+    position = 0
+    while position < batches:
+        try:
+            record = ("scores", b"%d" % position, None, 0, 0, None)
+            under_test.publish([record], [TopicPartition("events", 0, position + 1)], "metadata")
+            position += 1
+        except Aborted:
+            under_test.recover()
+            position = max(log.committed, default=0)
+    assert log.visible == [b"%d" % n for n in range(batches)]
+    under_test.close()
+
+
+@given(st.lists(st.sampled_from(Step), max_size=8))
+def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
+    state = State.IDLE
+    for step in steps:
+        if (state, step) not in TRANSITIONS:
+            with pytest.raises(RuntimeError, match="cannot"):
+                advance(state, step)
+            return
+        state = advance(state, step)
+    if steps and steps[-1] is Step.COMMITTED:
+        whole = [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.COMMITTED]
+        assert whole == steps[-4:] or [whole[0], *whole[2:]] == steps[-3:]
+
+
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
+def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
+    assert verdict(step, error) is not Verdict.REPEAT
+
+
+class Refusing(ScriptedProducer):
+    """The broker refuses the first record while the second is being produced, and says so where a report is asked for."""
+
+    report: Callable[[KafkaError, None], None] | None = None
+
+    def produce(self, _topic: str, value: bytes, *more: Any) -> None:
+        if value == b"{}":
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.report = more[2]
+
+    def flush(self, _: float) -> int:
+        if self.report:
+            self.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+        return 0
+
+
+def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_second_try() -> None:
+    log = Log()
+    under_test = TransactionSession(
+        lambda name: Refusing(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
+        "app/scorer/r",
+        transaction_seconds=0.0,
+        clock=lambda: log.now,
+    )
+    under_test.open()
+    large = ("scores", b"large", None, 0, 0, None)
+    with pytest.raises(Aborted) as first:
+        under_test.publish([large, RECORD], OFFSETS, "metadata")
+    assert not isinstance(first.value, RecordRefused)
+    under_test.recover()
+    with pytest.raises(RecordRefused) as second:
+        under_test.publish([large, RECORD], OFFSETS, "metadata")
+    assert list(second.value.records) == [large]
+    under_test.close()

@@ -1,0 +1,146 @@
+"""Which batch sizes are kept, how a batch is cut to them, and what comes back from a model that is bound to them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from model_registry.onnx.tensors import Tensor
+from model_registry.package import folder as package
+from scorer import backends
+from scorer.backends import ModelRefused
+from scorer.backends.onnx.bound import Bound, Device, fixed
+from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
+from scorer.backends.onnx.onnx_runtime import OnnxModel
+from scorer.settings import ModelSettings
+from tests.support import models
+
+CASTS = {"z": TensorProto.DOUBLE, "h": TensorProto.FLOAT16, "i": TensorProto.INT8}
+DTYPES = {"z": "float64", "h": "float16", "i": "int8"}
+SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=5, unique=True).map(sorted)
+
+
+@given(st.integers(1, 5_000), SIZES)
+def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(rows: int, sizes: list[int]) -> None:
+    cut = pieces(rows, sizes)
+    assert [row for start, stop, _ in cut for row in range(start, stop)] == list(range(rows))
+    for start, stop, bucket in cut:
+        assert bucket in sizes
+        assert not any(stop - start <= smaller < bucket for smaller in sizes)
+    assert all(bucket == stop - start == sizes[-1] for start, stop, bucket in cut[:-1])
+
+
+@pytest.mark.parametrize(
+    ("curve", "kept"),
+    [
+        ({size: 1e-4 + 1e-6 * size for size in CANDIDATES}, (8, 32, 128, 512, 2_048)),  # 1 costs about what 8 do
+        (dict.fromkeys(CANDIDATES, 1e-3), (2_048,)),  # a launch is all that counts
+        ({size: 1e-3 * size for size in CANDIDATES}, (1,)),  # nothing is gained by a batch
+        ({1: 0.004}, (1,)),
+    ],
+)
+def test_buckets_that_are_worth_it_are_kept(curve: dict[int, float], kept: tuple[int, ...]) -> None:
+    assert choose(curve) == kept
+
+
+@given(st.dictionaries(st.integers(1, 5_000), st.floats(1e-6, 10), min_size=1))
+def test_some_bucket_is_always_kept(curve: dict[int, float]) -> None:
+    kept = choose(curve)
+    assert kept == tuple(sorted(kept))
+    assert set(kept) <= set(curve)
+
+
+def doubling(path: Path) -> None:
+    """y = 2 (a + b); z = x as float64, h as float16, i as int8."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        *(helper.make_node("Cast", ["x"], [name], to=kind) for name, kind in CASTS.items()),
+    ]
+    weights = numpy_helper.from_array(np.full((2, 1), 2, np.float32), "w")
+    casts = [models.tensor(name, kind, "N", 2) for name, kind in CASTS.items()]
+    outputs = [models.tensor("y", TensorProto.FLOAT, "N", 1), *casts]
+    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 2)], outputs, path, [weights])
+
+
+def directly(_: Any, run: Callable[[], None]) -> None:
+    run()
+
+
+@pytest.fixture(scope="module")
+def bound(tmp_path_factory: pytest.TempPathFactory) -> Bound:
+    """Buckets 1, 4 and 16, on the CPU."""
+    path = tmp_path_factory.mktemp("bound") / "model.onnx"
+    doubling(path)
+    casts = [Tensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
+    outputs = [Tensor("y", "float32", ("N", 1)), *casts]
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return Bound(session, Device(), [Tensor("x", "float32", (None, 2))], outputs, (1, 4, 16))
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_rows_come_back_whatever_was_in_the_buffers_before_and_stay(bound: Bound, first: int, second: int) -> None:
+    given = [np.arange(2 * rows, dtype=np.float32).reshape(rows, 2) + rows for rows in (first, second)]
+    found = [bound.run({"x": x}, directly) for x in given]
+    for x, outputs in zip(given, found, strict=True):
+        assert outputs["y"].tolist() == (2 * x.sum(axis=1, keepdims=True)).tolist()
+        for name, dtype in DTYPES.items():
+            assert outputs[name].dtype == dtype
+            assert outputs[name].tolist() == x.astype(dtype).tolist()
+
+
+def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> None:
+    pinned: set[int] = set()
+    models.linear(tmp_path / "m.onnx", 1.0)
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    device = Device(pin=lambda b: pinned.add(b.ctypes.data), unpin=lambda b: pinned.discard(b.ctypes.data))
+    bound = Bound(session, device, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))], (1, 8))
+    assert len(pinned) == 2
+    bound.keep((8,))
+    assert (len(pinned), bound.sizes) == (1, (8,))
+    bound.free()
+    assert not pinned
+
+
+def test_strings_and_free_shapes_are_not_bound() -> None:
+    assert fixed([Tensor("x", "float32", ("N", 3)), Tensor("y", "int64", ("N",))])
+    assert not fixed([Tensor("s", "string", ("N", 1))])
+    assert not fixed([Tensor("x", "float32", ("N", "M"))])
+    assert not fixed([Tensor("x", "float32", ())])
+
+
+def opened(folder: Path, write: Callable[[Path], None], sizes: list[int], **signature: Any) -> OnnxModel:
+    """A package of this model by the product's own backend, in these buckets."""
+    models.package(folder, write, {**models.LINEAR, **signature})
+    model = backends.find(ModelSettings(source="oci:.", buckets=sizes)).open(package.read(folder, name="m", version="1"))
+    assert isinstance(model, OnnxModel)
+    return model
+
+
+def test_named_buckets_are_the_models_buckets(tmp_path: Path) -> None:
+    model = opened(tmp_path / "m", lambda path: models.linear(path, 3.0), [32, 1])
+    assert model.buckets == (1, 32)
+    assert model.run({"x": np.ones((40, 2), np.float32)})["y"].tolist() == [[6.0]] * 40
+    model.close()
+
+
+def test_named_buckets_that_cannot_hold_the_model_are_refused(tmp_path: Path) -> None:
+    def nested(path: Path) -> None:
+        nodes = [helper.make_node("Identity", ["x"], ["y"])]
+        output = models.tensor("y", TensorProto.FLOAT, "N", "width")
+        models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", "width")], [output], path)
+
+    def of_other_rows(path: Path) -> None:
+        nodes = [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Transpose", ["n"], ["y"])]
+        output = models.tensor("y", TensorProto.INT64, "A", "B")
+        models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 2)], [output], path)
+
+    for name, write in (("nested", nested), ("others", of_other_rows)):
+        with pytest.raises(ModelRefused, match="bucket"):
+            opened(tmp_path / name, write, [8], decision=None)

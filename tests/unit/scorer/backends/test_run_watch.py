@@ -1,0 +1,108 @@
+"""Runs that take too long are told to end; those that do not are left alone."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from scorer.backends import InferenceFailed
+from scorer.backends.cost_curve import LONGEST_SECONDS, measured
+from scorer.backends.onnx.run_watch import Clock, RunWatch, cpu_time, wall_time
+from tests.support import models
+
+FOR_EVER = 1e9
+
+
+@dataclass
+class Flag:
+    """Options of a run."""
+
+    terminate: bool = False
+
+
+def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
+    now = [0.0]
+    watch, options = RunWatch(FOR_EVER, lambda: lambda: now[0]), Flag()
+
+    def long() -> None:
+        watch.look()
+        assert not options.terminate
+        now[0] += FOR_EVER
+        watch.look()
+        raise RuntimeError("Exiting due to terminate flag being set to true.")
+
+    with pytest.raises(InferenceFailed, match="did not answer within"):
+        watch(options, long)
+    now[0] += FOR_EVER
+    watch.look()
+    assert watch(options, lambda: options.terminate) is False
+
+
+def test_another_failure_stays_what_it_is() -> None:
+    def failing() -> None:
+        raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        RunWatch(FOR_EVER, wall_time)(Flag(), failing)
+
+
+@pytest.mark.parametrize("clock", [cpu_time, wall_time])
+def test_a_model_that_does_not_end_by_itself_is_ended(tmp_path: Path, clock: Callable[[], Clock]) -> None:
+    models.moody(tmp_path / "m.onnx")
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    watch, options = RunWatch(0.2, clock), ort.RunOptions()
+
+    def scored(b: float) -> Callable[[], object]:
+        x = np.array([[1, b]], np.float32)
+        return lambda: np.asarray(session.run(["y"], {"x": x}, options)[0]).tolist()
+
+    for _ in range(2):
+        with pytest.raises(InferenceFailed, match=r"0\.2 s"):
+            watch(options, scored(1e15))
+        assert watch(options, scored(3)) == [[0.0]]
+
+
+def test_the_time_of_another_thread_that_waits_does_not_pass() -> None:
+    clocks, go_on = list[Clock](), threading.Event()
+
+    def wait() -> None:
+        clocks.append(cpu_time())
+        go_on.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not clocks:
+        go_on.wait(0.01)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.2:
+        sum(range(1_000))
+    assert clocks[0]() < 0.1
+    go_on.set()
+    thread.join()
+
+
+def test_the_watch_ends_with_its_owner() -> None:
+    before = set(threading.enumerate())
+    watch = RunWatch(0.01, wall_time)
+    (thread,) = set(threading.enumerate()) - before
+    del watch
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def test_a_cost_curve_ends_before_sizes_that_take_too_long() -> None:
+    now, runs = [0.0], list[int]()
+
+    def run(size: int) -> None:
+        runs.append(size)
+        now[0] += 0.1 * size
+
+    curve = measured((1, 4, 16, 64), run, rounds=2, clock=lambda: now[0])
+    assert curve == pytest.approx({1: 0.1, 4: 0.4, 16: 1.6})
+    assert LONGEST_SECONDS < 0.1 * 64
+    assert runs == [1] * 3 + [4] * 3 + [16] * 3

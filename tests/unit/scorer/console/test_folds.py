@@ -1,0 +1,114 @@
+"""What is folded from the bus: the fleet, swaps, dead letters, the flow. No clock, no broker."""
+
+from typing import Any
+
+import pytest
+
+from scorer.console import records
+from scorer.console.flow import STEP_SECONDS, FlowFold
+from scorer.console.letters import KEPT, LetterFold
+from scorer.console.state import State
+from scorer.console.swaps import SwapFold
+from scorer.observe.status import PartitionStatus, ScorerStatus
+from tests.unit.scorer.console import told
+from tests.unit.scorer.console.told import NOW
+
+
+def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerStatus:
+    return told.status(heartbeat_ms=int((NOW + seconds) * 1_000), counters={"events": events, "batches": batches}, **changed)
+
+
+def test_a_rate_is_that_between_two_heartbeats() -> None:
+    state = State()
+    for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
+        told.hear(state, beat(seconds, events, batches), NOW + seconds)
+    heard = state.fleet.scorers["m.a"]
+    assert (heard.rate, heard.fill) == (100.0, 50.0)
+
+
+def test_a_scorer_that_started_again_has_no_rate_yet() -> None:
+    state = State()
+    told.hear(state, beat(0, 1_000, 10))
+    told.hear(state, beat(5, 10, 1, started_ms=2))
+    assert state.fleet.scorers["m.a"].rate == 0.0
+
+
+def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
+    state = State()
+    told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    assert state.fleet.scorers["m.a"].state(NOW) == "silent"
+    state.fleet.caught_up = True
+    told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
+    assert state.fleet.scorers["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
+    told.hear(state, told.status(state="stopped"))
+    assert state.fleet.scorers["m.a"].state(NOW) == "stopped"
+    assert state.fleet.listed(NOW + 7_200) == []
+
+
+def test_what_is_no_scorers_record_is_passed_over() -> None:
+    fleet = State().fleet
+    assert not fleet.hear(b"_channel/prod", b"{}", NOW)
+    assert not fleet.hear(b"m.a", b"{", NOW)
+    assert not fleet.hear(b"m.a", b"\xff", NOW)
+    assert not fleet.hear(b"m.a", None, NOW)
+    assert records.swap(b"[]") is None
+    assert records.swap(b'{"scorer": 1}') is None
+    assert records.score(b"\xff{") is None
+
+
+def test_the_last_swap_of_each_partition_counts() -> None:
+    fold = SwapFold()
+    for record in (told.swap(0, "1.0.0"), told.swap(1, "1.0.0"), told.swap(0, "2.0.0", 40, 2)):
+        decoded = records.swap(told.encoded(record))
+        assert decoded == record
+        fold.hear(record)
+    assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
+    assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
+
+
+def test_letters_wait_until_they_were_put_back() -> None:
+    fold = LetterFold()
+    for offset in range(KEPT + 5):
+        fold.hear(told.letter(offset, "malformed" if offset % 2 else "wrong-type"))
+    fold.hear_replayed("dead", b"eu/dead/0/1003")
+    fold.hear_replayed("dead", b"eu/another/0/1002")
+    fold.hear_replayed("dead", b"nonsense")
+    assert len(fold.letters) == KEPT
+    assert fold.letters[0].offset == KEPT + 4
+    assert fold.by_reason() == {"wrong-type": KEPT // 2, "malformed": KEPT // 2 - 1}
+
+
+def test_a_letter_is_shown_with_what_the_event_was() -> None:
+    headers = [("ce_id", b"7"), ("bin", b"\xff"), ("dead.reason", b"malformed"), ("dead.at", b"5"), ("dead.source", b"a/b/0/1")]
+    found = records.letter(2, 9, 1, b"k", b"x" * 5_000, headers)
+    assert (found.reason, found.at_ms, found.key, found.cut, len(found.value)) == ("malformed", 5, "k", True, 4_000)
+    assert found.headers == (("ce_id", "7"), ("bin", "\\xff"))
+    bare = records.letter(2, 9, 1, None, None, [])
+    assert (bare.reason, bare.at_ms, bare.value) == ("unknown", 1, "")
+
+
+def test_the_flow_has_a_point_every_two_seconds() -> None:
+    state, flow = State(), FlowFold()
+    for seconds, events, batches in ((0, 0, 0), (5, 500, 50)):
+        partitions = [PartitionStatus("in", 0, 3), PartitionStatus("in", 1, 0)]
+        told.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
+    flow.hear(told.score(0.5), NOW + 0.1, live=True)
+    flow.hear(told.score(0.5, event_ms=1), NOW, live=False)
+    assert flow.tick(state.fleet, NOW)
+    assert not flow.tick(state.fleet, NOW + STEP_SECONDS / 2)
+    point = flow.points[-1]
+    assert (point.throughput, point.fill, point.lag_records) == (100.0, 10.0, 3)
+    assert (point.scored_p50, point.scored_p99, point.visible_p50) == (20.0, 20.0, 100.0)
+    assert point.lag_seconds == pytest.approx(0.02)
+    assert point.scoring_ms == pytest.approx(1.1)
+    assert flow.tick(state.fleet, NOW + STEP_SECONDS)
+    assert flow.points[-1].scored_p50 is None
+
+
+def test_lag_in_seconds_is_unknown_where_nothing_was_seen_to_be_answered() -> None:
+    flow = FlowFold()
+    assert flow.behind([(("in", 0), 0)], NOW) == 0.0
+    assert flow.behind([(("in", 0), 4)], NOW) is None
+    flow.answered |= {("in", 0): int((NOW - 8) * 1_000), ("in", 1): int((NOW - 2) * 1_000)}
+    assert flow.behind([(("in", 0), 4), (("in", 1), 1), (("in", 2), 9)], NOW) == pytest.approx(8.0)
+    assert flow.behind([(("in", 0), 0), (("in", 1), 1)], NOW) == pytest.approx(2.0)

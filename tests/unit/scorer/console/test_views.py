@@ -1,0 +1,179 @@
+"""What the pages are made of, from a state: rollouts, regions, histories, and one page of a very long list."""
+
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from publisher.kafka.security import SecuritySettings
+from scorer.console import pages, rollout_view
+from scorer.console.command_lines import CommandLines
+from scorer.console.paging import ROWS, page
+from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, short
+from scorer.console.state import DEEDS, Deed, State
+from scorer.observe.status import PartitionStatus
+from scorer.settings import Settings
+from tests.unit.scorer.console import told
+from tests.unit.scorer.console.told import NOW
+
+
+def rolled(*statuses: object) -> tuple[rollout_view.Rollout, tuple[str, str]]:
+    """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
+    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
+    for status in statuses:
+        told.hear(state, status)  # type: ignore[arg-type]
+    view = rollout_view.rollout(state, "prod", {}, NOW)
+    return view, rollout_view.headline(view)
+
+
+def test_a_rollout_is_flipped_when_every_scorer_serves_it() -> None:
+    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "2.0.0", 2))
+    assert (word, view.counts["flipped"]) == ("flipped", 2)
+    assert sentence == "every scorer serves it: 2 scorers, 2 partitions"
+
+
+def test_a_rollout_waits_for_the_last_scorer() -> None:
+    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1))
+    assert (word, sentence) == ("waiting", "1 of 2 scorers serve it")
+    assert [(s.version, s.scorers, s.share) for s in view.served] == [("2.0.0", 1, 0.5), ("1.0.0", 1, 0.5)]
+
+
+def test_a_refusal_is_told_with_who_and_why() -> None:
+    refusing = told.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
+    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), refusing)
+    assert (word, view.refusals) == ("refused", [("m.b", "golden example 1")])
+    assert sentence == "1 of 2 scorers refused it; what ran before goes on there"
+
+
+def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0")))
+    told.hear(state, told.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)]))
+    assert rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))[0] == "flipped"
+    told.hear(state, told.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
+    found = rollout_view.headline(rollout_view.rollout(state, "prod", {}, NOW))
+    assert found == ("waiting", "1 partition without a scorer")
+
+
+def test_without_a_channel_or_scorers_there_is_something_to_say() -> None:
+    assert rollout_view.headline(rollout_view.rollout(State(), "prod", {}, NOW))[0] == "idle"
+    assert rolled()[1] == ("waiting", "no live scorer follows this channel")
+    assert rolled(told.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
+
+
+def test_thousands_of_scorers_are_one_page() -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0")))
+    for number in range(1_500):
+        told.hear(state, told.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
+        state.swaps.hear(told.swap(number, "1.0.0"))
+    view = rollout_view.rollout(state, "prod", {"page": "30"}, NOW)
+    assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
+    assert view.rows.rows[-1].scorer == "m.1499"
+    assert len(view.squares) + view.squares_left_out == 1_500
+    assert len(view.squares) == rollout_view.SQUARES
+    found = rollout_view.rollout(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
+    assert ([row.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
+    assert rollout_view.rollout(state, "prod", {"show": "silent"}, NOW).rows.total == 0
+
+
+@examples(max_examples=50)
+@given(st.integers(0, 400), st.text(max_size=12) | st.integers(-5, 10**12).map(str))
+def test_every_page_number_gives_a_page(total: int, number: str) -> None:
+    found = page(list(range(total)), number)
+    assert 1 <= found.number <= found.pages
+    assert len(found.rows) <= ROWS
+    assert bool(found.rows) == bool(total)
+
+
+def test_regions_are_told_apart_with_who_is_behind() -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
+    told.hear(state, told.status("a", "2.0.0", 2))
+    told.hear(state, told.status("b", "1.0.0", 1, region="us-east"))
+    told.hear(state, told.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
+    rows = [(r.name, r.scorers, r.silent, r.behind, r.versions) for r in pages.regions(state, NOW)]
+    assert rows == [("eu-west", 1, 0, 0, [("2.0.0", 1)]), ("us-east", 1, 1, 1, [("1.0.0", 1)])]
+
+
+def test_scores_are_compared_with_those_of_the_version_before() -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
+    assert pages.scores(state, "prod") == ([], None)
+    assert pages.scores_data(state)["lines"] == []
+    for number in range(300):
+        state.scores.hear(told.score(number / 300, scored_ms=1_000))
+        state.scores.hear(told.score(number / 300, "2.0.0", scored_ms=2_000))
+    rows, comparison = pages.scores(state, "prod")
+    assert [(row.version, row.tone) for row in rows] == [("2.0.0", 1), ("1.0.0", 0)]
+    assert comparison is not None
+    assert (comparison.before, comparison.now, comparison.verdict) == ("1.0.0", "2.0.0", "alike")
+    assert pages.Comparison("1", "2", 0.2).verdict == "shifted"
+    assert pages.Comparison("1", "2", 0.3).verdict == "another population"
+    assert "too few" in pages.Comparison("1", "2", None).verdict
+
+
+def test_the_history_is_shown_newest_first() -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
+    names, name, moves = pages.history(state, "prod", {})
+    assert (names, name, [m.revision for m in moves.rows] if moves else None) == (["prod"], "prod", [2, 1])
+    assert pages.history(state, "prod", {"channel": "nowhere"})[2] is None
+
+
+def test_letters_are_found_by_reason_and_by_words() -> None:
+    state = State()
+    for offset in range(3):
+        state.letters.hear(told.letter(offset, value=f'{{"n": {offset}}}'))
+    state.letters.hear(told.letter(3, "malformed"))
+    assert pages.letters(state, {})[1] == [("wrong-type", 3), ("malformed", 1)]
+    assert pages.letters(state, {"reason": "malformed"})[0].total == 1
+    assert [letter.offset for letter in pages.letters(state, {"q": '"N": 2'})[0].rows] == [2]
+
+
+def test_a_deed_takes_the_place_of_its_earlier_state() -> None:
+    state = State()
+    for number in range(DEEDS + 5):
+        state.did(Deed(number, NOW, "ann", "command"))
+    state.did(Deed(DEEDS + 4, NOW, "ann", "command", "done", "it is"))
+    assert len(state.deeds) == DEEDS
+    assert [(d.number, d.outcome) for d in state.deeds][:2] == [(DEEDS + 4, "done"), (DEEDS + 3, "doing")]
+
+
+def test_trouble_keeps_its_first_time_and_ends() -> None:
+    state = State()
+    state.trouble("bus", "no answer", "is it there?", 5.0)
+    state.trouble("bus", "no answer", "is it there?", 9.0)
+    assert state.bus_trouble is not None
+    assert state.bus_trouble.since == 5.0
+    state.well("bus")
+    assert state.bus_trouble is None
+
+
+def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
+    lines = CommandLines(minimal, "my scorer.yaml")
+    promote = lines.promote("prod", "2.0.0", "it's better", 7)
+    assert promote.startswith("model-registry promote ")
+    assert """--to 2.0.0 --channel prod --reason 'it'"'"'s better' --expect-revision 7 --kafka broker:9092""" in promote
+    assert "client.properties" not in promote
+    secured = minimal.model_copy(
+        update={"kafka": minimal.kafka.model_copy(update={"security": SecuritySettings(protocol="SSL")})}
+    )
+    assert "--kafka-config client.properties" in CommandLines(secured, "c").promote("prod", "2.0.0", "r", 7)
+    named = minimal.model_copy(update={"model": minimal.model.model_copy(update={"plain_http": ["registry:5000"]})})
+    assert "--plain-http-host=registry:5000 --kafka" in CommandLines(named, "c").promote("prod", "2.0.0", "r", 7)
+    assert "--to-revision 3" in lines.rollback("prod", 3, "back", 7)
+    assert "--to-revision" not in lines.rollback("prod", None, "back", 7)
+    assert lines.replay(["malformed"], dry_run=True) == "scorer replay 'my scorer.yaml' --reason malformed --dry-run"
+
+
+def test_figures_are_short() -> None:
+    assert [count(n) for n in (0, 3.21, 12.0, 12345.6)] == ["0", "3.2", "12", "12,346"]
+    assert [figure(n) for n in (None, float("nan"), 0.12345, 4321.0)] == [DASH, DASH, "0.123", "4,321"]
+    assert [seconds(n) for n in (None, 0.0, 4.21, 42, 600, 7_200, 864_000)] == [
+        DASH,
+        "0 s",
+        "4.2 s",
+        "42 s",
+        "10 min",
+        "2 h",
+        "10 d",
+    ]
+    assert [milliseconds(n) for n in (None, 3.21, 140, 2_100)] == [DASH, "3.2 ms", "140 ms", "2.1 s"]
+    assert [percent(n) for n in (0.0, 0.043, 0.86)] == ["0 %", "4.3 %", "86 %"]
+    assert (short("sha256:" + "ab" * 32), short("x")) == ("sha256:abababababab", "x")
+    assert options("a b --c d --e") == ["a b", "--c d", "--e"]

@@ -1,0 +1,206 @@
+"""The pages over HTTP, without broker or registry: every view in every state, and what must not be served or done."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from scorer.console.actions import Actions
+from scorer.console.command_lines import CommandLines
+from scorer.console.guard import BODY_BYTES
+from scorer.console.state import Deed, State
+from scorer.console.web import VIEWS, Console
+from scorer.settings import Settings
+from tests.unit.scorer.console import told
+
+PATHS = [path for path, _, _ in VIEWS]
+SCRIPT = "<script>alert(1)</script>"
+
+
+@dataclass
+class Noted:
+    """Stands in for Actions: notes what was asked for."""
+
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def promote(self, *what: Any) -> None:
+        self.asked.append(("promote", *what))
+
+    def rollback(self, *what: Any) -> None:
+        self.asked.append(("rollback", *what))
+
+    def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
+        self.asked.append(("replay", actor, list(reasons), dry_run))
+
+
+def client(settings: Settings, state: State, actions: Noted | None = None, user_header: str | None = None) -> TestClient:
+    """A browser at a console on loopback."""
+    hosts = ["127.0.0.1", "console.example.com"]
+    console = Console(
+        settings,
+        state,
+        CommandLines(settings, "scorer.yaml"),
+        cast("Actions | None", actions),
+        hosts,
+        "ann@host (console)",
+        user_header,
+        lambda: True,
+        lambda: told.NOW,
+    )
+    return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
+
+
+def token(browser: TestClient, path: str = "/") -> str:
+    """The token in the forms of a page."""
+    found = re.search(r'name="token" value="([0-9a-f]{64})"', browser.get(path).text)
+    assert found
+    return found[1]
+
+
+def busy() -> State:
+    """A state with something of everything, some of it hostile."""
+    state = State(
+        registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0", SCRIPT, restores=1)), loaded=True
+    )
+    told.hear(state, told.status("m.a", "2.0.0", 2))
+    told.hear(state, told.status("m.b", refused={"2.0.0": SCRIPT}, aspired_revision=2, region=SCRIPT))
+    for version in ("1.0.0", "2.0.0"):
+        state.swaps.hear(told.swap(0, version, 5))
+        state.scores.hear(told.score(0.5, version, decision=SCRIPT))
+    state.letters.hear(told.letter(1, value=SCRIPT))
+    state.letters.hear(told.letter(2, SCRIPT))
+    state.letters.hear_replayed("dead", b"eu/dead/0/1")
+    state.flow.tick(state.fleet, told.NOW)
+    state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
+    state.trouble("bus", SCRIPT, "hint", 0.0)
+    state.trouble("registry", "gone", "hint", 0.0)
+    return state
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_is_there_with_nothing_to_show(minimal: Settings, path: str) -> None:
+    answer = client(minimal, State()).get(path)
+    assert answer.status_code == 200
+    assert 'class="empty"' in answer.text or "not set" in answer.text
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_that_others_wrote_becomes_part_of_a_page(minimal: Settings, path: str) -> None:
+    answer = client(minimal, busy(), Noted()).get(path)
+    assert answer.status_code == 200
+    assert SCRIPT not in answer.text
+    assert "&lt;script&gt;alert" in answer.text
+    assert not re.search(r"<[^>]+\sstyle=|<style|\son\w+=", answer.text)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_everything_a_page_names_is_served_from_here(minimal: Settings) -> None:
+    browser = client(minimal, State())
+    named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
+    assert {name.partition("?")[0] for name in named} >= {
+        "/static/console.css",
+        "/static/uPlot.iife.min.js",
+        "/static/console.js",
+    }
+    for name in named:
+        assert name.startswith("/")
+        assert browser.get(name).status_code == 200
+    assert browser.get("/static/uPlot.LICENSE").text.startswith("The MIT License")
+
+
+def test_the_figures_of_the_charts_are_served(minimal: Settings) -> None:
+    browser = client(minimal, busy())
+    assert [line["label"] for line in browser.get("/data/scores").json()["lines"]] == ["1.0.0", "2.0.0"]
+    assert len(browser.get("/data/flow").json()["columns"]["throughput"]) == 1
+
+
+def test_only_hosts_that_are_named_are_answered(minimal: Settings) -> None:
+    browser = client(minimal, State())
+    assert browser.get("/", headers={"host": "console.example.com"}).status_code == 200
+    assert browser.get("/", headers={"host": "rebound.example.org"}).status_code == 400
+
+
+def test_a_read_only_console_does_nothing_and_says_so(minimal: Settings) -> None:
+    browser = client(minimal, busy())
+    assert '<form method="post"' not in browser.get("/").text
+    answer = browser.post("/actions/rollback", data={"channel": "prod", "reason": "r", "revision": "1"})
+    assert answer.status_code == 403
+    assert "--allow-actions" in answer.text
+
+
+def test_a_form_of_somebody_else_does_nothing(minimal: Settings) -> None:
+    noted = Noted()
+    browser = client(minimal, busy(), noted)
+    given = {"channel": "prod", "reason": "r", "revision": "1"}
+    assert browser.post("/actions/rollback", data=given).status_code == 403
+    stolen = token(client(minimal, busy(), Noted()))
+    token(browser)
+    assert browser.post("/actions/rollback", data={**given, "token": stolen}).status_code == 403
+    assert browser.get("/actions/rollback").status_code == 405
+    assert noted.asked == []
+
+
+def test_forms_become_actions(minimal: Settings) -> None:
+    noted = Noted()
+    browser = client(minimal, busy(), noted, user_header="X-Forwarded-User")
+    given = {"token": token(browser), "channel": "prod", "reason": " it's  better ", "revision": "2"}
+    who = "ann@host (console)"
+    assert browser.post("/actions/promote", data={**given, "version": "2.0.0"}).status_code == 303
+    assert browser.post("/actions/rollback", data=given).status_code == 303
+    assert (
+        browser.post("/actions/rollback", data={**given, "to_revision": "1"}, headers={"X-Forwarded-User": "bob"}).status_code
+        == 303
+    )
+    assert browser.post("/actions/replay", data={**given, "reason": "", "mode": "replay"}).status_code == 303
+    assert browser.post("/actions/replay", data={**given, "reason": "malformed", "mode": "dry-run"}).status_code == 303
+    assert noted.asked == [
+        ("promote", who, "prod", "2.0.0", "it's better", 2),
+        ("rollback", who, "prod", None, "it's better", 2),
+        ("rollback", "bob", "prod", 1, "it's better", 2),
+        ("replay", who, [], False),
+        ("replay", who, ["malformed"], True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "said"),
+    [
+        ("promote", {"version": "no version!"}, "is no version"),
+        ("promote", {"reason": " "}, "say why"),
+        ("promote", {"reason": "x" * 501}, "say why"),
+        ("promote", {"channel": "../up"}, "is no channel"),
+        ("rollback", {"revision": "-1"}, "revision is not a number"),
+        ("rollback", {"to_revision": "one"}, "to_revision is not a number"),
+        ("replay", {"reason": "because"}, "is no reason"),
+    ],
+)
+def test_what_cannot_be_done_is_said(minimal: Settings, path: str, wrong: dict[str, str], said: str) -> None:
+    noted = Noted()
+    browser = client(minimal, busy(), noted)
+    given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
+    answer = browser.post(f"/actions/{path}", data={**given, **wrong})
+    assert answer.status_code == 400
+    assert said in answer.text
+    assert noted.asked == []
+
+
+def test_a_body_without_end_is_refused(minimal: Settings) -> None:
+    browser = client(minimal, busy(), Noted())
+    assert browser.post("/actions/replay", content=b"x" * (BODY_BYTES + 1)).status_code == 413
+    assert browser.get("/nowhere").status_code == 404
+
+
+def test_thousands_of_scorers_make_no_larger_a_page(minimal: Settings) -> None:
+    state = State(registry=told.registry(told.move(1, "1.0.0")), loaded=True)
+    for number in range(1_000):
+        told.hear(state, told.status(f"m.{number}"))
+    answer = client(minimal, state).get("/?page=3&q=m")
+    assert len(answer.content) < 100_000
+    assert "page 3 of 20" in answer.text
+    assert 'href="/?q=m&amp;page=4"' in answer.text

@@ -1,0 +1,52 @@
+"""Rows of float32: numpy writes them, and they are read as they were."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.events.decoder import Reason, Unsuited
+from scorer.events.float32 import Float32Decoder
+from tests.unit.scorer.events.formats import NUMBERS, WIDTH, assert_plain
+from tests.unit.scorer.events.test_json import SIGNATURE
+
+any_float32 = st.floats(width=32)
+
+
+def row(*first: float) -> bytes:
+    return np.array([*first, *[0.5] * WIDTH], "<f4").tobytes()
+
+
+@given(st.lists(st.tuples(any_float32, any_float32, any_float32), max_size=5), st.lists(st.binary(max_size=9), max_size=2))
+def test_rows_become_tensors_and_what_is_no_row_is_rejected(numbers: list[tuple[float, ...]], noise: list[bytes]) -> None:
+    decoded = Float32Decoder(NUMBERS, 1_000).decode([*noise, *(row(*three) for three in numbers)])
+    good = [math.isfinite(a) and not math.isinf(b) and math.isfinite(c) for a, b, c in numbers]
+    events = [
+        {"a": a, "b": b, "c": c, "vector": [0.5] * WIDTH} if fit else None for (a, b, c), fit in zip(numbers, good, strict=True)
+    ]
+    assert_plain(decoded, NUMBERS, [*(None for _ in noise), *events])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, Reason.TOMBSTONE),
+        (b"", Reason.MALFORMED),
+        (row(1, 2, 3) + b"\0", Reason.MALFORMED),
+        (row(1, 2, 3) * 10, Reason.OVERSIZE),
+        (row(math.nan, 2, 3), Reason.NOT_FINITE),
+        (row(1, 2, math.inf), Reason.NOT_FINITE),
+    ],
+)
+def test_a_bad_row_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
+    decoded = Float32Decoder(NUMBERS, 1_000).decode([row(1, math.nan, 3), value, row(4, 5, 6)])
+    assert decoded.rows == [0, 2]
+    assert decoded.rejected[1].reason is reason
+    assert decoded.tensors["again"].tolist() == [[3, 1], [6, 4]]
+
+
+def test_a_signature_that_is_not_of_floats_is_refused() -> None:
+    with pytest.raises(Unsuited, match="int32"):
+        Float32Decoder(SIGNATURE, 1_000)

@@ -1,0 +1,154 @@
+"""JSON arrays and envelopes: fast path and fall-back say the same, and the same as a plain decoder."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Reason
+from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
+from scorer.events.json.objects import JsonDecoder
+from tests.unit.scorer.events.formats import ARRAY, NUMBERS, assert_plain, assert_same, damaged, number_events, vectors
+from tests.unit.scorer.events.test_json import SIGNATURE
+
+GOOD = [1.0, None, None, 2, None, "w", None, None, [1, 2, 3.5]]
+FLAT = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}], "output": {"tensor": "y"}}')
+
+
+def in_order(signature: Signature, event: Mapping[str, Any]) -> list[Any]:
+    """An event as its elements."""
+    return [event.get(field.name) for field in signature.fields]
+
+
+def test_elements_are_the_fields_in_the_order_of_the_signature() -> None:
+    decoded = JsonArrayDecoder(SIGNATURE, 1_000).decode([json.dumps(GOOD).encode()])
+    assert {name: tensor.tolist() for name, tensor in decoded.tensors.items() if name != "x"} == {
+        "n": [[2, 7]],
+        "s": [["w", "-"]],
+        "f": [[True]],
+        "v": [[1, 2, 3.5]],
+    }
+    assert decoded.ids == [None]
+
+
+BAD: list[tuple[bytes | None, Reason]] = [
+    (None, Reason.TOMBSTONE),
+    (b"[", Reason.MALFORMED),
+    (b"1,2]", Reason.MALFORMED),
+    (b'{"a": 1}', Reason.WRONG_TYPE),
+    (b"[1]", Reason.MISSING_FIELD),
+    (b"[1, null]", Reason.MISSING_FIELD),
+    (b"[1, 2, 3]", Reason.WRONG_TYPE),
+    (b"[1, [2]]", Reason.WRONG_TYPE),
+    (b'[1, "2"]', Reason.WRONG_TYPE),
+    (b"[1, true]", Reason.WRONG_TYPE),
+    (b"[1, NaN]", Reason.NOT_FINITE),
+    (b"[1, 1e39]", Reason.NOT_FINITE),
+    (b"[1, 2" + b" " * 200 + b"]", Reason.OVERSIZE),
+    (b'[1, "\xff"]', Reason.NOT_UTF8),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), BAD, ids=lambda v: v.value if isinstance(v, Reason) else None)
+def test_a_bad_array_is_named_and_its_neighbours_go_on(value: bytes | None, reason: Reason) -> None:
+    decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2]", value, b"[3, 4]"])
+    assert decoded.tensors["x"].tolist() == [[1, 2], [3, 4]]
+    assert {row: poison.reason for row, poison in decoded.rejected.items()} == {1: reason}
+
+
+def test_a_batch_that_is_too_large_for_one_text_is_read_in_parts() -> None:
+    numbers = [[float(row), 0.5] for row in range(30_000)]
+    values = [json.dumps(row).encode() for row in numbers]
+    decoder = JsonArrayDecoder(FLAT, 100)
+    assert decoder.decode(values).tensors["x"].tolist() == numbers
+    values[20_000] = b"[1]"
+    assert list(decoder.decode(values).rejected) == [20_000]
+
+
+def test_two_events_that_would_be_good_only_together_are_both_bad() -> None:
+    decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2],[3", b"4]"])
+    assert decoded.rows == []
+    decoded = JsonArrayDecoder(FLAT, 100).decode([b"[1, 2],[3, 4]", b""])
+    assert decoded.rows == []
+
+
+@pytest.mark.parametrize("body", [b'{"id": "e", "features": [1]}', b'{"id": "e"}', b'{"features": null}', b"[1, 2]"])
+def test_an_envelope_needs_its_features(body: bytes) -> None:
+    decoded = JsonEnvelopeDecoder(FLAT, "id", 100).decode([b'{"id": 7, "ts": 5, "features": [1, 2]}', body])
+    assert decoded.rows == [0]
+    assert decoded.ids == [7]
+    assert decoded.rejected[1].reason in (Reason.MISSING_FIELD, Reason.WRONG_TYPE)
+
+
+def test_an_id_that_is_none_is_refused() -> None:
+    decoded = JsonEnvelopeDecoder(FLAT, "id", 100).decode([b'{"id": 1.5, "features": [1, 2]}'])
+    assert decoded.rejected[0].reason is Reason.WRONG_TYPE
+
+
+@settings(max_examples=60)
+@given(st.lists(number_events, max_size=4), st.lists(st.binary(max_size=30), max_size=2), st.randoms())
+def test_any_mixture_agrees_with_a_plain_decoder(good: list[dict[str, Any]], noise: list[bytes], random: Any) -> None:
+    events: list[dict[str, Any] | None] = [*good, *(None for _ in noise)]
+    order = list(range(len(events)))
+    random.shuffle(order)
+    shuffled = [events[at] for at in order]
+    arrays = [*(json.dumps(in_order(NUMBERS, event)).encode() for event in good), *noise]
+    assert_plain(JsonArrayDecoder(NUMBERS, 10_000).decode([arrays[at] for at in order]), NUMBERS, shuffled)
+    envelopes = [
+        *(json.dumps({"id": event["id"], "ts": 1, "features": in_order(NUMBERS, event)}).encode() for event in good),
+        *noise,
+    ]
+    decoded = JsonEnvelopeDecoder(NUMBERS, "id", 10_000).decode([envelopes[at] for at in order])
+    assert_plain(decoded, NUMBERS, shuffled)
+    assert decoded.ids == [event["id"] for event in shuffled if event is not None]
+
+
+@settings(max_examples=150)
+@given(st.lists(vectors, min_size=1, max_size=3), st.data())
+def test_the_fast_path_and_the_fall_back_say_the_same(rows: list[list[float]], data: st.DataObject) -> None:
+    """A tombstone in the batch makes every event be looked at singly."""
+    for decoder, texts in (
+        (JsonArrayDecoder(ARRAY, 10_000), [json.dumps(row) for row in rows]),
+        (JsonEnvelopeDecoder(ARRAY, "id", 10_000), [json.dumps({"id": "e", "features": row}) for row in rows]),
+        (JsonDecoder(ARRAY, "id", 10_000), [json.dumps({"id": "e", "vector": row}) for row in rows]),
+    ):
+        values = [text.encode() for text in texts]
+        values[-1] = data.draw(damaged(values[-1]))
+        assert_same(decoder.decode(values), decoder.decode([*values, None]), len(values))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "e", "vector": %s, "vector": [1]}',
+        '{"id": "e", "vector": %s, "id": "f"}',
+        '{"id": true, "vector": %s}',
+        '{"id": 18446744073709551616, "vector": %s}',
+        '{"id": "e", "vector": [%s]}',
+        '{"id": "e", "vector": %s, "more": [1]}',
+        '{"id": "\\u0041", "vector": %s}',
+        '{"id": "e", "vector": %s} ',
+        '{"id": "e", "vector": %s}x',
+        '{"id": "e", "vect\\u006fr": %s}',
+        '\ufeff{"id": "e", "vector": %s}',
+    ],
+)
+def test_what_is_seldom_in_json_is_read_alike_on_both_paths(text: str) -> None:
+    numbers = json.dumps([1e-300, -0.0, 2**53 + 1, 2**64 - 1, 2**70, *[0.1] * 35])
+    decoder = JsonDecoder(ARRAY, "id", 10_000)
+    for array in (numbers, numbers.replace(str(2**70), "7"), numbers.replace("0.1]", "1e400]")):
+        value = (text % array).encode()
+        assert_same(decoder.decode([value]), decoder.decode([value, None]), 1)
+
+
+def test_scalars_beside_a_wide_array_are_read_too() -> None:
+    event = {"id": 3, "a": 1, "c": None, "vector": [0.5] * 40}
+    decoded = JsonDecoder(NUMBERS, "id", 10_000).decode([json.dumps(event).encode()])
+    assert_plain(decoded, NUMBERS, [event])
+    assert decoded.ids == [3]
+    assert math.isnan(decoded.tensors["x"][0, 1])

@@ -1,0 +1,193 @@
+"""Schemas by the id in each event, and by file: what is found, what is not, and what that makes of an event."""
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_registry.package.signature import Signature
+from publisher.errors import Fatal
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.schemas import proto_files
+from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
+from scorer.events.schemas.registry import Registry, Schema
+from scorer.events.schemas.sources import FileSource, RegistrySource
+from scorer.settings import SchemaRegistrySettings
+from tests.unit.scorer.events.schema_events import PROTO, avro_encoder, configured, settings_of
+
+SMALL_PROTO = 'syntax = "proto3"; message E { float a = 1; }'
+
+
+class Shelf:
+    """Schemas by id, and how often each was asked for."""
+
+    def __init__(self, schemas: Mapping[int, Schema]) -> None:
+        self.schemas = dict(schemas)
+        self.asked: list[int] = []
+
+    def __call__(self, _: SchemaRegistrySettings, number: int) -> Schema:
+        self.asked.append(number)
+        if number not in self.schemas:
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"no schema {number}")
+        return self.schemas[number]
+
+
+def registry(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> RegistrySource:
+    return RegistrySource(format_, Registry(SchemaRegistrySettings(url="http://127.0.0.1:1"), shelf, clock))
+
+
+def decoder_of(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 0.0) -> SchemaDecoder:
+    return SchemaDecoder(FLAT, settings_of(format_), registry(shelf, format_, clock))
+
+
+FLAT = Signature.parse(
+    json.dumps(
+        {
+            "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": -1}]}],
+            "output": {"tensor": "y"},
+        }
+    )
+)
+
+
+def framed(number: int, body: bytes, path: bytes = b"") -> bytes:
+    return struct.pack(">bI", 0, number) + path + body
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "E", "fields": [{"name": name, "type": type_} for name, type_ in fields]}
+
+
+def reasons(decoded: Decoded) -> dict[int, Reason]:
+    return {row: poison.reason for row, poison in decoded.rejected.items()}
+
+
+def test_avro_schemas_change_within_a_batch() -> None:
+    old, new = record(("id", "string"), ("a", "float")), record(("b", "double"), ("a", "int"), ("id", "string"), ("z", "bytes"))
+    text = record(("id", "string"), ("a", "string"))
+    shelf = Shelf({k: Schema("avro", json.dumps(s)) for k, s in enumerate([old, new, text], start=1)})
+    shelf.schemas |= {7: Schema("protobuf", PROTO), 8: Schema("avro", '{"type": "recor'), 9: Schema("avro", '"string"')}
+    now = 0.0
+    decoder = decoder_of(shelf, "avro", lambda: now)
+    values = [
+        framed(1, avro_encoder(old)({"id": "one", "a": 1.0})),
+        framed(2, avro_encoder(new)({"id": "two", "a": 2, "b": 3.0, "z": b""})),
+        framed(3, avro_encoder(text)({"id": "three", "a": "3"})),
+        framed(4, b""),
+        b"\0\0\0",
+        b"\1" + bytes(9),
+        framed(7, b""),
+        framed(8, b""),
+        framed(9, b"\2a"),
+        framed(1, avro_encoder(old)({"id": "ten", "a": 10.0})),
+        b"\0\xff\xff\xff\xff",  # no registry has such an id: none is asked
+    ]
+    for _ in range(2):
+        decoded = decoder.decode(values)
+        assert decoded.rows == [0, 1, 9]
+        assert decoded.ids == ["one", "two", "ten"]
+        assert decoded.tensors["x"].tolist() == [[1, -1], [2, 3], [10, -1]]
+        unknown = Reason.UNKNOWN_SCHEMA
+        assert reasons(decoded) == {
+            2: Reason.WRONG_TYPE,
+            3: unknown,
+            4: Reason.MALFORMED,
+            5: Reason.MALFORMED,
+            6: unknown,
+            7: unknown,
+            8: Reason.WRONG_TYPE,
+            10: unknown,
+        }
+    assert sorted(shelf.asked) == [1, 2, 3, 4, 7, 8, 9]
+    now, shelf.schemas[4] = 11.0, shelf.schemas[1]
+    assert reasons(decoder.decode([values[3]])) == {0: Reason.MALFORMED}
+    assert shelf.asked[-1] == 4
+
+
+def test_protobuf_messages_are_found_by_their_path() -> None:
+    inside = "message B { float b = 1; optional float a = 2; string id = 3; }"
+    text = f'syntax = "proto3"; message A {{ {inside} }} message C {{ float a = 1; }}'
+    shelf = Shelf({1: Schema("protobuf", text), 2: Schema("protobuf", "message {")})
+    decoder = decoder_of(shelf, "protobuf")
+    inner = b"\x0d" + struct.pack("<f", 3.0) + b"\x15" + struct.pack("<f", 4.0) + b"\x1a\x01x"
+    values = [
+        framed(1, inner, b"\x04\x00\x00"),
+        framed(1, b"\x0d" + struct.pack("<f", 5.0), b"\x02\x02"),
+        framed(1, inner, b"\x02\x08"),
+        framed(1, b"", b"\x04\x00"),
+        framed(2, b"", b"\x00"),
+        framed(1, inner[:-1], b"\x04\x00\x00"),
+        framed(1, b"", b"\x00"),
+    ]
+    decoded = decoder.decode(values)
+    assert decoded.tensors["x"].tolist() == [[4, 3], [5, -1]]
+    assert decoded.ids == ["x", None]
+    unknown, malformed = Reason.UNKNOWN_SCHEMA, Reason.MALFORMED
+    assert reasons(decoded) == {2: unknown, 3: malformed, 4: unknown, 5: malformed, 6: Reason.MISSING_FIELD}
+
+
+def test_a_schema_may_refer_to_another() -> None:
+    inner = {"type": "enum", "name": "Colour", "symbols": ["red", "green"]}
+    outer = {**record(("a", "float")), "fields": [{"name": "a", "type": "float"}, {"name": "colour", "type": "Colour"}]}
+    shelf = Shelf({1: Schema("avro", json.dumps(outer), (("Colour", json.dumps(inner)),))})
+    decoder = decoder_of(shelf, "avro")
+    assert decoder.decode([framed(1, struct.pack("<f", 1.0) + b"\x02")]).tensors["x"].tolist() == [[1, -1]]
+    text = 'syntax = "proto3"; import "more/part.proto"; message E { float a = 1; Part part = 2; }'
+    part = 'syntax = "proto3"; message Part { int32 n = 1; }'
+    names = ["more/part.proto", "../x", "", "a\0b", "x" * 999]
+    shelf = Shelf({at: Schema("protobuf", text, ((name, part),)) for at, name in enumerate(names)})
+    decoder = decoder_of(shelf, "protobuf")
+    decoded = decoder.decode([framed(n, b"\x0d" + struct.pack("<f", 1.0), b"\0") for n in range(5)])
+    assert decoded.tensors["x"].tolist() == [[1, -1]]
+    assert reasons(decoded) == dict.fromkeys(range(1, 5), Reason.UNKNOWN_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("format_", "text", "more", "error"),
+    [
+        ("avro", "{", {}, "no Avro schema"),
+        ("protobuf", "message {", {}, "no Protobuf schema"),
+        ("protobuf", PROTO, {}, "Other, Event; say which with input.message"),
+        ("protobuf", PROTO, {"message": "Evnt"}, "no message 'Evnt'"),
+    ],
+)
+def test_a_file_that_is_no_schema_is_refused(tmp_path: Path, format_: str, text: str, more: dict[str, str], error: str) -> None:
+    with pytest.raises(Fatal, match=error) as caught:
+        SchemaDecoder(FLAT, configured(tmp_path, format_, text, **more))
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("format_", "library"), [("avro", "fastavro"), ("protobuf", "grpc_tools")])
+def test_a_format_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch, format_: str, library: str) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(Fatal, match=f"needs {library}") as caught:
+        SchemaDecoder(FLAT, settings_of(format_))
+    assert caught.value.hint == f"pip install 'scorestream[{format_}]'"
+
+
+def test_a_descriptor_set_is_a_schema_too(tmp_path: Path) -> None:
+    file = proto_files.compiled(Schema("protobuf", SMALL_PROTO))
+    data = b"\x0a" + bytes([len(file.serialized_pb)]) + file.serialized_pb
+    path = tmp_path / "schema.desc"
+    path.write_bytes(data)
+    decoder = SchemaDecoder(FLAT, settings_of("protobuf", schema_file=path))
+    assert decoder.decode([b"\x0d" + struct.pack("<f", 2.0)]).tensors["x"].tolist() == [[2, -1]]
+
+
+def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
+    schema = record(("id", "string"), ("a", "string"))
+    shelf = Shelf({1: Schema("avro", json.dumps(schema))})
+    ids = SchemaIdField(settings_of("avro"), registry(shelf, "avro"))
+    body = avro_encoder(schema)({"id": "one", "a": "bad"})
+    assert [ids.of(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == ["one", None, None, None]
+    assert SchemaIdField(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
+
+
+def test_sources_say_what_an_event_without_a_header_is() -> None:
+    assert FileSource("avro", "x.avsc", b"", None).header(b"abc") == b""
+    with pytest.raises(Poison):
+        RegistrySource("protobuf", Registry(SchemaRegistrySettings())).header(b"\0\0\0\0\1\xff")

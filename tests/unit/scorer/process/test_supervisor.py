@@ -1,0 +1,104 @@
+"""The supervisor with workers that do one thing each: hang, crash before they serve, or crash after."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.proofs.bench.workload import configuration
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from publisher.process import logs
+from publisher.errors import Fatal
+from scorer.process import workers as supervisor
+from scorer.settings import load
+
+def hang(settings, on_serving, in_hand):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("deaf", flush=True)
+    on_serving("nowhere")
+    while True:
+        signal.pause()
+
+def crash(settings, on_serving, in_hand):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def crash_later(settings, on_serving, in_hand):
+    mark = Path(settings.replica)
+    on_serving("nowhere")
+    if mark.exists():
+        print("again", flush=True)
+        signal.pause()
+    mark.touch()
+    sys.exit(70)
+
+def die(settings, on_serving, in_hand):
+    # each time with another note in hand: by a code, then by a signal, then by a code that says that it hung
+    lives = Path(settings.replica)
+    life = len(lives.read_text()) if lives.exists() else 0
+    lives.write_text("x" * (life + 1))
+    print(in_hand.read(), flush=True)
+    on_serving("nowhere")
+    if life == 3:
+        signal.pause()
+    in_hand.note({("flights", 0): life + 1})
+    [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(supervisor.HANGING)][life]()
+
+supervisor.GRACE_SECONDS = 0.0
+settings = load(Path(sys.argv[1])).settings
+logs.configure({}, "INFO")
+try:
+    supervisor.run(settings, int(sys.argv[3]), globals()[sys.argv[2]], "INFO")
+except Fatal as error:
+    print(error, flush=True)
+    sys.exit(error.exit_code)
+"""
+
+
+def supervised(folder: Path, work: str, workers: int = 2) -> subprocess.Popen[str]:
+    """A supervisor of workers that do this."""
+    config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
+    config["model"]["cache"] = str(folder / "cache")
+    config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": 1_000}}
+    (folder / "scorer.yaml").write_text(json.dumps(config))
+    command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work, str(workers)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_worker_that_does_not_end_in_time_is_killed_and_told_of(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "hang")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["deaf\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "did not end within 2 s and was killed" in said
+
+
+def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "crash")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGSEGV
+    assert "was ended by SIGSEGV" in said
+
+
+def test_a_crash_after_that_is_followed_by_a_restart_of_that_worker(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "crash_later")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["again\n"] * 2
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert log.count("ended with code 70; starting it again in 0.5 s") == 2
+
+
+def test_what_a_worker_had_in_hand_is_suspected_only_after_a_death(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "die", workers=1)
+    assert process.stdout is not None
+    found = [process.stdout.readline().strip() for _ in range(4)]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}"]

@@ -1,0 +1,140 @@
+"""Score records in Avro and Protobuf say what the JSON record says, to readers that are not ours."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import descriptor_pb2, json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scorer.events.schemas import proto_files
+from scorer.events.schemas.registry import Schema
+from scorer.scores import avro_record, protobuf_record
+from scorer.scores.avro_record import AvroRecordEncoder
+from scorer.scores.formats import as_json, encoder
+from scorer.scores.protobuf_record import ProtobufRecordEncoder
+from scorer.scores.record import RecordEncoder
+from tests.unit.scorer.events.schema_events import proto_class, settings_of
+
+PROVENANCE = {"model": "m,1", "version": "1.0.0", "digest": "sha256:0", "role": "champion", "region": "eu-west"}
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+columns = st.one_of(
+    numbers,
+    st.none(),
+    st.lists(numbers, max_size=4),
+    st.dictionaries(st.text(max_size=3), st.lists(numbers, max_size=3), min_size=1),
+)
+rows = st.lists(
+    st.tuples(
+        st.text(max_size=70),
+        columns,
+        st.none() | st.sampled_from(["late", "on time, é", ""]),
+        st.tuples(st.sampled_from(["t", "other"]), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+        st.integers(-1, 2**62),
+    ),
+    max_size=6,
+)
+Rows = list[tuple[str, Any, str | None, tuple[str, int, int], int]]
+
+
+def encoded(one: RecordEncoder, batch: Rows) -> list[bytes]:
+    ids, scores, decisions, sources, times = zip(*batch, strict=True) if batch else ((),) * 5
+    texts = [json.dumps(score).encode() for score in scores]
+    places, offsets = [source[:2] for source in sources], [source[2] for source in sources]
+    return one.encode(ids, texts, decisions, places, offsets, times, "scored", 1_700_000_000_000)
+
+
+def read_avro(value: bytes) -> Any:
+    stream = io.BytesIO(value)
+    record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(avro_record.TEXT)), None)
+    assert stream.tell() == len(value)
+    return record
+
+
+protobuf_class = proto_class(protobuf_record.TEXT, "Score")
+
+
+def read_protobuf(value: bytes) -> Any:
+    record = protobuf_class.FromString(value)
+    found = json_format.MessageToDict(record, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    score = found.pop("score", None)
+    kind = record.score.WhichOneof("value")
+    if kind == "numbers":
+        score = list(record.score.numbers.numbers)
+    elif kind == "named":
+        score = {output.name: list(output.numbers) for output in record.score.named.outputs}
+    elif score is not None:
+        score = record.score.number if kind else None
+    whole = {name: int(found[name]) for name in ("event_ms", "scored_ms")}
+    source = {**found["source"], "offset": int(found["source"]["offset"])}
+    return {**found, **whole, "score": score, "decision": found.get("decision"), "source": source}
+
+
+FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callable[[bytes, int], Any]]] = [
+    (AvroRecordEncoder, read_avro, avro_record.as_json),
+    (ProtobufRecordEncoder, read_protobuf, protobuf_record.as_json),
+]
+
+
+@pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
+@settings(max_examples=60)
+@given(batch=rows)
+def test_every_record_says_what_the_json_record_says(
+    kind: Callable[..., RecordEncoder], read: Callable[[bytes], Any], ours: Callable[[bytes, int], Any], batch: Rows
+) -> None:
+    records = encoded(kind(b"HEAD", **PROVENANCE), batch)
+    for record, text in zip(records, encoded(RecordEncoder(**PROVENANCE), batch), strict=True):
+        expected = json.loads(text)
+        assert record.startswith(b"HEAD")
+        assert read(record[4:]) == expected
+        assert ours(record, 4) == expected
+
+
+@pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
+@given(value=st.binary(max_size=40))
+def test_what_is_no_record_is_said_to_be_none(
+    kind: Callable[..., RecordEncoder],  # noqa: ARG001 - a row of FORMATS
+    read: Callable[[bytes], Any],  # noqa: ARG001
+    ours: Callable[[bytes, int], Any],
+    value: bytes,
+) -> None:
+    said = ""
+    try:
+        ours(value, 0)
+    except ValueError as error:
+        said = str(error)
+    assert not said or "no score record" in said
+
+
+def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:
+    source = ("t", 0, 0)
+    batch: Rows = [("a", [[1, 2], [3, 4]], None, source, 0), ("b", {"p": 0.5, "n": [1, 2]}, None, source, 0)]
+    for kind, read, _ in FORMATS:
+        found = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
+        assert found == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
+
+
+def test_the_messages_are_those_of_the_schema_for_consumers() -> None:
+    """Protobuf's types are built without protoc; protoc says the same of the text."""
+    by_protoc = descriptor_pb2.FileDescriptorProto.FromString(
+        proto_files.compiled(Schema("protobuf", protobuf_record.TEXT)).serialized_pb
+    )
+    ours = descriptor_pb2.FileDescriptorProto()
+    protobuf_record.Score.DESCRIPTOR.file.CopyToProto(ours)
+    for file in (by_protoc, ours):
+        file.name = ""
+        for message in file.message_type:
+            for field in message.field:
+                field.ClearField("json_name")
+    assert ours == by_protoc
+
+
+@pytest.mark.parametrize("format_", ["json", "avro", "protobuf"])
+def test_without_a_registry_a_record_has_no_header(format_: str) -> None:
+    configured = settings_of("json", output=format_)
+    record = encoded(encoder(configured, **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
+    assert json.loads(as_json(configured)(record))["source"] == {"topic": "t", "partition": 1, "offset": 2}

@@ -1,0 +1,55 @@
+"""From arrivals to figures."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.proofs.bench.counting import count, delays, firsts, latency, spread, swap
+
+
+def test_what_is_missing_and_what_came_twice_is_counted() -> None:
+    assert count(np.array([0, 1, 1, 3]), 5) == {"missing": 2, "duplicates": 1}
+    assert count(np.array([]), 2) == {"missing": 2, "duplicates": 0}
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1e6)), min_size=1))
+def test_the_first_arrival_of_each_id_counts(rows: list[tuple[int, float]]) -> None:
+    arrivals = np.array([[number, at, 1.0] for number, at in rows]).T
+    expected: dict[int, float] = {}
+    for number, at in rows:
+        expected[number] = min(at, expected.get(number, at))
+    first = firsts(arrivals)
+    assert dict(zip(first[0].astype(int).tolist(), first[1].tolist(), strict=True)) == expected
+
+
+def test_a_delay_counts_from_when_the_event_was_due() -> None:
+    ids, late = delays(np.array([[1, 0], [1_030.0, 1_005.0], [1, 1]]), np.array([1_000.0, 1_010.0]))
+    assert ids.tolist() == [0, 1]
+    assert late.tolist() == [5.0, 20.0]
+
+
+def test_percentiles_of_nothing_are_none() -> None:
+    assert set(latency(np.array([])).values()) == {None}
+    assert latency(np.arange(101.0))["p50_ms"] == 50.0
+
+
+def test_repeated_runs_give_a_spread_and_the_sum_of_their_faults() -> None:
+    runs = [{"mode": "a", "us": us, "missing": 1, "duplicates": 0} for us in (3.0, 1.0, 2.0)]
+    assert spread(runs) == {
+        "mode": "a",
+        "us": {"median": 2.0, "lowest": 1.0, "highest": 3.0},
+        "missing": 3,
+        "duplicates": 0,
+    }
+
+
+def test_the_swap_second_is_the_one_around_the_flip() -> None:
+    due = np.arange(0, 10_000, 10.0)
+    late = np.where(np.abs(due - 5_000) <= 500, 30.0, 10.0)
+    found = swap(np.arange(len(due)), late, due, 4_000.0, 5_000.0)
+    assert found["before"]["p99_ms"] == 10.0
+    assert found["swap_second"]["p99_ms"] == 30.0
+    assert found["during"]["max_ms"] == 30.0
+    assert found["p99_ratio"] == pytest.approx(3.0)
