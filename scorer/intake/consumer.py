@@ -304,6 +304,7 @@ class Intake:
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._topic_ids: dict[str, str] = {}
         self._pauses = Pauses(consumer)
         self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._transactional else lambda: None
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
@@ -346,10 +347,18 @@ class Intake:
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along."""
+        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along.
+
+        Raises MemberLost where a topic was made again: its leader epochs begin at 0, and a client that has known higher ones of
+        the old topic takes those for outdated, and never reads the new topic (librdkafka 2.16). Another client does.
+        """
         self._before_read()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
-        return [self._begin(beginning) for beginning in self._beginnings.of(self._consumer, list(map(self._remembered, found)))]
+        beginnings = self._beginnings.of(self._consumer, list(map(self._remembered, found)))
+        for position, topic_id in ((b.position, b.mark.topic_id) for b in beginnings):
+            if self._topic_ids.setdefault(position.topic, topic_id) != topic_id:
+                raise MemberLost(f"{position.topic} was made again, and the client reads on at the old one's leader epochs")
+        return [self._begin(beginning) for beginning in beginnings]
 
     def _remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""

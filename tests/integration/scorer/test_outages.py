@@ -136,6 +136,26 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
         assert scorer.stop() == 0
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
+    brittle: EmbeddedBroker, tmp_path: Path, unique: str, protocol: str
+) -> None:
+    """Its leader epochs are lower than those of the old one."""
+    with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka={"group_protocol": protocol})) as rig:
+        scorer = stocked(rig).start().ready()
+        rig.emit(events(50))
+        until(lambda: rig.answered() == 50, "the scores before")
+        brittle.kill()
+        brittle.restart()
+        scorer.ready()
+        rig.emit(events(50, start=50))
+        until(lambda: rig.answered() == 100, "the scores between")
+        rig.make_again(rig.events_topic, 4)
+        rig.emit(events(50, start=100))
+        until(lambda: rig.answered() == 150, "the scores of the new topic")
+        assert scorer.stop() == 0
+
+
 def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
     registry = OneSchema({1})
     extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
