@@ -4,7 +4,6 @@ for one that neither has configured.
 Tests run in several processes (pytest-xdist): each tells the one that started it what its tests have configured.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from pydantic import BaseModel
 
 from scorer.settings import Settings
 from tests.integration.scorer.rig import Rig
+from tests.support.environment import ROOT
 
-FOLDERS = [Path(__file__).parent / name for name in ("e2e", "security")]
+FOLDERS = [ROOT / "tests" / "integration" / name for name in ("scorer", "security")]
 WHOLE = pytest.StashKey[bool]()
 """Whether all tests of these folders are run."""
 
