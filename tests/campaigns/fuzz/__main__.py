@@ -1,5 +1,5 @@
-"""`python -m tests fuzz`: random records at a scorer on a real broker, for as long as is asked. A line a round on stderr, the
-summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
+"""`python -m tests fuzz`: random records at a scorer or a relay, for as long as is asked. A line a round on stderr, the summary on
+stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
 
 Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
 """
@@ -12,11 +12,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.campaigns.fuzz import relay_rounds
 from tests.campaigns.fuzz.rounds import Round, planned, play
+from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
 
 
@@ -26,9 +29,14 @@ def main(arguments: Sequence[str]) -> int:
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
     bad: list[int] = []
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker() as broker, EmbeddedBroker() if options.relay else nullcontext(broker) as other:
+        clusters = broker.bootstrap_servers, other.bootstrap_servers
         while totals["rounds"] < options.rounds if options.rounds else time.monotonic() < ends:
-            played = _round(broker.bootstrap_servers, planned(options.seed + totals["rounds"]), options.records)
+            seed = options.seed + totals["rounds"]
+            if options.relay:
+                played = _relay_round(clusters, relay_rounds.planned(seed), options.records)
+            else:
+                played = _round(broker.bootstrap_servers, planned(seed), options.records)
             totals += Counter({"rounds": 1, "records": played.written, "refused_by_the_input": played.refused})
             totals += Counter(played.answers)
             bad += [played.seed] if played.findings else []
@@ -42,18 +50,26 @@ def main(arguments: Sequence[str]) -> int:
 
 def _round(bootstrap_servers: str, played: Round, count: int) -> Round:
     """One round with topics and a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        rigs: list[Rig] = []
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
 
         def make_rig(**overrides: Any) -> Rig:
-            rigs.append(Rig(bootstrap_servers, Path(folder), f"fuzz-{played.seed}-{uuid.uuid4().hex[:8]}", **overrides))
-            return rigs[-1]
+            rig = Rig(bootstrap_servers, Path(folder), f"fuzz-{played.seed}-{uuid.uuid4().hex[:8]}", **overrides)
+            closing.callback(rig.close)
+            return rig
 
-        try:
-            return play(make_rig, played, count)
-        finally:
-            for rig in rigs:
-                rig.close()
+        return play(make_rig, played, count)
+
+
+def _relay_round(clusters: tuple[str, str], played: Round, count: int) -> Round:
+    """The same at a relay between two clusters."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
+
+        def make_relay(**overrides: Any) -> RelayRig:
+            rig = RelayRig(clusters, Path(folder), f"fuzz-{played.seed}-{uuid.uuid4().hex[:8]}", **overrides)
+            closing.callback(rig.close)
+            return rig
+
+        return relay_rounds.play(make_relay, played, count)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=1.0, help="begin no round after so many")
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next one has the next")
+    parser.add_argument("--relay", action="store_true", help="at a relay between two brokers, not at a scorer")
     parser.add_argument("--records", type=int, default=500, help="records a round")
     return parser
 

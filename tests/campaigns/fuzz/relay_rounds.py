@@ -1,0 +1,100 @@
+"""One round at a relay: random records of one seed in a topic of the source, and what became of each at the destination."""
+
+import contextlib
+import random
+from collections import Counter
+
+from confluent_kafka import Message
+
+from tests.campaigns.fuzz.raw import RawProducer, RawRecord
+from tests.campaigns.fuzz.records import EVENTS, Records
+from tests.campaigns.fuzz.rounds import PARTITIONS, SHOWN, Place, Round
+from tests.integration.relay.counting import header
+from tests.integration.relay.rig import MakeRelay, RelayRig, until
+from tests.support import auditor
+
+OWN = ("x-origin", "x-hops", "x-copied-to")
+
+
+def planned(seed: int) -> Round:
+    """A round of this seed."""
+    draw = random.Random(seed)
+    return Round(seed, draw.choice(list(EVENTS)), "exactly-once", compacted=draw.random() < 0.3)
+
+
+def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
+    """Play a round; its findings are in what is returned."""
+    rig = make_relay(lanes=2)
+    rig.configure(refusal_topic=f"{rig.name}.refusals")
+    rig.create(rig.source, partitions=PARTITIONS, message_timestamp_after_max_ms=str(2**63 - 1))
+    rig.create(rig.destination, partitions=PARTITIONS, **({"cleanup_policy": "compact"} if played.compacted else {}))
+    written = write(rig, played, count)
+    relay = rig.start()
+
+    def at_rest() -> bool:
+        if relay.process.poll() is not None:
+            return True
+        rows = rig.json("status")["partitions"]
+        return len(rows) == PARTITIONS and all(row["lag_records"] == 0 for row in rows)
+
+    with contextlib.suppress(AssertionError):
+        until(at_rest, "the end of all partitions")
+    if not at_rest():
+        played.findings.append(f"not all is carried: {rig.json('status')['partitions']}"[:SHOWN])
+    if relay.process.poll() is not None:
+        played.findings.append(f"the relay ended with {relay.process.returncode}: {relay.said[-SHOWN:]}")
+    elif restarts := relay.metric("publisher_restarts_total"):
+        played.findings.append(f"the relay began anew {restarts:.0f} times: {relay.said[-SHOWN:]}")
+    count_answers(rig, played, written)
+    return played
+
+
+def write(rig: RelayRig, played: Round, count: int) -> dict[Place, RawRecord]:
+    """Write `count` records that the source takes; by partition and offset."""
+    made, taken = Records(played.seed, played.format), [0] * PARTITIONS
+    written: dict[Place, RawRecord] = {}
+    with contextlib.closing(RawProducer(rig.source)) as producer:
+        while len(written) < count:
+            codec, records = made.batch(count - len(written))
+            partition = len(written) % PARTITIONS
+            if producer.write(rig.topic, partition, records, codec) != 0:
+                played.refused += len(records)
+                continue
+            written |= {(partition, taken[partition] + at): record for at, record in enumerate(records)}
+            taken[partition] += len(records)
+    played.written = len(written)
+    return written
+
+
+def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord]) -> None:
+    """Each record is there once, as a copy that equals it or in the refusal topic; the copies are in order."""
+    answers: Counter[Place] = Counter()
+    last: dict[int, int] = {}
+    for copy in auditor.read(rig.destination, rig.topic):
+        place = copy.partition() or 0, int(header(copy, "x-origin").rpartition(b"/")[2])
+        answers[place] += 1
+        played.answers["copied"] = played.answers.get("copied", 0) + 1
+        if place[1] <= last.get(place[0], -1):
+            played.findings.append(f"out of order: {place}")
+        last[place[0]] = place[1]
+        if place in written and not equal(copy, written[place]):
+            played.findings.append(f"altered: {place}: {written[place]!r}"[:SHOWN])
+    for letter in auditor.read(rig.destination, f"{rig.name}.refusals"):
+        *_, partition, offset = header(letter, "refused.source").decode().split("/")
+        answers[int(partition), int(offset)] += 1
+        reason = header(letter, "refused.reason").decode()
+        played.answers[reason] = played.answers.get(reason, 0) + 1
+    for place, record in written.items():
+        if answers[place] != 1:
+            played.findings.append(f"{answers[place]} answers to {place}: {record!r}"[:SHOWN])
+    played.findings += [f"an answer to {place}, which was never written" for place in answers.keys() - written.keys()]
+
+
+def equal(copy: Message, record: RawRecord) -> bool:
+    """Whether a copy is as the record was, but for what the client cannot do: one without a time gets the time of its copying,
+    and a header name ends where it has a zero byte."""
+    kept = [(name.encode(), value) for name, value in copy.headers() or [] if name not in OWN]
+    named = [(name.partition(b"\0")[0], value) for name, value in record.headers]
+    wanted = [(name, value) for name, value in named if name.decode() not in OWN]
+    same_time = record.timestamp <= 0 or copy.timestamp()[1] == record.timestamp
+    return (copy.key(), copy.value(), kept) == (record.key, record.value, wanted) and same_time
