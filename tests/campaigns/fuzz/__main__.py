@@ -1,5 +1,5 @@
-"""`python -m tests fuzz`: random records at a scorer or a relay, for as long as is asked. A line a round on stderr, the summary on
-stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
+"""`python -m tests fuzz`: random records at a scorer or a relay, for as long as is asked. A line a round on stderr, the summary
+on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
 
 Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
 """

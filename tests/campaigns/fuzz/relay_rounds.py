@@ -93,8 +93,8 @@ def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord])
 def equal(copy: Message, record: RawRecord) -> bool:
     """Whether a copy is as the record was, but for what the client cannot do: one without a time gets the time of its copying,
     and a header name ends where it has a zero byte."""
-    kept = [(name.encode(), value) for name, value in copy.headers() or [] if name not in OWN]
-    named = [(name.partition(b"\0")[0], value) for name, value in record.headers]
-    wanted = [(name, value) for name, value in named if name.decode() not in OWN]
+    kept = [(each[0].encode(), each[1]) for each in copy.headers() or [] if each[0] not in OWN]
+    named = [(name.split(b"\0")[0], value) for name, value in record.headers]
+    wanted = [each for each in named if each[0].decode() not in OWN]
     same_time = record.timestamp <= 0 or copy.timestamp()[1] == record.timestamp
     return (copy.key(), copy.value(), kept) == (record.key, record.value, wanted) and same_time
