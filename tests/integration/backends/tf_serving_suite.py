@@ -8,10 +8,10 @@ import pytest
 
 from scorer.backends import Backend, Model
 from scorer.backends.servers.tf_messages import M
+from tests.conformance.backend import Place, same
+from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends import models
-from tests.integration.backends.conformance import Place, same
 from tests.integration.backends.conftest import remote_place
-from tests.integration.backends.remote_conformance import RemoteConformance
 from tests.integration.backends.servers import ModelServer
 from tests.integration.backends.under_load import UnderLoad
 
