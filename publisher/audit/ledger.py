@@ -1,7 +1,7 @@
 """The count that decides: was every event answered once, in order, and by no older version than the event before it?
 
 Pure: no I/O, no Kafka. Batches of offsets go in, a `Report` comes out. Everything is counted by source coordinates (topic,
-partition, offset), since producers may repeat business ids. Memory: about three bits an event (read, answered, and scored by
+partition, offset), since producers may repeat business ids. Memory: at most three bits an event (read, answered, and scored by
 which digest), at most 96 MiB for ids, and nothing for answers outside the window.
 """
 

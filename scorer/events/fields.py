@@ -26,8 +26,8 @@ FEWEST_ROWS = 32
 class Fields:
     """The fields of one signature. `id_field` is the event field that holds the id, or None.
 
-    A row ends with the id, unless there is none or it is a field of the signature too. `id_apart`: it is never one of them, and
-    whoever reads an event puts it there; `names`, `struct` and `checked` do not know it then.
+    A row ends with the id, unless there is none or the signature has a field of that name. `id_apart`: the id stands outside
+    the fields. Then the reader of an event puts it at the row's end, and `names`, `struct` and `checked` leave it out.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
@@ -116,8 +116,15 @@ class Fields:
             raise Poison(Reason.OVERSIZE, f"{len(value)} bytes; input.max_event_bytes is {self._max_bytes}")
         return value
 
+    def converted(self, event: Mapping[str, Any]) -> Row:
+        """The row of one event that a format's own library has read. Raises Poison."""
+        try:
+            return as_tuple(msgspec.convert(event, self.struct))
+        except (msgspec.ValidationError, ValueError):
+            return self.checked(event)
+
     def checked(self, event: Mapping[str, Any]) -> Row:
-        """The row of one event that was read by other means. Raises Poison, which names the field."""
+        """The row of one event, field by field. Raises Poison, which names the field."""
         values = {name: self._checked(name, event.get(name)) for name in self.names}
         try:
             return as_tuple(msgspec.convert(values, self.struct))

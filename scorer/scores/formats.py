@@ -11,6 +11,7 @@ import orjson
 
 from publisher.errors import Fatal
 from scorer.outages import SCHEMA_REGISTRY, Away
+from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 
@@ -38,14 +39,12 @@ def schema(format_: str) -> str:
     """The text of the record's schema, avro or protobuf. Raises Fatal where the format's library is missing."""
     try:
         if format_ == "avro":
-            import fastavro  # noqa: F401 - whoever writes must be able to read
+            import fastavro  # noqa: F401 - a scorer that writes Avro can read it too: the console and the audit do
 
-            from scorer.scores import avro_record
+            return record_schema.AVRO
+        import google.protobuf  # noqa: F401
 
-            return avro_record.TEXT
-        from scorer.scores import protobuf_record
-
-        return protobuf_record.TEXT
+        return record_schema.protobuf()
     except ImportError as error:
         hint = f"pip install 'scorestream[{format_}]'"
         raise Fatal(f"{format_} needs the extra {format_!r}: {error}", hint, 2) from error

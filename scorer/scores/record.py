@@ -1,12 +1,11 @@
-"""The score record, built column-wise: what is constant for a version is encoded once per version.
+"""The score record as one JSON object, built column-wise. `schema.py` has its fields.
 
-The record is one JSON object (the contract stands in the README, "For consumers"); its key, timestamp and partition are the
-input's affair and are set where it is produced.
+Its key, timestamp and partition come from the input record and are set where it is produced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -82,14 +81,23 @@ def _column(output: NDArray[Any], index: int | None) -> NDArray[Any]:
     return output.reshape(len(output)) if output.size == len(output) else output
 
 
+class Columns(NamedTuple):
+    """What differs in the records of a batch, one entry an event, in the order of the schema. `scores` are JSON; `places` are
+    the events' topics and partitions; times are Unix ms."""
+
+    ids: Sequence[str]
+    scores: Sequence[Any]
+    decisions: Sequence[str | None]
+    places: Sequence[tuple[str, int]]
+    offsets: Sequence[int]
+    event_ms: Sequence[int]
+
+
 class RecordEncoder:
-    """Builds the records of one version. `role` is champion, canary or shadow."""
+    """Builds the records of one version, as JSON. `role` is champion, canary or shadow."""
 
     def __init__(self, *, model: str, version: str, digest: str, role: str, region: str) -> None:
         self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region}
-        origin = {key: self.provenance[key] for key in ("model", "version", "digest", "role")}
-        self._origin = orjson.dumps(origin)[1:-1]
-        self._region = orjson.dumps(region)
 
     def encode(
         self,
@@ -102,23 +110,28 @@ class RecordEncoder:
         status: str,
         scored_ms: int,
     ) -> list[bytes]:
-        """Columns (one entry an event; `places` are its topic and partition) to records. Times are Unix ms."""
-        kinds = list(zip(decisions, places, strict=True))
+        """`Columns` to records. `scored_ms` is Unix ms."""
+        columns = Columns(ids, scores, decisions, places, offsets, event_ms)
+        return self._encoded(columns, {"status": status, **self.provenance, "scored_ms": scored_ms})
+
+    def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
+        """The records. `tail` has the fields that are the same in each, in the order of the schema."""
+        kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {
-            (decision, place): b',"decision":%b,"status":"%b",%b,"source":{"topic":%b,"partition":%d,"offset":'
-            % (orjson.dumps(decision), status.encode(), self._origin, orjson.dumps(place[0]), place[1])
+            (decision, place): b',"decision":%b,"source":{"topic":%b,"partition":%d,"offset":'
+            % (orjson.dumps(decision), orjson.dumps(place[0]), place[1])
             for decision, place in set(kinds)
         }
         parts = zip(
             repeat(b'{"id":'),
-            json_column(ids),
+            json_column(columns.ids),
             repeat(b',"score":'),
-            scores,
+            columns.scores,
             map(middles.__getitem__, kinds),
-            json_column(offsets),
+            json_column(columns.offsets),
             repeat(b'},"event_ms":'),
-            json_column(event_ms),
-            repeat(b',"scored_ms":%d,"region":%b}' % (scored_ms, self._region)),
+            json_column(columns.event_ms),
+            repeat(b"," + orjson.dumps(tail)[1:]),
         )
         return list(map(b"".join, parts))
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.oci.digest import hex_of
-from model_registry.onnx import requirements as needs
-from model_registry.onnx import safety, tensors
+from model_registry.onnx import requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package.folder import Package
@@ -52,20 +51,9 @@ ORDER = {
 }
 """Who takes a model's operators, by device: each what the ones before it cannot do."""
 PATIENCE = 3.0  # deadlines that a run may take; batches are made to take one
-NUMPY_TYPES = {
-    "tensor(float16)": "float16",
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    "tensor(int8)": "int8",
-    "tensor(int16)": "int16",
-    "tensor(int32)": "int32",
-    "tensor(int64)": "int64",
-    "tensor(uint8)": "uint8",
-    "tensor(uint16)": "uint16",
-    "tensor(uint32)": "uint32",
-    "tensor(uint64)": "uint64",
-    "tensor(bool)": "bool",
-    "tensor(string)": "string",
+NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
+    f"tensor({name})": name
+    for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string")
 }
 
 
@@ -235,14 +223,14 @@ class OnnxModel:
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
     """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
     try:
-        if lack := needs.missing(needs.read(package.annotations), onnxruntime=ort.__version__, device=device):
+        if lack := requirements.missing(requirements.read(package.annotations), onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
     except RegistryError as error:
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
-    if lack := needs.missing(needs.of(found), onnxruntime=ort.__version__, device=device):
+    if lack := requirements.missing(requirements.of(found), onnxruntime=ort.__version__, device=device):
         raise ModelRefused(lack)
 
 

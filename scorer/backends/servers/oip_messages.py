@@ -1,5 +1,4 @@
-"""The Open Inference Protocol's messages, and tensors in them. Field numbers are those of its `open_inference_grpc.proto`; the
-repository's are the extension that MLServer and Triton share."""
+"""The Open Inference Protocol's messages, and tensors in them."""
 
 import struct
 from typing import Any
@@ -7,22 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.backends.servers.messages import define
+from scorer.backends.servers.messages import messages
 
 NAMES = {
     "BOOL": "bool",
-    "UINT8": "uint8",
-    "UINT16": "uint16",
-    "UINT32": "uint32",
-    "UINT64": "uint64",
-    "INT8": "int8",
-    "INT16": "int16",
-    "INT32": "int32",
-    "INT64": "int64",
-    "FP16": "float16",
-    "FP32": "float32",
-    "FP64": "float64",
     "BYTES": "string",
+    **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
 }
 """Datatype to numpy's name, or "string"."""
 _DATATYPES = {name: datatype for datatype, name in NAMES.items()}
@@ -32,47 +22,11 @@ _CONTENTS = {
     "UINT64": "uint64_contents",
     "FP32": "fp32_contents",
     "FP64": "fp64_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
 }
 
-_TENSOR = {"name": (1, "string"), "datatype": (2, "string"), "shape": (3, "*int64")}
-M = define(
-    "inference",
-    {
-        "InferTensorContents": {
-            "bool_contents": (1, "*bool"),
-            "int_contents": (2, "*int32"),
-            "int64_contents": (3, "*int64"),
-            "uint_contents": (4, "*uint32"),
-            "uint64_contents": (5, "*uint64"),
-            "fp32_contents": (6, "*float"),
-            "fp64_contents": (7, "*double"),
-            "bytes_contents": (8, "*bytes"),
-        },
-        "InputTensor": _TENSOR,
-        "RequestedOutput": {"name": (1, "string")},
-        "OutputTensor": {**_TENSOR, "contents": (5, "InferTensorContents")},
-        "ModelInferRequest": {
-            "model_name": (1, "string"),
-            "model_version": (2, "string"),
-            "inputs": (5, "*InputTensor"),
-            "outputs": (6, "*RequestedOutput"),
-            "raw_input_contents": (7, "*bytes"),
-        },
-        "ModelInferResponse": {"outputs": (5, "*OutputTensor"), "raw_output_contents": (6, "*bytes")},
-        "ModelRequest": {"name": (1, "string"), "version": (2, "string")},
-        "ModelReadyResponse": {"ready": (1, "bool")},
-        "TensorMetadata": _TENSOR,
-        "ModelMetadataResponse": {"inputs": (4, "*TensorMetadata"), "outputs": (5, "*TensorMetadata")},
-        "RepositoryModelLoadRequest": {"model_name": (2, "string")},
-        "Empty": {},
-    },
-)
+M = messages("open_inference")
 
 
 def describe(tensor: NDArray[Any]) -> str:

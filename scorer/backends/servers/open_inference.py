@@ -1,6 +1,6 @@
 """Servers of the Open Inference Protocol (KServe v2) over gRPC, tensors as raw bytes: MLServer, Triton and others.
 
-A version that the package brings (`repository/`: what the server's model repository holds under the model's name) is a model
+A version that the package brings (`repository/`: the server's model repository holds it under the model's name) is a model
 of its own on the server, `<name>-<fingerprint>`, since these servers load and unload models, not versions. A package that has
 only `remote.json` uses a model that others keep there.
 """
@@ -12,66 +12,40 @@ import grpc
 from numpy.typing import NDArray
 
 from model_registry.package.folder import Package
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
-from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Tensors, explain
+from scorer.backends import InferenceFailed, ModelRefused
+from scorer.backends.servers.flight import GONE, OVERLOAD, NotReady, Tensors, explain
 from scorer.backends.servers.oip_messages import NAMES, M, describe, pack, unpack
-from scorer.backends.servers.placement import fingerprint, place, read_remote, remove
-from scorer.backends.servers.remote import (
-    UNLOAD_SECONDS,
-    RemoteModel,
-    connect,
-    for_each,
-    neutral_row,
-    open_on_all,
-    signature_of,
-)
-from scorer.backends.servers.tensor_check import Stated, check
-from scorer.settings import ModelSettings
+from scorer.backends.servers.placement import Named, fingerprint, remove
+from scorer.backends.servers.remote import UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.servers.tensor_check import Stated
 
-REPOSITORY = "repository"
 STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
 
 
-class OpenInference:
+class OpenInference(RemoteBackend):
     """The backend. Raises BackendMissing where a setting is missing."""
 
-    def __init__(self, settings: ModelSettings) -> None:
-        if not settings.endpoints:
-            message = "model.backend is 'open-inference', but model.endpoints names no server"
-            raise BackendMissing(message, "such as 127.0.0.1:8081")
-        self._settings = settings
-        self._channels = connect(settings)
+    NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
 
-    def open(self, package: Package) -> RemoteModel:
-        """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
-        signature, named = signature_of(package), read_remote(package)
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
+        """See RemoteBackend."""
         if named.label:
             raise ModelRefused(f"remote.json: label {named.label!r}: this protocol has no labels; name a version")
-        folder = self._settings.server_folder
-        source = package.folder / REPOSITORY
-        outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
-        if source.is_dir():
-            if folder is None:
-                hint = "set model.server_folder to the folder that the servers load from"
-                raise ModelRefused(f"the package brings a {REPOSITORY} for a server; {hint}")
-            target = folder / f"{named.model or package.name}-{fingerprint(package)[:12]}"
-            place(source, target)
-            version = _Version(self._channels, target.name, "", target, outputs)
-        else:
-            version = _Version(self._channels, named.model or package.name, named.version, None, outputs)
-        flight = Flight(version, self._settings.endpoints, self._settings.deadline_ms / 1_000, neutral_row(signature))
-        open_on_all(version, flight, self._settings.load_seconds, lambda at: check(signature, *version.stated(at)))
-        return RemoteModel(signature, flight)
+        model = named.model or package.name
+        if folder is None:
+            return _Version(self._channels, model, named.version, None, outputs)
+        target = folder / f"{model}-{fingerprint(package)[:12]}"
+        return _Version(self._channels, target.name, "", target, outputs)
 
 
 class _Version:
-    """One version on the servers; see flight.Remote. `target` is its folder, None where others load it."""
+    """One version on the servers; see remote.Version."""
 
     def __init__(self, channels: list[grpc.Channel], model: str, version: str, target: Path | None, outputs: list[str]) -> None:
         self._calls = [_Calls(channel) for channel in channels]
         self._model = model
         self._version = version
-        self._target = target
+        self.target = target
         self._outputs = outputs
 
     @property
@@ -98,23 +72,20 @@ class _Version:
                 found[output.name] = unpack(output, content)
             except (ValueError, UnicodeDecodeError) as error:
                 raise InferenceFailed(f"output {output.name!r} cannot be read: {error}") from error
-        missing = [name for name in self._outputs if name not in found]
-        if missing:
-            raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
-        return {name: found[name] for name in self._outputs}
+        return wanted(found, self._outputs)
 
     def prepare(self, at: int, seconds: float) -> None:
         """See flight.Remote."""
         if self._is_ready(at, min(seconds, STATUS_SECONDS)):
             return
-        if self._target is None:
+        if self.target is None:
             raise NotReady(f"the model {self._model} is not ready")
         try:
             self._calls[at].load(M["RepositoryModelLoadRequest"](model_name=self._model), timeout=seconds)
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.NOT_FOUND and error.code() in (*GONE, *OVERLOAD):
                 raise
-            raise NotReady(f"{explain(error)} (does it load from {self._target.parent}?)", final=True) from error
+            raise NotReady(f"{explain(error)} (does it load from {self.target.parent}?)", final=True) from error
         if not self._is_ready(at, seconds):
             raise NotReady(f"the model {self._model} is loaded, but not ready")
 
@@ -125,11 +96,11 @@ class _Version:
 
     def unload(self) -> None:
         """See flight.Remote."""
-        if self._target is None:
+        if self.target is None:
             return
         request = M["RepositoryModelLoadRequest"](model_name=self._model)
         for_each(self._calls, lambda calls: calls.unload(request, timeout=UNLOAD_SECONDS))
-        remove(self._target)
+        remove(self.target)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
         """Servers differ in what they say of a model that they do not know: false, or some error."""
@@ -146,18 +117,12 @@ class _Calls:
     """The methods of one server."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        def method(name: str, reply: str) -> Any:
-            return channel.unary_unary(
-                f"/inference.GRPCInferenceService/{name}",
-                request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=M[reply].FromString,
-            )
-
-        self.infer = method("ModelInfer", "ModelInferResponse")
-        self.ready = method("ModelReady", "ModelReadyResponse")
-        self.metadata = method("ModelMetadata", "ModelMetadataResponse")
-        self.load = method("RepositoryModelLoad", "Empty")
-        self.unload = method("RepositoryModelUnload", "Empty")
+        service = "/inference.GRPCInferenceService"
+        self.infer = method(channel, f"{service}/ModelInfer", M["ModelInferResponse"])
+        self.ready = method(channel, f"{service}/ModelReady", M["ModelReadyResponse"])
+        self.metadata = method(channel, f"{service}/ModelMetadata", M["ModelMetadataResponse"])
+        self.load = method(channel, f"{service}/RepositoryModelLoad", M["Empty"])
+        self.unload = method(channel, f"{service}/RepositoryModelUnload", M["Empty"])
 
 
 def _stated(tensors: Any) -> Stated:

@@ -18,7 +18,7 @@ from scorer.backends import ModelRefused
 REMOTE = "remote.json"
 
 
-class Remote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`remote.json`. `version` is the server's own (a whole number at TensorFlow Serving), `label` one that moves there, and
     `signature` the SavedModel's signature that is called."""
 
@@ -28,13 +28,13 @@ class Remote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str = "serving_default"
 
 
-def read_remote(package: Package) -> Remote:
+def read_remote(package: Package) -> Named:
     """What `remote.json` says; the defaults where there is none. Raises ModelRefused."""
     path = package.folder / REMOTE
     if not path.is_file():
-        return Remote()
+        return Named()
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Remote)
+        found = msgspec.json.decode(path.read_bytes(), type=Named)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if found.version and found.label:
@@ -65,5 +65,5 @@ def place(source: Path, target: Path) -> None:
 
 
 def remove(target: Path) -> None:
-    """The opposite; what is in the way is left."""
+    """Delete what `place` has copied; files that cannot be deleted are left."""
     shutil.rmtree(target, ignore_errors=True)

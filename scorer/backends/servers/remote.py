@@ -1,18 +1,22 @@
-"""What remote backends share: channels, opening a version on every server, and the open model that flies batches there."""
+"""What backends with servers share: channels, opening a version on every server, and the open model that asks them."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import grpc
 import numpy as np
 
 from model_registry.package.folder import Package
 from model_registry.package.signature import Signature
-from scorer.backends import BackendAway, BackendMissing, ModelRefused
+from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain
+from scorer.backends.servers.placement import Named, place, read_remote
+from scorer.backends.servers.tensor_check import Stated, check
 from scorer.settings import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -55,6 +59,69 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
         ) from error
     credentials = grpc.ssl_channel_credentials(*files)
     return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
+
+
+class RemoteBackend(ABC):
+    """A backend whose models are on servers. Raises BackendMissing where `model.endpoints` names none.
+
+    A package that brings files of the version (in the folder FILES) has them put into the servers' folder, and the version is
+    loaded and unloaded from here; any other package names a version that others keep there.
+    """
+
+    NAME: ClassVar[str]
+    FILES: ClassVar[str]
+    ENDPOINT: ClassVar[str]  # an example
+
+    def __init__(self, settings: ModelSettings) -> None:
+        if not settings.endpoints:
+            message = f"model.backend is {self.NAME!r}, but model.endpoints names no server"
+            raise BackendMissing(message, f"such as {self.ENDPOINT}")
+        self._settings = settings
+        self._channels = connect(settings)
+
+    def open(self, package: Package) -> "RemoteModel":
+        """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
+        signature, named, settings = signature_of(package), read_remote(package), self._settings
+        files, folder = package.folder / self.FILES, settings.server_folder
+        if files.is_dir() and folder is None:
+            hint = "set model.server_folder to the folder that the servers load from"
+            raise ModelRefused(f"the package brings a {self.FILES} for a server; {hint}")
+        outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
+        version = self.version(package, named, folder if files.is_dir() else None, outputs)
+        if version.target is not None:
+            place(files, version.target)
+        flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, neutral_row(signature))
+        open_on_all(version, flight, settings.load_seconds, lambda at: check(signature, *version.stated(at)))
+        return RemoteModel(signature, flight)
+
+    @abstractmethod
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "Version":
+        """The version on `self._channels`. `folder` is the servers' folder where the package brings files. `outputs` are the
+        tensors that are asked for. Raises ModelRefused."""
+
+
+class Version(Remote, Protocol):
+    """A version that can be opened. `target` is the folder of its files at the servers, None where others keep it."""
+
+    target: Path | None
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
+        ...
+
+
+def wanted(found: Tensors, outputs: Sequence[str]) -> Tensors:
+    """The outputs that were asked for. Raises InferenceFailed where one is not in a reply."""
+    if missing := [name for name in outputs if name not in found]:
+        raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
+    return {name: found[name] for name in outputs}
+
+
+def method(channel: grpc.Channel, path: str, reply: Any) -> Any:
+    """A method of a server; `reply` is the class of its answers."""
+    return channel.unary_unary(
+        path, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
+    )
 
 
 class RemoteModel:

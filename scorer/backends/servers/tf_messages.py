@@ -1,7 +1,4 @@
-"""TensorFlow Serving's messages, and tensors in them.
-
-Field numbers are those of tensorflow/serving (apis, config, util) and tensorflow (core/framework, core/protobuf).
-"""
+"""TensorFlow Serving's messages, and tensors in them."""
 
 from typing import Any
 
@@ -9,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.backends import InferenceFailed
-from scorer.backends.servers.messages import define
+from scorer.backends.servers.messages import messages
 
 DTYPES = {
     "float32": 1,
@@ -36,58 +33,7 @@ _VALUES = {
     "uint64": "uint64_val",
 }  # the other numbers are in int_val
 
-M = define(
-    "tensorflow.serving",
-    {
-        "Dim": {"size": (1, "int64")},
-        "TensorShapeProto": {"dim": (2, "*Dim"), "unknown_rank": (3, "bool")},
-        "TensorProto": {
-            "dtype": (1, "int32"),
-            "tensor_shape": (2, "TensorShapeProto"),
-            "tensor_content": (4, "bytes"),
-            "float_val": (5, "*float"),
-            "double_val": (6, "*double"),
-            "int_val": (7, "*int32"),
-            "string_val": (8, "*bytes"),
-            "int64_val": (10, "*int64"),
-            "bool_val": (11, "*bool"),
-            "half_val": (13, "*int32"),
-            "uint32_val": (16, "*uint32"),
-            "uint64_val": (17, "*uint64"),
-        },
-        "Int64Value": {"value": (1, "int64")},
-        "ModelSpec": {
-            "name": (1, "string"),
-            "version": (2, "?Int64Value"),
-            "signature_name": (3, "string"),
-            "version_label": (4, "?string"),
-        },
-        "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "@TensorProto"), "output_filter": (3, "*string")},
-        "PredictResponse": {"outputs": (1, "@TensorProto"), "model_spec": (2, "ModelSpec")},
-        "StatusProto": {"error_code": (1, "int32"), "error_message": (2, "string")},
-        "GetModelStatusRequest": {"model_spec": (1, "ModelSpec")},
-        "ModelVersionStatus": {"version": (1, "int64"), "state": (2, "int32"), "status": (3, "StatusProto")},
-        "GetModelStatusResponse": {"model_version_status": (1, "*ModelVersionStatus")},
-        "Specific": {"versions": (1, "*int64")},
-        "ServableVersionPolicy": {"specific": (102, "Specific")},
-        "ModelConfig": {
-            "name": (1, "string"),
-            "base_path": (2, "string"),
-            "model_platform": (4, "string"),
-            "model_version_policy": (7, "ServableVersionPolicy"),
-        },
-        "ModelConfigList": {"config": (1, "*ModelConfig")},
-        "ModelServerConfig": {"model_config_list": (1, "ModelConfigList")},
-        "ReloadConfigRequest": {"config": (1, "ModelServerConfig")},
-        "ReloadConfigResponse": {"status": (1, "StatusProto")},
-        "Any": {"type_url": (1, "string"), "value": (2, "bytes")},
-        "GetModelMetadataRequest": {"model_spec": (1, "ModelSpec"), "metadata_field": (2, "*string")},
-        "GetModelMetadataResponse": {"model_spec": (1, "ModelSpec"), "metadata": (2, "@Any")},
-        "TensorInfo": {"name": (1, "string"), "dtype": (2, "int32"), "tensor_shape": (3, "TensorShapeProto")},
-        "SignatureDef": {"inputs": (1, "@TensorInfo"), "outputs": (2, "@TensorInfo"), "method_name": (3, "string")},
-        "SignatureDefMap": {"signature_def": (1, "@SignatureDef")},
-    },
-)
+M = messages("tf_serving")
 
 
 def encode(tensor: NDArray[Any], into: Any) -> None:

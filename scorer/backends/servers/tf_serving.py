@@ -13,60 +13,35 @@ from typing import Any
 import grpc
 
 from model_registry.package.folder import Package
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
-from scorer.backends.servers.flight import Flight, NotReady, Tensors
-from scorer.backends.servers.placement import Remote, fingerprint, place, read_remote, remove
-from scorer.backends.servers.remote import (
-    UNLOAD_SECONDS,
-    RemoteModel,
-    connect,
-    for_each,
-    neutral_row,
-    open_on_all,
-    signature_of,
-)
-from scorer.backends.servers.tensor_check import Stated, check
+from scorer.backends import ModelRefused
+from scorer.backends.servers.flight import NotReady, Tensors
+from scorer.backends.servers.placement import Named, fingerprint, remove
+from scorer.backends.servers.remote import UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.servers.tensor_check import Stated
 from scorer.backends.servers.tf_messages import DTYPES, M, decode, encode
-from scorer.settings import ModelSettings
 
-SAVED_MODEL = "saved_model"
 LOADING, AVAILABLE, END = 20, 30, 50  # ModelVersionStatus.State
 STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
 SERVED = range(LOADING, AVAILABLE + 1)
 
 
-class TensorFlowServing:
+class TensorFlowServing(RemoteBackend):
     """The backend. Raises BackendMissing where a setting is missing."""
 
-    def __init__(self, settings: ModelSettings) -> None:
-        if not settings.endpoints:
-            raise BackendMissing("model.backend is 'tf-serving', but model.endpoints names no server", "such as 127.0.0.1:8500")
-        self._settings = settings
-        self._channels = connect(settings)
+    NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
 
-    def open(self, package: Package) -> RemoteModel:
-        """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
-        signature, named = signature_of(package), read_remote(package)
-        folder = self._settings.server_folder
-        managed = (package.folder / SAVED_MODEL).is_dir()
-        if managed and folder is None:
-            hint = "set model.server_folder to the folder that the servers load from"
-            raise ModelRefused(f"the package brings a {SAVED_MODEL} for a server; {hint}")
-        version = _Version(self._channels, package, named, folder if managed else None)
-        if managed:
-            version.place(package.folder / SAVED_MODEL)
-        flight = Flight(version, self._settings.endpoints, self._settings.deadline_ms / 1_000, neutral_row(signature))
-        wanted = list(dict.fromkeys(output.tensor for output in signature.outputs))
-        version.outputs = wanted
-        open_on_all(version, flight, self._settings.load_seconds, lambda at: check(signature, *version.stated(at)))
-        return RemoteModel(signature, flight)
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
+        """See RemoteBackend."""
+        return _Version(self._channels, package, named, folder, outputs)
 
 
 class _Version:
-    """One version on the servers; see flight.Remote. `folder` is None where others load it."""
+    """One version on the servers; see remote.Version. `folder` is None where others load it."""
 
-    def __init__(self, channels: list[grpc.Channel], package: Package, named: Remote, folder: Path | None) -> None:
-        self.outputs: list[str] = []
+    def __init__(
+        self, channels: list[grpc.Channel], package: Package, named: Named, folder: Path | None, outputs: list[str]
+    ) -> None:
+        self._outputs = outputs
         self._folder = folder
         self._spec = M["ModelSpec"](name=named.model or package.name, signature_name=named.signature)
         if folder is not None:
@@ -77,6 +52,7 @@ class _Version:
             self._spec.version.value = int(named.version)
         elif named.label:
             self._spec.version_label = named.label
+        self.target = folder / self._spec.name / str(self._spec.version.value) if folder else None
         self._calls = [_Calls(channel) for channel in channels]
         self._loading = threading.Lock()
 
@@ -86,28 +62,16 @@ class _Version:
         version = str(self._spec.version.value) if self._spec.HasField("version") else str(self._spec.version_label)
         return f"{self._spec.name}:{version}" if version else str(self._spec.name)
 
-    def place(self, saved_model: Path) -> None:
-        """The files into the servers' folder, before any server is asked to load them."""
-        place(saved_model, self._target)
-
-    @property
-    def _target(self) -> Path:
-        assert self._folder is not None
-        return self._folder / str(self._spec.name) / str(self._spec.version.value)
-
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
         """See flight.Remote."""
-        request = M["PredictRequest"](model_spec=self._spec, output_filter=self.outputs)
+        request = M["PredictRequest"](model_spec=self._spec, output_filter=self._outputs)
         for name, tensor in tensors.items():
             encode(tensor, request.inputs[name])
         return self._calls[at].predict.future(request, timeout=seconds)
 
     def read(self, reply: Any) -> Tensors:
         """See flight.Remote."""
-        missing = [name for name in self.outputs if name not in reply.outputs]
-        if missing:
-            raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(reply.outputs)}")
-        return {name: decode(reply.outputs[name]) for name in self.outputs}
+        return {name: decode(tensor) for name, tensor in wanted(reply.outputs, self._outputs).items()}
 
     def prepare(self, at: int, seconds: float) -> None:
         """See flight.Remote."""
@@ -137,10 +101,10 @@ class _Version:
 
     def unload(self) -> None:
         """See flight.Remote."""
-        if self._folder is None:
+        if self.target is None:
             return
         for_each(range(len(self._calls)), self._unload)
-        remove(self._target)
+        remove(self.target)
 
     def _unload(self, at: int) -> None:
         """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
@@ -176,17 +140,11 @@ class _Calls:
     """The methods of one server."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        def method(service: str, name: str, reply: str) -> Any:
-            return channel.unary_unary(
-                f"/tensorflow.serving.{service}/{name}",
-                request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=M[reply].FromString,
-            )
-
-        self.predict = method("PredictionService", "Predict", "PredictResponse")
-        self.metadata = method("PredictionService", "GetModelMetadata", "GetModelMetadataResponse")
-        self.status = method("ModelService", "GetModelStatus", "GetModelStatusResponse")
-        self.reload = method("ModelService", "HandleReloadConfigRequest", "ReloadConfigResponse")
+        prediction, models = "/tensorflow.serving.PredictionService", "/tensorflow.serving.ModelService"
+        self.predict = method(channel, f"{prediction}/Predict", M["PredictResponse"])
+        self.metadata = method(channel, f"{prediction}/GetModelMetadata", M["GetModelMetadataResponse"])
+        self.status = method(channel, f"{models}/GetModelStatus", M["GetModelStatusResponse"])
+        self.reload = method(channel, f"{models}/HandleReloadConfigRequest", M["ReloadConfigResponse"])
 
 
 def _stated(tensors: Any) -> Stated:

@@ -18,10 +18,11 @@ from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields, as_tuple
 from scorer.events.json.float_arrays import WIDE, brackets
-from scorer.events.json.objects import check_utf8, read_checked
+from scorer.events.json.rows import JsonRows, an_object, check_utf8
 from scorer.events.tensors import Columns, Row, all_float, matrix
 
 FEATURES = "features"
+ID_TYPES = (str, int, type(None))
 TEXT_BYTES = 256 * 1_024  # what fits a core's cache
 
 
@@ -73,9 +74,9 @@ class FlatArrays:
         return np.concatenate(parts)
 
     def _read(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
-        """(B, width), or None where an event is not certain to be a flat array of so many numbers.
+        """The same of one text.
 
-        Each begins with `[` and ends with `]` and no more brackets are in it, nor strings (they are refused): so none can reach
+        Each begins with `[`, ends with `]` and has no other bracket; simdjson refuses strings. So no event's numbers can reach
         into its neighbour.
         """
         if not (all(map(bytes.startswith, values, repeat(b"["))) and all(map(bytes.endswith, values, repeat(b"]")))):
@@ -93,76 +94,45 @@ class FlatArrays:
             return None
 
 
-class JsonArrayDecoder:
+class JsonArrayDecoder(JsonRows):
     """Decodes `[f0, f1, ...]` for one signature."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
-        self._fields = Fields(signature, None, max_event_bytes)
-        self._elements = _Elements(self._fields)
+        fields = Fields(signature, None, max_event_bytes)
+        elements = _Elements(fields)
+        super().__init__(fields, elements.type, elements.row, elements.checked)
         self._columns = Columns(signature) if all_float(signature) else None
-        self._decode = msgspec.json.Decoder(self._elements.type).decode
         self._flat = FlatArrays()
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch; see `Decoder`."""
-        fields = self._fields
-        if not fields.fits(values):
-            return fields.singly(values, self._read)
-        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-        numbers = self._flat.matrix(good, self._columns.width) if self._columns is not None else None
-        if self._columns is not None and numbers is not None:
-            return fields.whole(self._columns.tensors(numbers), None)
-        try:
-            check_utf8(good)
-            return fields.decoded(map(self._elements.row, map(self._decode, good)))
-        except FAULTS:
-            return fields.singly(values, self._read)
-
-    def _read(self, value: bytes) -> Row:
-        return read_checked(value, lambda text: self._elements.row(self._decode(text)), self._elements.checked)
+    def _whole(self, values: Sequence[bytes]) -> Decoded | None:
+        numbers = self._flat.matrix(values, self._columns.width) if self._columns is not None else None
+        return None if self._columns is None or numbers is None else self._fields.whole(self._columns.tensors(numbers), None)
 
 
-class JsonEnvelopeDecoder:
+class JsonEnvelopeDecoder(JsonRows):
     """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None."""
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
-        self._fields = Fields(signature, id_field, max_event_bytes, id_apart=True)
-        self._elements = _Elements(self._fields)
-        self._columns = Columns(signature) if all_float(signature) else None
+        fields = Fields(signature, id_field, max_event_bytes, id_apart=True)
+        self._elements = _Elements(fields)
         self._id_field = id_field
-        ids = [("id", str | int | None, None)] if id_field else []
-        self._decode, self._open = (
-            msgspec.json.Decoder(
-                msgspec.defstruct(
-                    "Envelope",
-                    [*ids, ("features", features)],
-                    rename={"id": id_field} if id_field else None,
-                    kw_only=True,
-                    gc=False,
-                )
-            ).decode
-            for features in (self._elements.type, msgspec.Raw)
-        )
+        super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
+        self._open = msgspec.json.Decoder(self._envelope(msgspec.Raw)).decode
+        self._columns = Columns(signature) if all_float(signature) else None
         self._flat = FlatArrays()
         self._parse = simdjson.Parser().parse
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch; see `Decoder`."""
-        fields = self._fields
-        if not fields.fits(values):
-            return fields.singly(values, self._read)
-        good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-        whole = self._whole(good, self._columns) if self._columns is not None else None
-        if whole is not None:
-            return whole
-        try:
-            check_utf8(good)
-            return fields.decoded(map(self._row, map(self._decode, good)))
-        except FAULTS:
-            return fields.singly(values, self._read)
+    def _envelope(self, features: Any) -> type[msgspec.Struct]:
+        """An envelope for msgspec, with features of this type."""
+        ids = [("id", str | int | None, None)] if self._id_field else []
+        rename = {"id": self._id_field} if self._id_field else None
+        return msgspec.defstruct("Envelope", [*ids, (FEATURES, features)], rename=rename, kw_only=True, gc=False)
 
-    def _whole(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+    def _whole(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch with its floats read by simdjson, or None where an event is not certain to be read as msgspec does it."""
+        columns = self._columns
+        if columns is None:
+            return None
         if columns.width < WIDE:
             return self._opened(values, columns)
         found = [self._numbers(value, columns.width) for value in values]
@@ -193,28 +163,24 @@ class JsonEnvelopeDecoder:
             if len(set(event.keys())) != len(event):
                 return None
             array, id_ = event[FEATURES], event.get(self._id_field) if self._id_field else None
-            if len(array) != width or type(id_) not in (str, int, type(None)):
+            if len(array) != width or type(id_) not in ID_TYPES:
                 return None
             return id_, array.as_buffer(of_type="d")
         except (ValueError, TypeError, KeyError, RuntimeError, AttributeError):
             return None
 
-    def _row(self, event: Any) -> Row:
+    def _row_of(self, event: Any) -> Row:
         row = self._elements.row(event.features)
         return (*row, event.id) if self._id_field else row
 
-    def _read(self, value: bytes) -> Row:
-        return read_checked(value, lambda text: self._row(self._decode(text)), self._checked)
-
-    def _checked(self, event: Any) -> Row:
-        if not isinstance(event, dict):
-            raise Poison(Reason.WRONG_TYPE, f"the event is a JSON {type(event).__name__}, not an object")
-        if event.get(FEATURES) is None:
+    def _checked_row(self, event: Any) -> Row:
+        found = an_object(event)
+        if found.get(FEATURES) is None:
             raise Poison(Reason.MISSING_FIELD, f"required field {FEATURES!r} is missing or null")
-        row = self._elements.checked(event[FEATURES])
+        row = self._elements.checked(found[FEATURES])
         if not self._id_field:
             return row
-        id_ = event.get(self._id_field)
-        if type(id_) not in (str, int, type(None)):
+        id_ = found.get(self._id_field)
+        if type(id_) not in ID_TYPES:
             raise Poison(Reason.WRONG_TYPE, f"field {self._id_field!r}: an id is a string or an integer, not {id_!r:.100}")
         return (*row, id_)

@@ -1,7 +1,7 @@
 """Arrays of floats out of JSON objects by simdjson, which writes them into a buffer without making a number of each.
 
 It takes an event only where its answer is certain to be msgspec's: no name twice, no array inside an array, every array of the
-length that the signature names. Whatever else the event may be is for the other path to say.
+length that the signature names. Every other event is left to msgspec.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""Avro records to rows of values: what one writer's schema says, read by fastavro, and its fixed layout where it has one.
+"""Avro records to rows of values: fastavro reads them by their writer's schema, whose fixed layout is found where it has one.
 
-Logical types are read as what they are made of. A field that the schema has not is absent.
+Logical types are read as the types under them. A field that the schema lacks is absent.
 """
 
 import json
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
-import msgspec
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
 from scorer.events.decoder import Poison, Reason
-from scorer.events.fields import Fields, as_tuple
+from scorer.events.fields import Fields
 from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
 from scorer.events.schemas.registry import BadSchema, Schema
+from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
 
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
@@ -57,10 +57,7 @@ class AvroReader:
         event = self.event(value, start)
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
-        try:
-            return as_tuple(msgspec.convert(event, self._fields.struct))
-        except (msgspec.ValidationError, ValueError):
-            return self._fields.checked(event)
+        return self._fields.converted(event)
 
 
 def _plain(schema: Any) -> Any:
@@ -71,7 +68,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """What stands behind what in most events: where there is a choice with null, the other one. None: cannot be told.
+    """The parts of most events, in their order; of a union with null, the other type. None: the layout differs by event.
 
     `wanted` are the signature's fields, with the length of those that are arrays.
     """
@@ -83,7 +80,7 @@ def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | No
 
 
 def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The same of a field."""
+    """The parts of a field."""
     if isinstance(type_, list):
         yield from _chosen(type_, name, wanted)
     elif isinstance(type_, dict):
@@ -99,18 +96,18 @@ def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[
 
 
 def _chosen(union: list[Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The one that is not null."""
+    """The parts of a union: the type that is not null."""
     values = [(at, one) for at, one in enumerate(union) if one != "null"]
     if len(values) != 1:
         yield None
         return
     at, value = values[0]
-    yield Constant(_zigzag(at))
+    yield Constant(encoded(2 * at))
     yield from _items(value, name, wanted)
 
 
 def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """A type that is written as an object."""
+    """The parts of a type that the schema writes as an object."""
     kind, length = type_["type"], wanted.get(name)
     if kind == "fixed":
         yield Number(None, "u1", type_["size"])
@@ -118,19 +115,10 @@ def _compound(type_: Mapping[str, Any], name: str, wanted: Mapping[str, int | No
         for one in type_["fields"]:
             yield from _items(one["type"], "", {})
     elif kind == "array" and length and type_["items"] in ("float", "double"):
-        yield Constant(_zigzag(length))
+        yield Constant(encoded(2 * length))
         yield Number(name, NUMBERS[type_["items"]], length)
         yield Constant(b"\0")
     elif kind in ("array", "enum", "map"):
         yield None
     else:
         yield from _items(kind, name, wanted)
-
-
-def _zigzag(number: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
-    left, found = number << 1, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])

@@ -1,8 +1,8 @@
 """Events whose bytes stand where the schema puts them: whole batches cut out by numpy, without reading field by field.
 
 Avro and Protobuf both write a float as its bytes and a tag or a branch as a constant, so most events of numbers have one shape.
-A layout lists what stands behind what. An event that has that shape to the last byte means what its format's own reader would
-say; any other is for that reader.
+A layout lists the parts of that shape in their order. An event that has the shape to the last byte means what its format's own
+reader would say. Every other event is left to that reader.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """`count` numbers of a dtype (`<f4`, `<f8` or `?`), of an array field where `array`; None: of no interest."""
+    """`count` numbers of a dtype (`<f4`, `<f8` or `?`): an array field where there are several. `field` None: not asked for."""
 
     field: str | None
     dtype: str
@@ -49,7 +49,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Varint:
-    """A whole number of a field (None: of no interest) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
+    """A whole number of a field (None: not asked for) as a varint below `limit`, with its sign in the last bit if `zigzag`."""
 
     field: str | None
     zigzag: bool
@@ -61,7 +61,7 @@ Item = Constant | Number | Text | Varint
 
 @dataclass(slots=True)
 class _Cuts:
-    """Of the events that have the shape's size: their places, where their parts begin and end in all `data`, and numbers."""
+    """The events that have the shape's size: their places, where their parts begin and end in `data`, and their numbers."""
 
     data: bytes
     buffer: NDArray[np.uint8]
@@ -69,6 +69,15 @@ class _Cuts:
     runs: list[NDArray[np.int64]]
     texts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
     numbers: list[NDArray[np.int64]]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was cut from the events of the shape: (events, width) fixed bytes, and by field the strings and whole numbers."""
+
+    matrix: NDArray[np.uint8]
+    texts: dict[str | None, list[Any]]
+    whole: dict[str | None, NDArray[np.int64]]
 
 
 @dataclass(slots=True)
@@ -123,21 +132,20 @@ class Layout:
             for item, (begins, ends) in zip(self._texts, cuts.texts, strict=True):
                 raw = [cuts.data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
                 texts[item.field] = raw if item.raw else list(map(bytes.decode, raw))
-        except UnicodeDecodeError:  # one of them: for the format's own reader to say which
+        except UnicodeDecodeError:  # of one of them: the format's own reader says which
             return None
         whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
         for field in self._signature.fields:
             if field.name in whole and field.dtype in INTEGER_LIMITS:
                 low, high = INTEGER_LIMITS[field.dtype]
                 keep &= (whole[field.name] >= low) & (whole[field.name] <= min(high, LARGEST))
+        rows = cuts.rows
         if not keep.all():
             at = np.flatnonzero(keep).tolist()
-            matrix, rows = matrix[at], cuts.rows[at]
+            matrix, rows = matrix[at], rows[at]
             texts = {field: [column[k] for k in at] for field, column in texts.items()}
             whole = {field: numbers[at] for field, numbers in whole.items()}
-        else:
-            rows = cuts.rows
-        return self._view(rows.tolist(), matrix, texts, whole) if len(rows) else None
+        return self._view(rows.tolist(), _Parts(matrix, texts, whole)) if len(rows) else None
 
     def _cut(self, values: Sequence[bytes], start: int) -> "_Cuts":
         """Where the parts of each event are, of all events at once.
@@ -197,58 +205,45 @@ class Layout:
             good &= (matrix[:, self._booleans] <= 1).all(axis=1)
         return good
 
-    def _view(
-        self,
-        rows: list[int],
-        matrix: NDArray[np.uint8],
-        texts: dict[str | None, list[Any]],
-        whole: dict[str | None, NDArray[np.int64]],
-    ) -> View:
-        tensors = {tensor.tensor: self._tensor(tensor, matrix, texts, whole) for tensor in self._signature.inputs}
+    def _view(self, rows: list[int], parts: _Parts) -> View:
+        tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.inputs}
         ids: Sequence[str | int | None] = [None] * len(rows)
-        if self._id_field in texts:
-            ids = texts[self._id_field]
-        elif self._id_field in whole:
-            ids = whole[self._id_field].tolist()
+        if self._id_field in parts.texts:
+            ids = parts.texts[self._id_field]
+        elif self._id_field in parts.whole:
+            ids = parts.whole[self._id_field].tolist()
         return View(rows, tensors, ids)
 
-    def _tensor(
-        self,
-        tensor: TensorInput,
-        matrix: NDArray[np.uint8],
-        texts: dict[str | None, list[Any]],
-        whole: dict[str | None, NDArray[np.int64]],
-    ) -> NDArray[Any]:
-        count = len(matrix)
+    def _tensor(self, tensor: TensorInput, parts: _Parts) -> NDArray[Any]:
+        count = len(parts.matrix)
         if tensor.dtype == "string":
             strings = np.empty((count, tensor.width), object)
             for column, field in enumerate(tensor.fields):
-                strings[:, column] = texts[field.name]
+                strings[:, column] = parts.texts[field.name]
             return strings
-        if any(field.name in whole for field in tensor.fields):
-            return self._column_by_column(tensor, matrix, whole)
+        if any(field.name in parts.whole for field in tensor.fields):
+            return self._column_by_column(tensor, parts)
         places = [self._places[field.name] for field in tensor.fields]
         starts, dtype = [start for start, _ in places], places[0][1]
         step = starts[1] - starts[0] if len(starts) > 1 else dtype.itemsize
         with np.errstate(over="ignore", invalid="ignore"):
             if all(other == dtype for _, other in places) and starts == [starts[0] + k * step for k in range(len(starts))]:
                 shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
-                found = np.ndarray(shape, dtype, matrix, starts[0], strides)
+                found = np.ndarray(shape, dtype, parts.matrix, starts[0], strides)
                 return found.astype(tensor.dtype)
-        return self._column_by_column(tensor, matrix, whole)
+        return self._column_by_column(tensor, parts)
 
-    def _column_by_column(
-        self, tensor: TensorInput, matrix: NDArray[np.uint8], whole: dict[str | None, NDArray[np.int64]]
-    ) -> NDArray[Any]:
-        numbers = np.empty((len(matrix), tensor.width), tensor.dtype)
+    def _column_by_column(self, tensor: TensorInput, parts: _Parts) -> NDArray[Any]:
+        count = len(parts.matrix)
+        numbers = np.empty((count, tensor.width), tensor.dtype)
         for column, field in enumerate(tensor.fields):
-            if field.name in whole:
-                found: NDArray[Any] = whole[field.name]
+            if field.name in parts.whole:
+                found: NDArray[Any] = parts.whole[field.name]
                 numbers[:, column] = found.astype(np.float64) if numbers.dtype.kind == "f" else found
                 continue
             start, dtype = self._places[field.name]
             with np.errstate(over="ignore", invalid="ignore"):
-                numbers[:, column] = np.ndarray((len(matrix),), dtype, matrix, start, (self._width,))
+                numbers[:, column] = np.ndarray((count,), dtype, parts.matrix, start, (self._width,))
         return numbers
 
 

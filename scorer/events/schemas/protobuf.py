@@ -1,4 +1,4 @@
-"""Protobuf messages to rows of values: what one schema says, read by its own library, and the fixed layout where it has one.
+"""Protobuf messages to rows of values: its own library reads them, and the message's fixed layout is found where it has one.
 
 A field without presence that is not on the wire has its zero value, as Protobuf has it; one with presence is absent
 then, and so is an empty repeated field.
@@ -7,14 +7,14 @@ then, and so is an empty repeated field.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from scorer.events.decoder import Poison, Reason
-from scorer.events.fields import Fields, as_tuple
+from scorer.events.fields import Fields
 from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
+from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
 
 WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
@@ -44,22 +44,14 @@ class ProtobufReader:
         lengths = {field.name: field.array for field in fields.signature.fields}
         self.layout: Layout | None = layout(list(_items(message, lengths)), fields, id_field)
 
-    def event(self, value: bytes, start: int) -> dict[str, Any]:
-        """The wanted fields of the message behind the header of `start` bytes. Raises Poison."""
+    def row(self, value: bytes, start: int) -> Row:
+        """The values of the message behind the header of `start` bytes. Raises Poison."""
         message = self._new()
         try:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
             raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
-        return {name: get(message) for name, get in self._getters.items()}
-
-    def row(self, value: bytes, start: int) -> Row:
-        """The values of one event. Raises Poison."""
-        event = self.event(value, start)
-        try:
-            return as_tuple(msgspec.convert(event, self._fields.struct))
-        except (msgspec.ValidationError, ValueError):
-            return self._fields.checked(event)
+        return self._fields.converted({name: get(message) for name, get in self._getters.items()})
 
 
 def _getter(field: FieldDescriptor) -> Callable[[Any], Any]:
@@ -72,7 +64,7 @@ def _getter(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """What stands behind what in most events: every field there, in the order of the numbers. None: cannot be told.
+    """The parts of most events: every field, in the order of the numbers. None: the layout differs from event to event.
 
     `wanted` are the signature's fields, with the length of those that are arrays.
     """
@@ -97,7 +89,7 @@ def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[It
 
 
 def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Floats in a row, so many of them; anything else that is repeated cannot be told."""
+    """The parts of a packed field of `length` floats; of any other repeated field None."""
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None
         return
@@ -108,12 +100,3 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:
     return encoded(field.number << 3 | wire)
-
-
-def encoded(number: int) -> bytes:
-    """A number that is not negative as a varint."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])

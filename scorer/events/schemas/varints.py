@@ -30,3 +30,12 @@ def varint(value: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at + shift + 1
     raise IndexError
+
+
+def encoded(number: int) -> bytes:
+    """A number that is not negative as a varint."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from scorer.settings import ModelSettings
+from tests.conformance.backend import Place
+from tests.conformance.remote_backend import DEADLINE_MS
 from tests.integration.backends import models
-from tests.integration.backends.conformance import Place
-from tests.integration.backends.remote_conformance import DEADLINE_MS
 from tests.integration.backends.servers import KINDS
 from tests.integration.scorer.conftest import broker, make_rig, unique
 

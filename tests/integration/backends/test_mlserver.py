@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from scorer.backends import Model
+from tests.conformance.backend import Place, same
+from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends import models
-from tests.integration.backends.conformance import Place, same
 from tests.integration.backends.conftest import remote_place
-from tests.integration.backends.remote_conformance import RemoteConformance
 from tests.integration.backends.servers import KINDS
 
 

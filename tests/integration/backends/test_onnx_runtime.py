@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.backends.conformance import BackendConformance, Place
+from tests.conformance.backend import BackendConformance, Place
 
 
 class TestOnnxRuntime(BackendConformance):

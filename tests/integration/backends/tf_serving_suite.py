@@ -7,11 +7,11 @@ import grpc
 import pytest
 
 from scorer.backends import Backend, Model
-from scorer.backends.servers.messages import define
+from scorer.backends.servers.tf_messages import M
+from tests.conformance.backend import Place, same
+from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends import models
-from tests.integration.backends.conformance import Place, same
 from tests.integration.backends.conftest import remote_place
-from tests.integration.backends.remote_conformance import RemoteConformance
 from tests.integration.backends.servers import ModelServer
 from tests.integration.backends.under_load import UnderLoad
 
@@ -46,25 +46,7 @@ class TestTensorFlowServing(RemoteConformance):
 
 def assign_label(server: ModelServer, model: str, version: int, label: str) -> None:
     """What a fleet's operator does: ReloadConfig with a label for a version that is loaded."""
-    messages = define(
-        "operator",
-        {
-            "All": {},
-            "Policy": {"all": (101, "All")},
-            "Config": {
-                "name": (1, "string"),
-                "base_path": (2, "string"),
-                "model_platform": (4, "string"),
-                "model_version_policy": (7, "Policy"),
-                "version_labels": (8, "@int64"),
-            },
-            "Configs": {"config": (1, "*Config")},
-            "ServerConfig": {"model_config_list": (1, "Configs")},
-            "Reload": {"config": (1, "ServerConfig")},
-            "Reloaded": {},
-        },
-    )
-    request = messages["Reload"]()
+    request = M["ReloadConfigRequest"]()
     one = request.config.model_config_list.config.add(name=model, base_path=str(server.folder / model))
     one.model_platform = "tensorflow"
     one.model_version_policy.all.SetInParent()
@@ -73,7 +55,7 @@ def assign_label(server: ModelServer, model: str, version: int, label: str) -> N
         call = channel.unary_unary(
             "/tensorflow.serving.ModelService/HandleReloadConfigRequest",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=messages["Reloaded"].FromString,
+            response_deserializer=M["ReloadConfigResponse"].FromString,
         )
         call(request, timeout=60)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from scorer.backends import Model
-from tests.integration.backends.conformance import Place
+from tests.conformance.backend import Place
+from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends.conftest import remote_place
-from tests.integration.backends.remote_conformance import RemoteConformance
 from tests.integration.backends.under_load import UnderLoad
 
 

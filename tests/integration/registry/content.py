@@ -1,7 +1,7 @@
 """Content that tests ask registries for."""
 
 from model_registry.oci import manifest
-from tests.unit.model_registry.store_conformance import described
+from tests.conformance.store import described
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 BLOB = described(CONTENT)

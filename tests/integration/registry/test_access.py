@@ -15,10 +15,10 @@ from model_registry.oci import reference
 from model_registry.stores import open_store
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
+from tests.conformance.store import CONTENT, put
 from tests.integration.registry.conftest import AT_ONCE
 from tests.integration.registry.proxy import proxying
 from tests.integration.registry.server import DockerRegistry, Tls, running
-from tests.unit.model_registry.store_conformance import CONTENT, put
 
 pytestmark = pytest.mark.debian("docker-registry", "htpasswd")
 

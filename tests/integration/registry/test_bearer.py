@@ -18,10 +18,10 @@ from model_registry.errors import Unreachable
 from model_registry.oci import reference
 from model_registry.stores.options import StoreOptions
 from model_registry.stores.remote import RemoteStore
+from tests.conformance.store import CONTENT, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE
 from tests.integration.registry.hostile import Hostile, Reply, Seen, hostile
 from tests.integration.registry.server import DockerRegistry, Tokens, running
-from tests.unit.model_registry.store_conformance import CONTENT, described, put, put_manifest
 
 pytestmark = pytest.mark.debian("docker-registry")
 

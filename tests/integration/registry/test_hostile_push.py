@@ -11,9 +11,9 @@ from model_registry.oci import digest
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS
 from model_registry.stores.upload import WHOLE_BYTES
+from tests.conformance.store import described
 from tests.integration.registry.content import BLOB, CONTENT, DATA, MANIFEST, OTHER
 from tests.integration.registry.hostile import Hostile, Reply, Seen
-from tests.unit.model_registry.store_conformance import described
 
 
 def test_a_push_is_not_redirected(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:

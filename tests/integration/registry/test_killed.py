@@ -16,9 +16,9 @@ from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
+from tests.conformance.store import described
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
 from tests.integration.registry.server import DockerRegistry, running
-from tests.unit.model_registry.store_conformance import described
 
 pytestmark = pytest.mark.debian("docker-registry")
 

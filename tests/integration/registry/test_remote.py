@@ -15,9 +15,9 @@ from model_registry.oci import reference
 from model_registry.stores import Store
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.upload import WHOLE_BYTES
+from tests.conformance.store import StoreConformance, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
 from tests.integration.registry.server import DockerRegistry, free_port
-from tests.unit.model_registry.store_conformance import StoreConformance, described, put, put_manifest
 
 pytestmark = pytest.mark.debian("docker-registry")
 

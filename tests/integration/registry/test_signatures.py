@@ -12,9 +12,9 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.trust import bundle, referrers, signing
 from model_registry.trust.gate import Gate
 from model_registry.trust.policy import Policy
+from tests.conformance.store import put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.store_conformance import put_manifest
 from tests.unit.model_registry.trust import NOW, ONE, TWO, trusted
 
 pytestmark = pytest.mark.debian("docker-registry")

@@ -13,7 +13,7 @@ from model_registry.channels.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
 from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor, Index
 from model_registry.stores import Store
-from tests.unit.model_registry.store_conformance import described
+from tests.conformance.store import described
 
 NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 

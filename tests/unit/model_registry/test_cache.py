@@ -19,8 +19,8 @@ from model_registry.oci import manifest
 from model_registry.package import folder as package
 from model_registry.package.signature import SignatureError
 from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import put
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.store_conformance import put
 
 PROCESSES = 3
 

@@ -16,8 +16,8 @@ from model_registry.oci import manifest, tags
 from model_registry.package import folder as package
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import put_manifest
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.store_conformance import put_manifest
 
 NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 PROCESSES, MOVES = 3, 10

@@ -22,8 +22,8 @@ from model_registry.oci.manifest import Descriptor
 from model_registry.package import folder as package
 from model_registry.stores import select as versions
 from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import put
 from tests.unit.model_registry.conftest import GOLDEN, SIGNATURE, MakePackage, onnx_bytes
-from tests.unit.model_registry.store_conformance import put
 
 OCI = "application/vnd.oci.image.layer.v1.tar"
 DOCKER = "application/vnd.docker.image.rootfs.diff.tar.gzip"

@@ -13,7 +13,7 @@ from model_registry.errors import Conflict, Corrupt, Refused, Unreachable
 from model_registry.oci import reference
 from model_registry.stores import Store, open_store
 from model_registry.stores.layout import LayoutStore
-from tests.unit.model_registry.store_conformance import StoreConformance, put, put_manifest
+from tests.conformance.store import StoreConformance, put, put_manifest
 
 PROCESSES, MOVES = 3, 20
 

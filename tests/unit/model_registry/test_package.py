@@ -18,8 +18,8 @@ from model_registry.package import folder as package
 from model_registry.package.signature import SignatureError
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import put, put_manifest
 from tests.unit.model_registry.conftest import SIGNATURE, MakePackage
-from tests.unit.model_registry.store_conformance import put, put_manifest
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -12,7 +12,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
-from tests.unit.model_registry.store_conformance import put_manifest
+from tests.conformance.store import put_manifest
 from tests.unit.model_registry.trust import NOW, ONE, ApiStore, LyingStore, rewritten, trusted, version
 
 TYPE = "application/x.test"

@@ -12,9 +12,9 @@ from model_registry.channels.roles import Role
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.package import folder as package
 from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import an_index
 from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.store_conformance import an_index
 
 NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")

@@ -12,7 +12,7 @@ from model_registry.errors import NotFound
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import transfer
 from model_registry.stores.layout import LayoutStore
-from tests.unit.model_registry.store_conformance import ABSENT, described
+from tests.conformance.store import ABSENT, described
 
 CONTENTS = [bytes([n]) * (1 << 20) for n in range(10)]
 

@@ -13,7 +13,7 @@ from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import TrustedKey
-from tests.unit.model_registry.store_conformance import put_manifest
+from tests.conformance.store import put_manifest
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 ONE, TWO = (PrivateKey(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from publisher.session.exactly_once import TransactionSession
+from tests.conformance.session import SessionConformance, Stage
 from tests.proofs.gpu.drain import Ground
 from tests.proofs.gpu.drain import paced as in_turn
 from tests.support import models
 from tests.support.transport_memory import MemoryLog, MemoryProducer
 from tests.unit.publisher.session.scripted import Fails, Log
-from tests.unit.publisher.session.session_conformance import SessionConformance, Stage
 
 
 class Failing(MemoryProducer):

@@ -4,11 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.bitmap import CHUNK_BITS, Bitmap
+from publisher.audit.bitmap import Bitmap
 
-near_edges = st.sampled_from([0, CHUNK_BITS, 5 * CHUNK_BITS, 2**40]).flatmap(
-    lambda base: st.integers(max(0, base - 9), base + 9)
-)
+CONTAINER = 1 << 16  # offsets that pyroaring keeps together
+
+
+near_edges = st.sampled_from([0, CONTAINER, 5 * CONTAINER, 2**40]).flatmap(lambda base: st.integers(max(0, base - 9), base + 9))
 batches = st.lists(st.lists(near_edges, max_size=20), max_size=6)
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from publisher.session.at_least_once import CheckpointSession
 from publisher.session.exactly_once import TransactionSession
+from tests.conformance.session import SessionConformance, Stage, every_batch_becomes_visible
 from tests.unit.publisher.session.scripted import Fails, Log, ScriptedCommits, ScriptedProducer, ScriptedQueue
-from tests.unit.publisher.session.session_conformance import SessionConformance, Stage, every_batch_becomes_visible
 
 
 class TestTransactions(SessionConformance):

@@ -14,9 +14,8 @@ from scorer.events.for_producers.schemas import GENERATORS
 from scorer.events.json.arrays import JsonArrayDecoder
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.schemas.decoder import SchemaDecoder
-from tests.unit.scorer.events.formats import NUMBERS, assert_plain, number_events
+from tests.unit.scorer.events.formats import MIXED, NUMBERS, assert_plain, number_events
 from tests.unit.scorer.events.schema_events import Encode, avro_encoder, configured, proto_encoder
-from tests.unit.scorer.events.test_json import SIGNATURE
 
 
 def signature(*fields: Any, dtype: str = "float32") -> Signature:
@@ -126,13 +125,13 @@ def test_events_of_the_generated_schemas_are_read(
 
 
 def test_every_dtype_has_a_type_in_every_format() -> None:
-    assert 'syntax = "proto3"' in GENERATORS["protobuf"](SIGNATURE, "2-fast", None)
-    assert "message Event2Fast {" in GENERATORS["protobuf"](SIGNATURE, "2-fast", None)
-    assert json.loads(GENERATORS["avro"](SIGNATURE, "m", None))["fields"][-1] == {
+    assert 'syntax = "proto3"' in GENERATORS["protobuf"](MIXED, "2-fast", None)
+    assert "message Event2Fast {" in GENERATORS["protobuf"](MIXED, "2-fast", None)
+    assert json.loads(GENERATORS["avro"](MIXED, "m", None))["fields"][-1] == {
         "name": "vector",
         "type": {"type": "array", "items": "double"},
     }
-    document = json.loads(GENERATORS["json-schema"](SIGNATURE, "m", "id"))
+    document = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
     assert document["required"] == ["a", "count", "word", "vector"]
     assert document["properties"]["count"] == {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
     assert document["properties"]["size"]["type"] == ["integer", "null"]

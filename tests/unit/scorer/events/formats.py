@@ -39,11 +39,52 @@ ARRAY = Signature.parse(
     )
 )
 
+MIXED = Signature.parse(
+    json.dumps(
+        {
+            "inputs": [
+                {
+                    "tensor": "x",
+                    "dtype": "float32",
+                    "fields": [
+                        "a",
+                        {"name": "b", "required": False, "default": "nan"},
+                        {"name": "c", "required": False, "default": 1.5},
+                    ],
+                },
+                {"tensor": "n", "dtype": "int32", "fields": ["count", {"name": "size", "default": 7}]},
+                {"tensor": "s", "dtype": "string", "fields": ["word", {"name": "other", "default": "-"}]},
+                {"tensor": "f", "dtype": "bool", "fields": [{"name": "flag", "default": True}]},
+                {"tensor": "v", "dtype": "float64", "fields": [{"name": "vector", "array": True, "length": 3}]},
+            ],
+            "output": {"tensor": "y"},
+        }
+    )
+)
+"""Every kind of dtype, and fields with defaults."""
+
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 vectors = st.lists(floats, min_size=WIDTH, max_size=WIDTH)
 number_events = st.fixed_dictionaries(
     {"id": st.text(max_size=5), "a": floats, "vector": vectors},
     optional={"b": st.none() | floats, "c": st.none() | floats},
+)
+
+mixed_events = st.fixed_dictionaries(
+    {
+        "a": floats,
+        "count": st.integers(-(2**31), 2**31 - 1),
+        "word": st.text(max_size=5),
+        "vector": st.lists(floats, min_size=3, max_size=3),
+    },
+    optional={
+        "b": st.none() | floats,
+        "c": st.none() | floats,
+        "size": st.none() | st.integers(0, 100),
+        "other": st.none() | st.text(max_size=3),
+        "flag": st.none() | st.booleans(),
+        "id": st.none() | st.text(max_size=5) | st.integers(0, 2**40),
+    },
 )
 
 

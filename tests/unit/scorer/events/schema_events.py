@@ -28,6 +28,47 @@ message Event {
 """
 
 
+def nullable(type_: str) -> dict[str, Any]:
+    return {"type": ["null", type_], "default": None}
+
+
+AVRO = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "more", "type": {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}},
+        {"name": "a", "type": "float"},
+        {"name": "b", **nullable("double")},
+        {"name": "c", **nullable("float")},
+        {"name": "vector", "type": {"type": "array", "items": "float"}},
+    ],
+}
+MIXED_AVRO = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "a", "type": "double"},
+        {"name": "b", **nullable("double")},
+        {"name": "c", **nullable("double")},
+        {"name": "count", "type": "int"},
+        {"name": "size", **nullable("long")},
+        {"name": "word", "type": "string"},
+        {"name": "other", **nullable("string")},
+        {"name": "flag", **nullable("boolean")},
+        {"name": "vector", "type": {"type": "array", "items": "double"}},
+        {"name": "id", "type": ["null", "string"], "default": None},
+    ],
+}
+MIXED_PROTO = """syntax = "proto3";
+message Event {
+  double a = 1; optional double b = 2; optional double c = 3; sint32 count = 4; optional int64 size = 5; string word = 6;
+  optional string other = 7; optional bool flag = 8; repeated double vector = 9; optional string id = 10;
+}
+"""
+
+
 def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
     """Settings with a schema file."""
     path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")

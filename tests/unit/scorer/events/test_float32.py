@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from scorer.events.decoder import Reason, Unsuited
 from scorer.events.float32 import Float32Decoder
-from tests.unit.scorer.events.formats import NUMBERS, WIDTH, assert_plain
-from tests.unit.scorer.events.test_json import SIGNATURE
+from tests.unit.scorer.events.formats import MIXED, NUMBERS, WIDTH, assert_plain
 
 any_float32 = st.floats(width=32)
 
@@ -49,4 +48,4 @@ def test_a_bad_row_is_named_and_its_neighbours_go_on(value: bytes | None, reason
 
 def test_a_signature_that_is_not_of_floats_is_refused() -> None:
     with pytest.raises(Unsuited, match="int32"):
-        Float32Decoder(SIGNATURE, 1_000)
+        Float32Decoder(MIXED, 1_000)

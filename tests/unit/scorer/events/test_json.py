@@ -6,40 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Reason
 from scorer.events.json.objects import JsonDecoder
+from tests.unit.scorer.events.formats import MIXED
 
-SIGNATURE = Signature.parse(
-    json.dumps(
-        {
-            "inputs": [
-                {
-                    "tensor": "x",
-                    "dtype": "float32",
-                    "fields": [
-                        "a",
-                        {"name": "b", "required": False, "default": "nan"},
-                        {"name": "c", "required": False, "default": 1.5},
-                    ],
-                },
-                {"tensor": "n", "dtype": "int32", "fields": ["count", {"name": "size", "default": 7}]},
-                {"tensor": "s", "dtype": "string", "fields": ["word", {"name": "other", "default": "-"}]},
-                {"tensor": "f", "dtype": "bool", "fields": [{"name": "flag", "default": True}]},
-                {"tensor": "v", "dtype": "float64", "fields": [{"name": "vector", "array": True, "length": 3}]},
-            ],
-            "output": {"tensor": "y"},
-        }
-    )
-)
 GOOD = {"id": "1", "a": 1.0, "count": 2, "word": "w", "vector": [1, 2, 3.5]}
 
 
 def decoder(max_bytes: int = 1_000) -> JsonDecoder:
-    return JsonDecoder(SIGNATURE, "id", max_bytes)
+    return JsonDecoder(MIXED, "id", max_bytes)
 
 
 def encode(**changes: Any) -> bytes:
@@ -126,59 +102,3 @@ def test_a_batch_of_nothing_but_bad_events_is_all_rejected() -> None:
     assert decoded.rows == []
     assert sorted(decoded.rejected) == [0, 1]
     assert decoded.tensors["v"].shape == (0, 3)
-
-
-floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
-good_events = st.fixed_dictionaries(
-    {
-        "a": floats,
-        "count": st.integers(-(2**31), 2**31 - 1),
-        "word": st.text(max_size=5),
-        "vector": st.lists(floats, min_size=3, max_size=3),
-    },
-    optional={
-        "b": st.none() | floats,
-        "c": st.none() | floats,
-        "size": st.none() | st.integers(0, 100),
-        "other": st.none() | st.text(max_size=3),
-        "flag": st.none() | st.booleans(),
-        "id": st.none() | st.text(max_size=5) | st.integers(0, 2**40),
-        "unknown": st.recursive(st.none() | st.integers(), st.lists, max_leaves=3),
-    },
-)
-
-
-def plain(event: dict[str, Any]) -> list[list[Any]]:
-    """A decoder that could not be plainer."""
-
-    def field(name: str, default: Any = None) -> Any:
-        return default if event.get(name) is None else event[name]
-
-    return [
-        [np.float32(field("a")), np.float32(field("b", math.nan)), np.float32(field("c", 1.5))],
-        [field("count"), field("size", 7)],
-        [field("word"), field("other", "-")],
-        [field("flag", True)],
-        field("vector"),
-    ]
-
-
-@given(st.lists(good_events, max_size=8), st.lists(st.binary(max_size=30) | st.none(), max_size=4), st.randoms())
-def test_any_mixture_agrees_with_a_plain_decoder(good: list[dict[str, Any]], noise: list[bytes | None], random: Any) -> None:
-    values: list[tuple[bytes | None, dict[str, Any] | None]] = [(json.dumps(event).encode(), event) for event in good]
-    values += [(bad, None) for bad in noise]
-    random.shuffle(values)
-    decoded = decoder(10_000).decode([value for value, _ in values])
-    expected = [(at, event) for at, (_, event) in enumerate(values) if event is not None]
-    assert decoded.rows == [at for at, _ in expected]
-    assert sorted(decoded.rejected) == [at for at, (_, event) in enumerate(values) if event is None]
-    assert decoded.ids == [event.get("id") for _, event in expected]
-    for row, (_, event) in enumerate(expected):
-        for tensor, wanted in zip(decoded.tensors.values(), plain(event), strict=True):
-            np.testing.assert_array_equal(tensor[row], np.array(wanted, tensor.dtype))
-
-
-@given(st.lists(st.binary(max_size=60), max_size=5))
-def test_no_bytes_ever_raise(values: list[bytes]) -> None:
-    decoded = decoder().decode(values)
-    assert sorted([*decoded.rows, *decoded.rejected]) == list(range(len(values)))

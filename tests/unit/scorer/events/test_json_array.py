@@ -13,8 +13,7 @@ from model_registry.package.signature import Signature
 from scorer.events.decoder import Reason
 from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.events.json.objects import JsonDecoder
-from tests.unit.scorer.events.formats import ARRAY, NUMBERS, assert_plain, assert_same, damaged, number_events, vectors
-from tests.unit.scorer.events.test_json import SIGNATURE
+from tests.unit.scorer.events.formats import ARRAY, MIXED, NUMBERS, assert_plain, assert_same, damaged, vectors
 
 GOOD = [1.0, None, None, 2, None, "w", None, None, [1, 2, 3.5]]
 FLAT = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}], "output": {"tensor": "y"}}')
@@ -26,7 +25,7 @@ def in_order(signature: Signature, event: Mapping[str, Any]) -> list[Any]:
 
 
 def test_elements_are_the_fields_in_the_order_of_the_signature() -> None:
-    decoded = JsonArrayDecoder(SIGNATURE, 1_000).decode([json.dumps(GOOD).encode()])
+    decoded = JsonArrayDecoder(MIXED, 1_000).decode([json.dumps(GOOD).encode()])
     assert {name: tensor.tolist() for name, tensor in decoded.tensors.items() if name != "x"} == {
         "n": [[2, 7]],
         "s": [["w", "-"]],
@@ -88,24 +87,6 @@ def test_an_envelope_needs_its_features(body: bytes) -> None:
 def test_an_id_that_is_none_is_refused() -> None:
     decoded = JsonEnvelopeDecoder(FLAT, "id", 100).decode([b'{"id": 1.5, "features": [1, 2]}'])
     assert decoded.rejected[0].reason is Reason.WRONG_TYPE
-
-
-@settings(max_examples=60)
-@given(st.lists(number_events, max_size=4), st.lists(st.binary(max_size=30), max_size=2), st.randoms())
-def test_any_mixture_agrees_with_a_plain_decoder(good: list[dict[str, Any]], noise: list[bytes], random: Any) -> None:
-    events: list[dict[str, Any] | None] = [*good, *(None for _ in noise)]
-    order = list(range(len(events)))
-    random.shuffle(order)
-    shuffled = [events[at] for at in order]
-    arrays = [*(json.dumps(in_order(NUMBERS, event)).encode() for event in good), *noise]
-    assert_plain(JsonArrayDecoder(NUMBERS, 10_000).decode([arrays[at] for at in order]), NUMBERS, shuffled)
-    envelopes = [
-        *(json.dumps({"id": event["id"], "ts": 1, "features": in_order(NUMBERS, event)}).encode() for event in good),
-        *noise,
-    ]
-    decoded = JsonEnvelopeDecoder(NUMBERS, "id", 10_000).decode([envelopes[at] for at in order])
-    assert_plain(decoded, NUMBERS, shuffled)
-    assert decoded.ids == [event["id"] for event in shuffled if event is not None]
 
 
 @settings(max_examples=150)

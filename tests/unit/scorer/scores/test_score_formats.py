@@ -7,13 +7,11 @@ from typing import Any
 
 import fastavro
 import pytest
-from google.protobuf import descriptor_pb2, json_format
+from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.events.schemas import proto_files
-from scorer.events.schemas.registry import Schema
-from scorer.scores import avro_record, protobuf_record
+from scorer.scores import avro_record, protobuf_record, schema
 from scorer.scores.avro_record import AvroRecordEncoder
 from scorer.scores.formats import as_json, encoder
 from scorer.scores.protobuf_record import ProtobufRecordEncoder
@@ -50,12 +48,12 @@ def encoded(one: RecordEncoder, batch: Rows) -> list[bytes]:
 
 def read_avro(value: bytes) -> Any:
     stream = io.BytesIO(value)
-    record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(avro_record.TEXT)), None)
+    record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(schema.AVRO)), None)
     assert stream.tell() == len(value)
     return record
 
 
-protobuf_class = proto_class(protobuf_record.TEXT, "Score")
+protobuf_class = proto_class(schema.protobuf(), "Score")
 
 
 def read_protobuf(value: bytes) -> Any:
@@ -118,19 +116,12 @@ def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None
         assert found == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
 
 
-def test_the_messages_are_those_of_the_schema_for_consumers() -> None:
-    """Protobuf's types are built without protoc; protoc says the same of the text."""
-    by_protoc = descriptor_pb2.FileDescriptorProto.FromString(
-        proto_files.compiled(Schema("protobuf", protobuf_record.TEXT)).serialized_pb
-    )
-    ours = descriptor_pb2.FileDescriptorProto()
-    protobuf_record.Score.DESCRIPTOR.file.CopyToProto(ours)
-    for file in (by_protoc, ours):
-        file.name = ""
-        for message in file.message_type:
-            for field in message.field:
-                field.ClearField("json_name")
-    assert ours == by_protoc
+@given(batch=rows)
+def test_json_has_the_fields_of_the_schema_in_their_order(batch: Rows) -> None:
+    for text in encoded(RecordEncoder(**PROVENANCE), batch):
+        record = json.loads(text)
+        assert list(record) == [field["name"] for field in schema.SCHEMA["fields"]]
+        assert list(record["source"]) == [field["name"] for field in schema.SOURCE["fields"]]
 
 
 @pytest.mark.parametrize("format_", ["json", "avro", "protobuf"])

@@ -1,4 +1,4 @@
-"""What every backend with a server does beside `conformance.py`: deadlines, servers that are away, shared fleets."""
+"""What every backend with a server does beside `backend.py`: deadlines, servers that are away, shared fleets."""
 
 import json
 import signal
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from scorer.backends import Backend, BackendAway, BackendMissing, InferenceFailed, Model, ModelRefused
+from tests.conformance.backend import BackendConformance, Place, same
 from tests.integration.backends import models
-from tests.integration.backends.conformance import BackendConformance, Place, same
 from tests.integration.backends.models import Tensors
 from tests.integration.backends.servers import ModelServer, wait_until
 

@@ -1,0 +1,72 @@
+"""What the JSON formats share: whole batches through one compiled msgspec decoder, single events where one of them is bad."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.fields import FAULTS, Fields
+from scorer.events.tensors import Row
+
+
+class JsonRows:
+    """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
+    decoded. `checked` makes one of an event that the standard library has read, or raises Poison."""
+
+    def __init__(self, fields: Fields, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
+        self._fields = fields
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._row = row
+        self._checked = checked
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        if self._fields.fits(values):
+            good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+            try:
+                return self._whole(good) or self._fields.decoded(self._rows(good))
+            except FAULTS:
+                pass
+        return self._fields.singly(values, self._one)
+
+    def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
+        """The batch by a quicker way, or None where it is not certain to say the same."""
+        return None
+
+    def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
+        """The rows of a batch of good events."""
+        check_utf8(values)
+        return map(self._row, map(self._decode, values))
+
+    def _one(self, value: bytes) -> Row:
+        """One event by msgspec; where msgspec refuses it, by the standard library: it takes NaN. Raises Poison."""
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Poison(Reason.NOT_UTF8, str(error)) from None
+        try:
+            return self._row(self._decode(value))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            event = json.loads(value)
+            json.dumps(event, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        except (ValueError, RecursionError) as error:
+            raise Poison(Reason.MALFORMED, f"not JSON: {error}") from None
+        return self._checked(event)
+
+
+def check_utf8(values: Sequence[bytes]) -> None:
+    """One look at the whole batch: msgspec does not check strings that it skips."""
+    text = b"\n".join(values)
+    if not text.isascii():
+        text.decode("utf-8")
+
+
+def an_object(event: Any) -> dict[str, Any]:
+    """The event, if it is a JSON object. Raises Poison."""
+    if not isinstance(event, dict):
+        raise Poison(Reason.WRONG_TYPE, f"the event is a JSON {type(event).__name__}, not an object")
+    return event

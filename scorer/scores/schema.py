@@ -1,0 +1,73 @@
+"""The score record's schema, stated once, in Avro's language. Protobuf's is made from it, and JSON has the same fields.
+
+It is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms` differ from
+event to event; the others are the same in a batch and are encoded once for it.
+"""
+
+import json
+from typing import Any
+
+NUMBERS = {"type": "array", "items": "double"}
+SOURCE: dict[str, Any] = {
+    "type": "record",
+    "name": "Source",
+    "fields": [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}, {"name": "offset", "type": "long"}],
+}
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Score",
+    "namespace": "scorestream",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "score", "type": ["null", "double", NUMBERS, {"type": "map", "values": NUMBERS}]},
+        {"name": "decision", "type": ["null", "string"]},
+        {"name": "source", "type": SOURCE},
+        {"name": "event_ms", "type": "long"},
+        *({"name": name, "type": "string"} for name in ("status", "model", "version", "digest", "role", "region")),
+        {"name": "scored_ms", "type": "long"},
+    ],
+}
+"""`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output."""
+AVRO = json.dumps(SCHEMA, indent=2)
+
+PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64"}
+PROTOBUF_SCORE = """
+message Numbers {
+  repeated double numbers = 1;
+}
+
+message Named {
+  string name = 1;
+  repeated double numbers = 2;
+}
+
+message NamedNumbers {
+  repeated Named outputs = 1;
+}
+
+message Value {
+  oneof value {
+    double number = 1;
+    Numbers numbers = 2;
+    NamedNumbers named = 3;
+  }
+}
+"""
+
+
+def protobuf() -> str:
+    """The Protobuf schema. A field's number is its place in the record; the score is a message `Value`."""
+    return f'syntax = "proto3";\n\npackage scorestream;\n\n{_message(SCHEMA)}\n{_message(SOURCE)}{PROTOBUF_SCORE}'
+
+
+def _message(record: dict[str, Any]) -> str:
+    lines = (f"  {_type(field['type'])} {field['name']} = {at};\n" for at, field in enumerate(record["fields"], start=1))
+    return f"message {record['name']} {{\n{''.join(lines)}}}\n"
+
+
+def _type(avro: Any) -> str:
+    if isinstance(avro, dict):
+        return str(avro["name"])
+    if isinstance(avro, list):
+        return f"optional {PROTOBUF_TYPES[avro[1]]}" if len(avro) == 2 else "Value"
+    return PROTOBUF_TYPES[avro]

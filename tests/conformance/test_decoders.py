@@ -1,0 +1,226 @@
+"""What every input format does, whatever producers write. A new format gets a case for each signature that it can carry."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast, get_args
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model_registry.package.signature import Signature
+from publisher.positions import Position
+from scorer.events import formats
+from scorer.events.batch import Batch
+from scorer.events.decoder import Decoder, Reason
+from scorer.loop.scoring import Scoring, Target
+from scorer.scores.record import RecordEncoder, Scores
+from scorer.servables.servable import Servable
+from scorer.settings import InputSettings, Settings
+from tests.unit.scorer.events.formats import MIXED, NUMBERS, assert_plain, damaged, mixed_events, number_events
+from tests.unit.scorer.events.schema_events import (
+    AVRO,
+    MIXED_AVRO,
+    MIXED_PROTO,
+    PROTO,
+    avro_encoder,
+    configured,
+    proto_encoder,
+    settings_of,
+)
+
+LARGEST = 20_000
+TIMELY, LATE = 2_000, 1_000  # deadlines
+NOW = 1_500
+Event = dict[str, Any]
+
+
+@dataclass
+class Case:
+    """An input format with a signature. `encode` writes an event; `id_of` is the id that can be read from it."""
+
+    settings: Settings
+    signature: Signature
+    encode: Callable[[Event], bytes]
+    id_of: Callable[[Event], str | int | None]
+
+    def __post_init__(self) -> None:
+        self.decoder: Decoder = formats.decoder(self.settings, self.signature)
+        self.events = number_events if self.signature is NUMBERS else mixed_events
+
+
+def elements(signature: Signature, event: Event) -> list[Any]:
+    return [event.get(field.name) for field in signature.fields]
+
+
+def id_field(event: Event) -> str | int | None:
+    found: str | int | None = event.get("id")
+    return found
+
+
+def no_id(_: Event) -> None:
+    return None
+
+
+def json_object(signature: Signature, _: Path) -> Case:
+    encode = lambda event: json.dumps(event | {"unknown": [None, {}]}).encode()  # noqa: E731
+    return Case(settings_of("json", max_event_bytes=LARGEST), signature, encode, id_field)
+
+
+def json_array(signature: Signature, _: Path) -> Case:
+    encode = lambda event: json.dumps(elements(signature, event)).encode()  # noqa: E731
+    return Case(settings_of("json-array", id="header:ce_id", max_event_bytes=LARGEST), signature, encode, no_id)
+
+
+def json_envelope(signature: Signature, _: Path) -> Case:
+    encode = lambda event: json.dumps({"id": event.get("id"), "ts": 1, "features": elements(signature, event)}).encode()  # noqa: E731
+    return Case(settings_of("json-envelope", max_event_bytes=LARGEST), signature, encode, id_field)
+
+
+def float32(signature: Signature, _: Path) -> Case:
+    """A row has no place for an absent `c`: its default is written."""
+
+    def encode(event: Event) -> bytes:
+        b, c = (default if event.get(name) is None else event[name] for name, default in (("b", math.nan), ("c", 1.5)))
+        return np.array([event["a"], b, c, *event["vector"]], "<f4").tobytes()
+
+    return Case(settings_of("float32", id="header:ce_id", max_event_bytes=LARGEST), signature, encode, no_id)
+
+
+def text_id(event: Event) -> str | None:
+    return None if event.get("id") is None else str(event["id"])
+
+
+def avro(signature: Signature, folder: Path) -> Case:
+    schema = AVRO if signature is NUMBERS else MIXED_AVRO
+    encode = avro_encoder(schema)
+    configuration = configured(folder, "avro", json.dumps(schema), max_event_bytes=LARGEST)
+    return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
+
+
+def protobuf(signature: Signature, folder: Path) -> Case:
+    text = PROTO if signature is NUMBERS else MIXED_PROTO
+    encode = proto_encoder(text)
+    configuration = configured(folder, "protobuf", text, message="Event", max_event_bytes=LARGEST)
+    return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
+
+
+CASES = {
+    "json": (json_object, (NUMBERS, MIXED)),
+    "json-array": (json_array, (NUMBERS, MIXED)),
+    "json-envelope": (json_envelope, (NUMBERS, MIXED)),
+    "float32": (float32, (NUMBERS,)),
+    "avro": (avro, (NUMBERS, MIXED)),
+    "protobuf": (protobuf, (NUMBERS, MIXED)),
+}
+"""By `input.format`: what makes a case, and the signatures that the format can carry."""
+bad = st.sampled_from([None, bytes(LARGEST + 1)]) | st.binary(max_size=20)
+"""What is no event in any format."""
+some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(make, signature) for make, signatures in CASES.values() for signature in signatures],
+    ids=lambda param: f"{param[0].__name__}-{'numbers' if param[1] is NUMBERS else 'mixed'}",
+)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    make, signature = request.param
+    made: Case = make(signature, tmp_path_factory.mktemp("schemas"))
+    return made
+
+
+def test_every_input_format_is_held_to_this_suite() -> None:
+    assert set(CASES) == set(get_args(InputSettings.model_fields["format"].annotation))
+
+
+@some
+@given(data=st.data())
+def test_good_events_become_tensors_and_bad_ones_alone_are_rejected(case: Case, data: st.DataObject) -> None:
+    events: list[Event | None] = data.draw(st.lists(st.none() | case.events, max_size=6))
+    values = [data.draw(bad) if event is None else case.encode(event) for event in events]
+    decoded = case.decoder.decode(values)
+    assert_plain(decoded, case.signature, events)
+    assert list(decoded.ids) == [case.id_of(event) for event in events if event is not None]
+    for row, poison in decoded.rejected.items():
+        value = values[row]
+        assert str(poison)
+        assert (poison.reason is Reason.TOMBSTONE) == (value is None)
+        assert (poison.reason is Reason.OVERSIZE) == (value is not None and len(value) > LARGEST)
+
+
+@some
+@given(data=st.data())
+def test_any_bytes_are_decoded_or_rejected_and_the_same_alone_as_in_company(case: Case, data: st.DataObject) -> None:
+    events = data.draw(st.lists(case.events, max_size=4))
+    good = [case.encode(event) for event in events]
+    values = [data.draw(st.just(value) | damaged(value) | bad) for value in good]
+    whole = case.decoder.decode(values)
+    assert sorted([*whole.rows, *whole.rejected]) == list(range(len(values)))
+    assert whole.rows == sorted(whole.rows)
+    for row, poison in whole.rejected.items():
+        alone = case.decoder.decode([values[row]]).rejected[0]
+        assert (alone.reason, str(alone)) == (poison.reason, str(poison))
+    for at, row in enumerate(whole.rows):
+        single = case.decoder.decode([values[row]])
+        assert single.ids[0] == whole.ids[at]
+        str(single.ids[0]).encode()
+        for name, tensor in whole.tensors.items():
+            np.testing.assert_array_equal(tensor[at : at + 1], single.tensors[name])
+
+
+def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
+    """What became of each event of a batch: status or reason of the dead letter, the id of a score, the event's offset."""
+    encoder = RecordEncoder(model="m", version="1", digest="sha256:0", role="champion", region="eu")
+    servable = SimpleNamespace(
+        decoder=case.decoder,
+        encoder=encoder,
+        label="m:1",
+        score=lambda tensors: Scores(case.signature, {"y": np.zeros(len(tensors["x"]), np.float32)}),
+    )
+    scoring = Scoring(case.settings, Target("o", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    found = []
+    for topic, value, *_, headers in scoring.score(batch, cast(Servable, servable), lambda: NOW).records:
+        if topic == "o":
+            record = json.loads(value or b"")
+            found.append((record["status"], record["id"], record["source"]["offset"]))
+        else:
+            told = {name: text if isinstance(text, str) else (text or b"").decode() for name, text in headers or ()}
+            found.append((told["dead.reason"], None, int(told["dead.source"].rpartition("/")[2])))
+    return found
+
+
+@some
+@given(data=st.data())
+def test_every_event_is_answered_once_in_order_with_its_offset_and_its_id(case: Case, data: st.DataObject) -> None:
+    """Scored, expired or dead; named by its header, by its field, or by its position."""
+    count = data.draw(st.integers(0, 6))
+    offsets = [7 + 3 * at for at in range(count)]
+    values: list[bytes | None] = []
+    headers: list[list[tuple[str, str | bytes | None]] | None] = []
+    expected: list[tuple[str, str | None, int]] = []
+    for offset in offsets:
+        event = data.draw(case.events)
+        named, deadline = data.draw(st.booleans()), data.draw(st.sampled_from([None, TIMELY, LATE, "soon"]))
+        wrong = data.draw(st.booleans())
+        told: list[tuple[str, str | bytes | None]] = [("ce_id", b"ce")] if named else []
+        told += [("deadline", str(deadline).encode())] if deadline else []
+        headers.append(told or None)
+        values.append(None if wrong else case.encode(event))
+        field_id = None if wrong else case.id_of(event)
+        id_ = "ce" if named else str(Position(case.settings.region, "t", 0, offset)) if field_id is None else str(field_id)
+        if deadline == "soon":
+            expected.append((Reason.BAD_DEADLINE, None, offset))
+        elif deadline == LATE:
+            expected.append(("expired", id_, offset))
+        elif wrong:
+            expected.append((Reason.TOMBSTONE, None, offset))
+        else:
+            expected.append(("scored", id_, offset))
+    batch = Batch(["t"] * count, [0] * count, offsets, [None] * count, values, [1] * count, headers)
+    assert answers(case, batch) == expected

@@ -1,0 +1,43 @@
+"""What protoc has made of our Protobuf schemas is what it makes of them today. To make it again:
+
+python -m tests.packaging.test_descriptor_sets
+"""
+
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from grpc_tools import protoc
+
+from scorer.scores import schema
+from tests.support.environment import ROOT
+
+SERVERS = ROOT / "scorer" / "backends" / "servers"
+SETS = {
+    ROOT / "scorer" / "scores" / "score.binpb": schema.protobuf(),
+    **{path.with_suffix(".binpb"): path.read_text() for path in SERVERS.glob("*.proto")},
+}
+"""Each descriptor set, and the schema that it describes."""
+
+
+def compiled(kept: Path, text: str, folder: Path) -> FileDescriptorSet:
+    """What protoc makes of a schema, with the files that it imports. The file has the name of the descriptor set."""
+    source, made = folder / f"{kept.stem}.proto", folder / "made"
+    source.write_text(text)
+    known = Path(protoc.__file__).parent / "_proto"
+    options = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={made}"]
+    assert protoc.main(["protoc", *options, str(source)]) == 0
+    return FileDescriptorSet.FromString(made.read_bytes())
+
+
+@pytest.mark.parametrize("kept", SETS, ids=lambda path: path.stem)
+def test_a_descriptor_set_is_what_protoc_makes_of_the_schema(kept: Path, tmp_path: Path) -> None:
+    assert FileDescriptorSet.FromString(kept.read_bytes()) == compiled(kept, SETS[kept], tmp_path)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    for kept, text in SETS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            kept.write_bytes(compiled(kept, text, Path(folder)).SerializeToString(deterministic=True))
