@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Json, Ref
+from model_registry.commands.options import Json, Ref, open_repository
 
 MountFrom = Annotated[
     list[str] | None,
@@ -36,7 +36,7 @@ OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allo
 
 
 def push(
-    access: Access,
+    ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
@@ -57,11 +57,11 @@ def push(
     from model_registry.package import folder as package
 
     with output.bars() as progress:
-        store, target = access.open(ref, tag=True, progress=progress, mount_from=mount_from or ())
+        store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
         told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
-        base = _base(access, image) if image else None
+        base = _base(ctx, image) if image else None
         pushed = package.push(
             store, folder, target.name, str(target.tag),
             created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
@@ -104,14 +104,14 @@ def _explained(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
 
 
-def _base(access: Access, text: str) -> "Base":
+def _base(ctx: typer.Context, text: str) -> "Base":
     """The image to build on."""
     from model_registry.errors import BadReference
     from model_registry.image.build import Base, open_base
 
     if text == "scratch":
         return Base()
-    store, target = access.open(text)
+    store, target = open_repository(ctx, text)
     if not target.tag and not target.digest:
         raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
     return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))

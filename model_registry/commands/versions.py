@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Json, Ref, Repo
+from model_registry.commands.options import Json, Ref, Repo, open_repository
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Diff = Annotated[
 
 
 def pull(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
@@ -29,7 +29,7 @@ def pull(
     from model_registry.package import folder as package
 
     with output.bars() as progress:
-        store, target = access.open(ref, progress=progress)
+        store, target = open_repository(ctx, ref, progress=progress)
         digest = options.champion_of(store, target)
         pulled = package.pull(store, digest, folder)
     value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
@@ -37,7 +37,7 @@ def pull(
 
 
 def list_versions(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     json: Json = False,
 ) -> None:
@@ -47,7 +47,7 @@ def list_versions(
     from model_registry.oci import tags
     from model_registry.stores import select as versions
 
-    store, _ = access.open(repo)
+    store, _ = open_repository(ctx, repo)
     there = store.tags()
     named: dict[str, list[str]] = {}
     for channel in (name for name in tags.channels(there) if name in there):
@@ -66,7 +66,7 @@ def list_versions(
 
 
 def inspect(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     diff: Diff = None,
     key: Keys = None,
@@ -77,10 +77,10 @@ def inspect(
     from model_registry.commands import options, output, trust
     from model_registry.stores import select as versions
 
-    store, target = access.open(ref)
+    store, target = open_repository(ctx, ref)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
-        other, old = access.open(beside)
+        other, old = open_repository(ctx, beside)
         _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
         return
     found = channel.resolve(store, target.tag) if target.tag else None

@@ -47,7 +47,7 @@ def test_an_image_compares_as_unknown_not_as_incompatible(remote: RemoteStore, m
     for version in ("2.0.0", "3.0.0"):
         package.push(remote, make_package(version, model=version.encode()), "m", version, base=Base())
     for old, new in (("1.0.0", "2.0.0"), ("2.0.0", "3.0.0"), ("3.0.0", "1.0.0")):
-        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old, "--plain-http")
+        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old)
         found = json.loads(model_registry(*inspect, "--json")[0])
         assert (found["compatible"], found["breaks"], found["signature"]) == (None, [], [])
         assert "does not tell its signature" in found["unknown"]

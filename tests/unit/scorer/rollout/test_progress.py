@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry import rollout
 from model_registry.channels.history import Move
-from model_registry.rollout import FLIPPED, REFUSED, STALE_SECONDS, WAITING, Fleet, ScorerRecord
-from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
+from scorer.observe import status as records
+from scorer.observe.status import STALE_SECONDS, PartitionStatus, ScorerStatus, VersionStatus
+from scorer.rollout import progress
+from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Fleet
 
 MOVE = Move("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
 NOW = 1_000.0
@@ -26,23 +27,23 @@ def told(
     refused: Mapping[str, str] | None = None,
     aspired: int = 0,
     tag: str = "prod",
-) -> ScorerRecord:
+) -> ScorerStatus:
     """A record as a scorer writes it, read as a rollout reads it."""
     version = VersionStatus("m", "2.0.0" if revision >= 7 else "1.0.0", "sha256:x", revision)
     status = ScorerStatus(
         name, "local", state, 0, 0, 1, [PartitionStatus("in", p, 0) for p in partitions], {"champion": version},
         dict(refused or {}), (0.0, 0.0), {}, tag, aspired,
     )  # fmt: skip
-    record = rollout.read(name.encode(), msgspec.json.encode(status))
+    record = records.read(name.encode(), msgspec.json.encode(status))
     assert record is not None
     return record
 
 
-def verdict(*records: ScorerRecord, wanted: tuple[int, ...] = (), heard: float = NOW) -> rollout.Verdict:
+def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> progress.Verdict:
     fleet = Fleet()
     for record in records:
         fleet.hear(record, heard)
-    return rollout.judge(MOVE, fleet, {("in", p) for p in wanted}, NOW)
+    return progress.judge(MOVE, fleet, {("in", p) for p in wanted}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
@@ -59,8 +60,8 @@ def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
     fleet = Fleet()
     fleet.hear(told("a", 6, (0,)), NOW - STALE_SECONDS)
     fleet.hear(told("b", 7, (1,)), NOW)
-    assert rollout.partitions(MOVE, fleet, NOW) == {("in", 1)}
-    assert rollout.judge(MOVE, fleet, {("in", 1)}, NOW).outcome == FLIPPED
+    assert progress.partitions(MOVE, fleet, NOW) == {("in", 1)}
+    assert progress.judge(MOVE, fleet, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
@@ -73,12 +74,12 @@ def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_al
     assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
 
 
-@pytest.mark.parametrize("key", [None, b"", rollout.notice_key("prod").encode()])
+@pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])
 def test_what_is_no_record_of_a_scorer_is_passed_over(key: bytes | None) -> None:
-    assert rollout.read(key, rollout.notice(MOVE, "oci:x")) is None
-    assert rollout.read(b"a", None) is None
+    assert records.read(key, progress.notice(MOVE, "oci:x")) is None
+    assert records.read(b"a", None) is None
 
 
 @given(st.binary(max_size=200))
 def test_whatever_stands_in_the_topic_is_a_record_or_nothing(value: bytes) -> None:
-    assert rollout.read(b"a", value) is None
+    assert records.read(b"a", value) is None
