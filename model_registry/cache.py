@@ -23,16 +23,14 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry import files
+from model_registry import files, package
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.limits import MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.oci import digest as digests
+from model_registry.oci import digests
 from model_registry.oci.manifest import Version
-from model_registry.package import folder as package
-from model_registry.package.folder import Package
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.package import Package
+from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
 
 log = logging.getLogger(__name__)
@@ -83,11 +81,11 @@ class Cache:
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
-                named = partial(versions.describe, digest=digest, version=version, repository=store.repository)
+                named = partial(select.describe, digest=digest, version=version, repository=store.repository)
                 found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
-                stated = {"name": found.name, "version": found.version, "digest": digest}
-                return package.read(entry / FILES, annotations=found.annotations, **stated)
+                stated = {"name": found.name, "version": found.version, "annotations": found.annotations}
+                return package.read(entry / FILES, None, digest=digest, **stated)
             except BaseException:
                 self.release(digest)
                 raise
@@ -122,7 +120,7 @@ class Cache:
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
-                for data in {store.manifest(digest), versions.chosen(store, digest)}:
+                for data in {store.manifest(digest), select.chosen(store, digest)}:
                     files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
                 package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)

@@ -12,8 +12,7 @@ from model_registry.channels import channel, roles
 from model_registry.channels.history import Move
 from model_registry.errors import NotFound
 from model_registry.oci import tags
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.stores import Store, select
 from model_registry.trust import referrers
 
 
@@ -37,7 +36,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Removal:
     """What goes, by name; `documents` are further manifests (indexes of roles) without a tag of their own."""
 
     versions: Mapping[str, str]
@@ -61,7 +60,7 @@ def survey(store: Store) -> Survey:
     return Survey(named, {name: channel.history(store, name) for name in names}, members)
 
 
-def plan(found: Survey, rules: Rules) -> Plan:
+def plan(found: Survey, rules: Rules) -> Removal:
     """What goes. What several tags name stays as long as one of them does."""
     needed: set[str] = set()
     dropped: dict[str, Move] = {}
@@ -83,7 +82,7 @@ def plan(found: Survey, rules: Rules) -> Plan:
     staying = (tag for tag in found.tags if tag not in gone and tag not in history and not tags.is_referrers(tag))
     kept_digests = needed | {found.tags[tag] for tag in staying}
     documents = {move.to_digest for move in dropped.values() if move.roles}
-    return Plan(
+    return Removal(
         {tag: digest for tag, digest in gone.items() if digest not in kept_digests},
         history,
         sorted(documents - kept_digests),
@@ -91,7 +90,7 @@ def plan(found: Survey, rules: Rules) -> Plan:
     )
 
 
-def manifests(store: Store, going: Plan) -> list[str]:
+def manifests(store: Store, going: Removal) -> list[str]:
     """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
     found = [digest for subject in going.subjects for digest in _belonging(store, subject)]
     every = [*found, *going.versions.values(), *going.documents, *going.history.values()]
@@ -121,6 +120,6 @@ def _named(move: Move) -> set[str]:
     return {move.to_digest, *(role.digest for role in move.roles)}
 
 
-def sizes(store: Store, going: Plan) -> dict[str, int]:
+def sizes(store: Store, going: Removal) -> dict[str, int]:
     """The bytes of each version that goes, what it shares with others included."""
-    return {tag: sum(blob.size for blob in versions.describe(store, at).blobs) for tag, at in going.versions.items()}
+    return {tag: sum(blob.size for blob in select.describe(store, at).blobs) for tag, at in going.versions.items()}

@@ -9,7 +9,7 @@ from model_registry.commands.options import Channel, Json, Reason, Repo, open_re
 
 if TYPE_CHECKING:
     from model_registry.channels.history import Move
-    from model_registry.channels.prune import Plan
+    from model_registry.channels.prune import Removal
     from model_registry.stores import Store
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
@@ -126,7 +126,7 @@ def watch(
     import time
     from itertools import islice
 
-    from model_registry.channels import watch
+    from model_registry.channels import channel as channels
     from model_registry.commands import output
     from model_registry.errors import RegistryError
     from model_registry.oci import tags
@@ -140,7 +140,7 @@ def watch(
             output.talk(f"warning: {failed}; going on")
         time.sleep(interval)
 
-    for move in islice(watch.moves(store, channel, after, pause), count):
+    for move in islice(channels.watch(store, channel, after, pause), count):
         if json:
             output.show_line(output.move(move))
         else:
@@ -220,7 +220,7 @@ def _ask(text: str) -> None:
         raise Refused("nothing was deleted")
 
 
-def _text(plan: "Plan", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
+def _text(plan: "Removal", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
     from model_registry.commands import output
 
     done = "would be deleted" if dry_run else "deleted"

@@ -99,12 +99,12 @@ def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
     from model_registry.channels import channel
     from model_registry.errors import BadReference
     from model_registry.oci import tags
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):
         called = channel.resolve(store, called).version
-    stated = versions.describe(store, digest, version=called or NAMELESS).version
+    stated = select.describe(store, digest, version=called or NAMELESS).version
     if stated == NAMELESS:
         raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]

@@ -15,7 +15,7 @@ MountFrom = Annotated[
     typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
 ]
 if TYPE_CHECKING:
-    from model_registry.commands.prepare import Release
+    from model_registry.commands.prepare import Prepared
     from model_registry.image.build import Base
 
 
@@ -53,8 +53,8 @@ def push(
 
     Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
     """
+    from model_registry import package
     from model_registry.commands import output
-    from model_registry.package import folder as package
 
     with output.bars() as progress:
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
@@ -63,25 +63,25 @@ def push(
         told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
         base = _base(ctx, image) if image else None
         pushed = package.push(
-            store, folder, target.name, str(target.tag),
+            store, ready.package, target.name, str(target.tag),
             created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
         )  # fmt: skip
-    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": ready.examples}
+    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived}
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 
-def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Release":
+def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Prepared":
     """What is settled before the push, and what was not said on stderr."""
+    from model_registry import package
     from model_registry.commands import output
-    from model_registry.commands import prepare as release
+    from model_registry.commands.prepare import prepare
     from model_registry.limits import DEFAULT_DOMAINS
-    from model_registry.package import folder as package
 
-    ready = release.prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
+    ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
-    if ready.examples and not ready.ran:
+    if ready.package.golden and not ready.ran:
         why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
         output.talk(f"{why}: the golden examples were not run")
     return ready

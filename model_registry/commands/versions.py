@@ -25,8 +25,8 @@ def pull(
     json: Json = False,
 ) -> None:
     """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
+    from model_registry import package
     from model_registry.commands import options, output
-    from model_registry.package import folder as package
 
     with output.bars() as progress:
         store, target = open_repository(ctx, ref, progress=progress)
@@ -45,7 +45,7 @@ def list_versions(
     from model_registry.channels import roles
     from model_registry.commands import output
     from model_registry.oci import tags
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
     store, _ = open_repository(ctx, repo)
     there = store.tags()
@@ -58,7 +58,7 @@ def list_versions(
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(there):
         digest = store.resolve(tag).digest
-        size = sum(blob.size for blob in versions.describe(store, digest, version=tag).blobs)
+        size = sum(blob.size for blob in select.describe(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
     shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
     table = output.table(["version", "digest", "bytes", "channels"], shown)
@@ -75,7 +75,7 @@ def inspect(
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
     from model_registry.channels import channel
     from model_registry.commands import options, output, trust
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
     store, target = open_repository(ctx, ref)
     if diff is not None:
@@ -85,7 +85,7 @@ def inspect(
         return
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
-    version = versions.describe(store, digest, version=target.tag or "")
+    version = select.describe(store, digest, version=target.tag or "")
     signature = _signature(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
@@ -105,9 +105,9 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
 
     from model_registry.commands import output
     from model_registry.package.compare import difference
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
-    (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
+    (before, after) = (select.describe(store, digest) for store, digest in (old, new))
     found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
@@ -123,7 +123,7 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
 
 
 def _signature(store: "Store", version: "Version") -> "Signature | None":
-    from model_registry.package import folder as package
+    from model_registry import package
     from model_registry.package.signature import Signature
 
     stated = next((file.content for file in version.files if file.path == package.SIGNATURE), None)

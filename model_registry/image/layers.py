@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 from model_registry.errors import Corrupt
-from model_registry.oci.digest import CHUNK
+from model_registry.oci.digests import CHUNK
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."

@@ -6,7 +6,7 @@ from model_registry.oci.manifest import Version
 from model_registry.package.signature import InputField, Signature
 
 IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
-UNSIGNED = "neither version states a signature"
+NO_SIGNATURE = "neither version states a signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Difference:
 
 def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
     """Compare two versions by their manifests and signatures."""
-    before, after = _contents(old), _contents(new)
+    before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
-    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else UNSIGNED
+    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
     lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
     return Difference(
         tuple(sorted(after.keys() - before.keys())),
@@ -46,7 +46,7 @@ def difference(old: Version, new: Version, old_signature: Signature | None, new_
     )
 
 
-def _contents(version: Version) -> dict[str, str]:
+def _digests(version: Version) -> dict[str, str]:
     """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers

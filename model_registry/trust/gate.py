@@ -7,22 +7,47 @@ it is checked against the policy's keys each time, like what comes from the regi
 import contextlib
 import logging
 import os
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from model_registry import files
 from model_registry.errors import Refused, RegistryError
-from model_registry.oci import digest as digests
+from model_registry.oci import digests
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
-from model_registry.trust.admission import Verdict
-from model_registry.trust.policy import Policy
+from model_registry.trust.policy import Policy, read
 from model_registry.trust.signing import Evidence
 
 log = logging.getLogger(__name__)
 
 KEPT = 1000  # versions whose proofs are kept; some 2 KB each
 _NOTHING = b"{}"  # kept where an optional signature was looked for and there was none
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A version may be loaded. `key_id` is the key that vouches for it, None where none is asked for."""
+
+    digest: str
+    key_id: str | None
+
+
+class Admission(Protocol):
+    """Asked before a byte of a version is loaded."""
+
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:
+        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
+        ...
+
+
+class Everything:
+    """Without a policy every version may be loaded, and no registry is asked."""
+
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - the protocol's
+        """See `Admission`."""
+        return Verdict(digest, None)
 
 
 class Gate:
@@ -93,6 +118,13 @@ class Gate:
         with contextlib.suppress(OSError):  # another process tidies up as well
             for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
                 path.unlink()
+
+
+def admission(policy: Path | None, cache: Path) -> Admission:
+    """What a policy file asks for; what proved a version is kept in the cache folder. Raises BadFile."""
+    if policy is None:
+        return Everything()
+    return Gate(read(policy), cache / "proofs")
 
 
 def _proof(folder: Path, digest: str) -> Path:

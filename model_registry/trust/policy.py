@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import yaml
 
 from model_registry.errors import BadFile
-from model_registry.oci.digest import is_digest
+from model_registry.oci.digests import is_digest
 from model_registry.package.signature_file import nearest
 from model_registry.trust import keys
 from model_registry.trust.signing import TrustedKey

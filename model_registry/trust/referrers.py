@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from model_registry.errors import Conflict, Corrupt, NotFound
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores import Store
 

@@ -93,9 +93,9 @@ def signature_of(ref: str) -> tuple[str, "Signature"]:
 
     Raises RegistryError, Fatal where it has no signature.
     """
+    from model_registry import package
     from model_registry.channels import channel
     from model_registry.oci import manifest, reference
-    from model_registry.package import folder as package
     from model_registry.package.signature import Signature
     from model_registry.stores import open_store
     from publisher.errors import Fatal

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
-from model_registry.oci.digest import hex_of
-from model_registry.onnx import requirements as needs
-from model_registry.onnx import safety, tensors
+from model_registry.oci.digests import hex_of
+from model_registry.onnx import requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.cost_curve import measured
@@ -235,14 +234,14 @@ class OnnxModel:
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
     """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
     try:
-        if lack := needs.missing(needs.read(package.annotations), onnxruntime=ort.__version__, device=device):
+        if lack := requirements.missing(requirements.read(package.annotations), onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
     except RegistryError as error:
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
-    if lack := needs.missing(needs.of(found), onnxruntime=ort.__version__, device=device):
+    if lack := requirements.missing(requirements.of(found), onnxruntime=ort.__version__, device=device):
         raise ModelRefused(lack)
 
 

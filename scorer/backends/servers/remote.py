@@ -9,7 +9,7 @@ from typing import TypeVar
 import grpc
 import numpy as np
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from scorer.backends import BackendAway, BackendMissing, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain

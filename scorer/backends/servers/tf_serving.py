@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import Flight, NotReady, Tensors
 from scorer.backends.servers.placement import Remote, fingerprint, place, read_remote, remove

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.channels import channel, prune
 from model_registry.channels.channel import Move
 from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
 from model_registry.oci import tags
-from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.commands import run
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.verbs import run
 
 pytestmark = pytest.mark.debian("docker-registry")
 

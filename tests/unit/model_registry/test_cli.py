@@ -10,8 +10,8 @@ import pytest
 
 from model_registry.stores.layout import LayoutStore
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.commands import REPO, answer, run
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.verbs import REPO, answer, run
 
 pytestmark = pytest.mark.usefixtures("folder")
 
