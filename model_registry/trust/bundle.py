@@ -1,8 +1,8 @@
 """Sigstore bundles (bundle format v0.3, JSON): one signed in-toto statement, as cosign 3 stores and reads them.
 
 A statement (attestation spec v1) says something (the predicate) about content with a digest (the subject); to sign a version is
-to sign a statement with nothing in it. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1): what
-is signed is the *pre-authentication encoding* of its type and bytes, so that nothing is parsed before the key was checked.
+to sign a statement with nothing in it. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1).
+What is signed is the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key was checked.
 """
 
 import base64

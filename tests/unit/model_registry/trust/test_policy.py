@@ -89,7 +89,7 @@ WRONG = {
     "signatures: optional\nkeys: [{id: a, file: nowhere.pub}]": "nowhere.pub",
     "signatures: optional\nkeys: [{id: a, file: one.pub, not_after: soon}]": "'soon' is no date",
     "signatures: optional\nkeys: [{id: a, file: one.pub, not_after: 2027}]": "2027 is no date",
-    "signatures: optional\nkeys: [{id: a, file: one.pub}, {id: a, file: two.pub}]": "the id a stands there twice",
+    "signatures: optional\nkeys: [{id: a, file: one.pub}, {id: a, file: two.pub}]": "the id 'a' stands there twice",
     "signatures: optional\nkeys: [{id: a, file: one.pub}, {id: b, file: one.pub}]": "stands there twice",
     "signatures: optional\ndenied: sha256": "denied: 'sha256' is no list",
     "signatures: optional\ndenied: ['1.0.0']": "denied[0]: '1.0.0' is no digest",
