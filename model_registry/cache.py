@@ -7,9 +7,9 @@ files against the manifest's list or against the layers, unpacked again. Nothing
 writer of a shared cache swaps no version. This rests on files that stay as they are between the check and the load right
 after it: a writer who is that quick must be kept out by the folder's permissions.
 
-`known/` remembers what each tag last resolved to and worked. Whoever uses an entry holds a shared lock on `<hex>.use`, which
-the kernel lets go of when the process dies; what nobody uses goes when there is no room, the longest unused first, but never
-what `known/` names.
+`known/` remembers the version that each tag last resolved to, once it has worked. A process that uses an entry holds a shared
+lock on `<hex>.use`, which the kernel releases when the process dies. When there is no room, unused entries are removed, the
+longest unused first; an entry that `known/` names stays.
 """
 
 import errno
@@ -124,7 +124,7 @@ class Cache:
                     files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
                 package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
-                shutil.rmtree(entry, ignore_errors=True)  # damaged; who has it open keeps it
+                shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
                 part.rename(entry)
                 files.sync_directory(entry.parent)
             finally:

@@ -229,7 +229,7 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 
 def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
-    """Whether the move stands. A newer one, which knows of this, is no lost race. Raises Conflict."""
+    """Check that the move stands, or that a later move was made after it. Raises Conflict."""
     if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
         _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
     ):

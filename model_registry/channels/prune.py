@@ -1,7 +1,7 @@
-"""What of a repository nobody needs any more: which versions and history entries go, and which stay.
+"""Which versions and history entries of a repository are removed, and which stay.
 
-Kept: what a channel names; what the newest entries of each channel's history name, so that a rollback finds it; what was never
-promoted, for it may be about to be; and what belongs to any of these (signatures, attestations). `plan` is pure.
+These stay: versions that a channel names, versions that the newest entries of a channel's history name (a rollback finds them),
+versions that were never promoted (they may be soon), and the signatures and attestations of all of these. `plan` is pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes, by name; `documents` are further manifests (indexes of roles) without a tag of their own."""
+    """Versions and history entries to remove, by tag; `documents` are manifests (indexes of roles) that have no tag."""
 
     versions: Mapping[str, str]
     history: Mapping[str, str]
@@ -61,7 +61,7 @@ def survey(store: Store) -> Survey:
 
 
 def plan(found: Survey, rules: Rules) -> Removal:
-    """What goes. What several tags name stays as long as one of them does."""
+    """What to remove. A manifest with several tags stays as long as one of them stays."""
     needed: set[str] = set()
     dropped: dict[str, Move] = {}
     for name, moves in found.moves.items():
@@ -121,5 +121,5 @@ def _named(move: Move) -> set[str]:
 
 
 def sizes(store: Store, going: Removal) -> dict[str, int]:
-    """The bytes of each version that goes, what it shares with others included."""
+    """The bytes of each version that is removed. Content shared with other versions counts too."""
     return {tag: sum(blob.size for blob in select.describe(store, at).blobs) for tag, at in going.versions.items()}

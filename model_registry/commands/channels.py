@@ -188,7 +188,7 @@ def prune(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Delete the versions that no channel names, nor any of its last moves, with their signatures. Asks before it does."""
+    """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""
     from model_registry.channels import prune as pruning
     from model_registry.commands import output
 

@@ -41,7 +41,7 @@ def keygen(
     password = _password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
-        output.talk(f"{private} is not encrypted: whoever reads it signs as you do; --password-file encrypts it")
+        output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
     value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
     output.show(json, value, f"{private}\n{public}")
 

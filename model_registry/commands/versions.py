@@ -9,8 +9,6 @@ from model_registry.commands.options import Json, Ref, Repo, open_repository
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
-    from model_registry.oci.manifest import Version
-    from model_registry.package.signature import Signature
     from model_registry.stores import Store
 
 Diff = Annotated[
@@ -73,6 +71,7 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
+    from model_registry import package
     from model_registry.channels import channel
     from model_registry.commands import options, output, trust
     from model_registry.stores import select
@@ -86,7 +85,7 @@ def inspect(
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
     version = select.describe(store, digest, version=target.tag or "")
-    signature = _signature(store, version)
+    signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
@@ -103,12 +102,13 @@ def inspect(
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from dataclasses import asdict
 
+    from model_registry import package
     from model_registry.commands import output
     from model_registry.package.compare import difference
     from model_registry.stores import select
 
     (before, after) = (select.describe(store, digest) for store, digest in (old, new))
-    found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
+    found = difference(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
     lines = [f"{before.version} -> {after.version}"]
@@ -120,14 +120,6 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     output.show(json, value, "\n".join(output.plain(line) for line in lines))
-
-
-def _signature(store: "Store", version: "Version") -> "Signature | None":
-    from model_registry import package
-    from model_registry.package.signature import Signature
-
-    stated = next((file.content for file in version.files if file.path == package.SIGNATURE), None)
-    return Signature.parse(b"".join(store.blob(stated))) if stated else None
 
 
 def _decoded(text: str) -> Any:

@@ -1,7 +1,7 @@
 """Container images that carry a package under /models: the layers of a base image, and one more that holds the files.
 
 The layer is the same bytes for the same files: sorted, without times and owners. It hides what the base has under /models, and
-says so, which saves whoever reads the package from reading the base. Format: OCI image-spec, layer.md and config.md.
+an annotation says so: a reader of the package need not read the base. Format: OCI image-spec, layer.md and config.md.
 """
 
 import gzip

@@ -38,7 +38,7 @@ CREATED = "org.opencontainers.image.created"
 UNPACK = "io.deis.oras.content.unpack"
 _HINT = "push it with model-registry push DIR REF"
 _MODEL_FILE = "model.onnx"
-_LAYER = re.compile(  # a tar archive of a container image; none that is to be had elsewhere only (foreign, nondistributable)
+_LAYER = re.compile(  # a tar archive of a container image; foreign and nondistributable layers are kept elsewhere
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"
 )
 

@@ -11,6 +11,7 @@ from model_registry.package.folder import (
     push,
     read,
     read_signature,
+    signature_of,
     verify,
     write,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "push",
     "read",
     "read_signature",
+    "signature_of",
     "verify",
     "write",
 ]

@@ -53,7 +53,7 @@ def _digests(version: Version) -> dict[str, str]:
 
 
 def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is to be said of the signatures, one of which at least is stated, and what of it breaks."""
+    """The differences of two signatures, and those among them that break. At least one signature is stated."""
     if old and new:
         return _signatures(old, new)
     line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"

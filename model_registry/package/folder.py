@@ -76,6 +76,12 @@ def read_signature(folder: Path) -> Signature | None:
     return None if data is None else Signature.parse(data)
 
 
+def signature_of(store: Store, version: Version) -> Signature | None:
+    """The signature that a stored version states; None where it has none, or is an image. Raises SignatureError."""
+    stated = next((file.content for file in version.files if file.path == SIGNATURE), None)
+    return Signature.parse(b"".join(store.blob(stated))) if stated else None
+
+
 def push(
     store: Store,
     source: Path | Package,

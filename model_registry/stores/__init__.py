@@ -35,9 +35,9 @@ DEFAULTS = StoreOptions()
 class Store(Protocol):
     """One repository: content under digests, and tags that name manifests.
 
-    Every method raises Unreachable where the store does not answer, and Corrupt where what it holds is not what its digest
-    says. Nothing is handed out before it was checked, but for `blob`, which checks while it streams. Content is immutable,
-    so that pushing it twice is no error. A tag is moved only to a manifest that is stored.
+    Every method raises Unreachable where the store does not answer, and Corrupt where stored bytes do not have their digest.
+    Content is checked before it is handed out; `blob` checks while it streams. Content never changes, so that pushing it
+    twice is no error. A tag is moved only to a manifest that is stored.
     """
 
     @property
@@ -77,8 +77,8 @@ class Store(Protocol):
         ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where what it names is not
-        stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where content that it names is
+        not stored."""
         ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -102,7 +102,7 @@ class Store(Protocol):
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
 
-        What it lists was not looked at. `model_registry.trust.referrers` asks on behalf of everybody else.
+        The list is unchecked. Only `model_registry.trust.referrers` calls this.
         """
         ...
 

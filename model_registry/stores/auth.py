@@ -1,4 +1,4 @@
-"""Proving to a registry who asks: Basic, or Bearer tokens for scopes from the realm that the registry names.
+"""Authorization at a registry: Basic, or Bearer tokens for scopes from the realm that the registry names.
 
 Credentials go to the registry itself and to a realm that is its own or that MODEL_REGISTRY_REALM_HOSTS names (hosts, with
 commas between), never elsewhere, and only over TLS or where plain HTTP was asked for.
@@ -124,7 +124,7 @@ class Authenticator:
             raise Corrupt(f"{realm.host} answered something else than a token") from None
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
-            raise Corrupt(f"{realm.host} gave a token that is none")
+            raise Corrupt(f"{realm.host} gave no usable token")
         return _Token(value, self._clock() + max(answer.expires_in, LEAST_SECONDS) - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:

@@ -27,7 +27,7 @@ class _Errors(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer from `url`; of its body one byte more than was asked for says that there is more."""
+    """A whole answer from `url`; its body is cut one byte behind the limit that was asked for, so that a longer one is seen."""
 
     status: int
     headers: httpx.Headers

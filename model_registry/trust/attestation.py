@@ -26,7 +26,7 @@ TYPES = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation"
 class Attestation:
     """One attestation beside a version. `key_id` is the trusted key that signed it.
 
-    Where that is None nobody trusted did, for the reason in `fault`: then `predicate` is what somebody claims, no more.
+    Where it is None, no trusted key signed it, for the reason in `fault`: then `predicate` is only a claim.
     """
 
     type: str

@@ -57,7 +57,7 @@ def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any],
 
 
 def parse_statement(payload: bytes) -> Statement:
-    """Raises Corrupt for what is no statement. Says nothing about who made it."""
+    """The statement in a payload. Raises Corrupt where there is none. Checks no signature."""
     found = manifest.decode(payload, _Statement, "the signed statement")
     if found.type_ not in STATEMENT_TYPES:
         raise Corrupt(f"the signed document is {found.type_!r:.100}, no in-toto statement")
@@ -117,7 +117,7 @@ def build(payload: bytes, key: PrivateKey) -> bytes:
 
 
 def parse(data: bytes) -> Bundle:
-    """Raises Corrupt for what is no bundle with one signed statement. Checks no signature."""
+    """The one signed statement in a bundle. Raises Corrupt where there is none. Checks no signature."""
     if len(data) > MAX_BYTES:
         raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
     found = manifest.decode(data, _Bundle, "the signature bundle")

@@ -10,7 +10,6 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from model_registry import files
 from model_registry.errors import Refused, RegistryError
@@ -34,23 +33,15 @@ class Verdict:
     key_id: str | None
 
 
-class Admission(Protocol):
-    """Asked before a byte of a version is loaded."""
-
-    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:
-        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
-        ...
-
-
-class Everything:
+class Admission:
     """Without a policy every version may be loaded, and no registry is asked."""
 
-    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - the protocol's
-        """See `Admission`."""
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - see `Gate`
+        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
         return Verdict(digest, None)
 
 
-class Gate:
+class Gate(Admission):
     """A policy, and the folder that keeps what proved versions to it, or None. Any number of processes may share the folder."""
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
@@ -122,9 +113,7 @@ class Gate:
 
 def admission(policy: Path | None, cache: Path) -> Admission:
     """What a policy file asks for; what proved a version is kept in the cache folder. Raises BadFile."""
-    if policy is None:
-        return Everything()
-    return Gate(read(policy), cache / "proofs")
+    return Admission() if policy is None else Gate(read(policy), cache / "proofs")
 
 
 def _proof(folder: Path, digest: str) -> Path:

@@ -6,7 +6,7 @@
       - {id: release-2026, file: release-2026.pub}
       - {id: release-2025, file: release-2025.pub, not_after: 2027-01-31}
     denied:
-      - sha256:...                  # never loaded, whoever signed it
+      - sha256:...                  # never loaded, even if signed
 
 Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
 end, UTC): what only it signed has to be signed again by its successor before then.

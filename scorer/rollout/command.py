@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry.commands.channels import ExpectDigest, ExpectRevision, To, ToRevision
+from model_registry.commands.options import Json, Reason
+
 if TYPE_CHECKING:
     from model_registry.channels.history import Move
     from model_registry.stores import Store
@@ -19,18 +22,8 @@ NOT_IN_TIME, REFUSED = 1, 3  # exit codes
 
 Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.tag=prod.us")]
-To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
-ToRevision = Annotated[int | None, typer.Option(metavar="N", help="Default: what was served before the current one.", min=1)]
-Reason = Annotated[str, typer.Option(help="Stands in the history.")]
-ExpectDigest = Annotated[
-    str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
-]
-ExpectRevision = Annotated[
-    int | None, typer.Option(metavar="N", help="Refuse where the channel is at another revision: somebody moved it.", min=0)
-]
 Wait = Annotated[bool, typer.Option("--wait", help="Until every scorer has flipped; exit code 3 refused, 1 not in time.")]
 WaitSeconds = Annotated[float, typer.Option(help="How long --wait waits.", min=0.1)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def promote(
