@@ -7,9 +7,9 @@ files against the manifest's list or against the layers, unpacked again. Nothing
 writer of a shared cache swaps no version. This rests on files that stay as they are between the check and the load right
 after it: a writer who is that quick must be kept out by the folder's permissions.
 
-`known/` remembers what each tag last resolved to and worked. Whoever uses an entry holds a shared lock on `<hex>.use`, which
-the kernel lets go of when the process dies; what nobody uses goes when there is no room, the longest unused first, but never
-what `known/` names.
+`known/` remembers the version that each tag last resolved to, once it has worked. A process that uses an entry holds a shared
+lock on `<hex>.use`, which the kernel releases when the process dies. When there is no room, unused entries are removed, the
+longest unused first; an entry that `known/` names stays.
 """
 
 import errno
@@ -23,16 +23,14 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry import files
+from model_registry import files, package
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
 from model_registry.limits import MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.oci import digest as digests
+from model_registry.oci import digests
 from model_registry.oci.manifest import Version
-from model_registry.package import folder as package
-from model_registry.package.folder import Package
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.package import Package
+from model_registry.stores import Store, select
 from model_registry.stores.layout import LayoutStore
 
 log = logging.getLogger(__name__)
@@ -83,11 +81,11 @@ class Cache:
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
             try:
-                named = partial(versions.describe, digest=digest, version=version, repository=store.repository)
+                named = partial(select.describe, digest=digest, version=version, repository=store.repository)
                 found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
-                stated = {"name": found.name, "version": found.version, "digest": digest}
-                return package.read(entry / FILES, annotations=found.annotations, **stated)
+                stated = {"name": found.name, "version": found.version, "annotations": found.annotations}
+                return package.read(entry / FILES, None, digest=digest, **stated)
             except BaseException:
                 self.release(digest)
                 raise
@@ -122,11 +120,11 @@ class Cache:
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
-                for data in {store.manifest(digest), versions.chosen(store, digest)}:
+                for data in {store.manifest(digest), select.chosen(store, digest)}:
                     files.replace(part / BLOBS / digests.hex_of(digests.of_bytes(data)), [data])
                 package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
-                shutil.rmtree(entry, ignore_errors=True)  # damaged; who has it open keeps it
+                shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
                 part.rename(entry)
                 files.sync_directory(entry.parent)
             finally:

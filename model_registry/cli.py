@@ -1,15 +1,14 @@
-"""The `model-registry` command. stdout is data, stderr is talk; exit codes: 0 ok, 1 not in time, 2 usage, 3 refused or not
+"""The `model-registry` command. stdout is data, stderr is talk; exit codes: 0 ok, 2 usage, 3 refused or not
 there, 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from model_registry.commands import channels, fleet, trust, versions
-from model_registry.commands.options import reaching
-from model_registry.commands.pruning import prune
+from model_registry.commands import channels, options, trust, versions
 from model_registry.commands.push import push
 
 INTERRUPTED = 130
@@ -32,21 +31,26 @@ class Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from None
 
 
-app = typer.Typer(
-    cls=Commands,
-    help="Store model versions in OCI registries, and move the channels that serve them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(reaching(push))
-app.command()(reaching(versions.pull))
-app.command("list")(reaching(versions.list_versions))
-for verb in (versions.inspect, channels.promote, channels.rollback, channels.history, channels.watch, fleet.status, prune):
-    app.command()(reaching(verb))
-app.command()(trust.keygen)
-for vouching in (trust.sign, trust.verify, trust.attest):
-    app.command()(reaching(vouching))
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.callback()(options.connection)
+VERBS: dict[str, Callable[..., None]] = {
+    "push": push,
+    "pull": versions.pull,
+    "list": versions.list_versions,
+    "inspect": versions.inspect,
+    "promote": channels.promote,
+    "rollback": channels.rollback,
+    "history": channels.history,
+    "watch": channels.watch,
+    "status": channels.status,
+    "prune": channels.prune,
+    "keygen": trust.keygen,
+    "sign": trust.sign,
+    "verify": trust.verify,
+    "attest": trust.attest,
+}
+for name, verb in VERBS.items():
+    app.command(name)(verb)
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Files that are never seen half-written, a lock between processes, and the operating system's errors in the registry's words.
+"""Files that are never seen half-written, a lock between processes, the operating system's errors in the registry's words, and
+the paths that strangers name.
 
 A file is written beside its place, synced and renamed over it; then the directory is synced, so that a rename that was
 reported done survives a power cut.
@@ -9,9 +10,9 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from model_registry.errors import Unreachable
+from model_registry.errors import Corrupt, Unreachable
 
 
 @contextlib.contextmanager
@@ -100,3 +101,28 @@ def reported(what: str) -> Iterator[None]:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise Unreachable(f"{what}: {error.strerror}{where}", "check the path, its permissions and the space left") from error
+
+
+def check_paths(paths: Iterable[str]) -> None:
+    """Relative paths that stay inside the folder they are written to, on every file system. Raises Corrupt.
+
+    Two paths that differ in case only, or of which one is a folder of the other, cannot both be written everywhere.
+    """
+    seen: set[str] = set()
+    folders: set[str] = set()
+    for path in paths:
+        if not is_confined(path):
+            raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is no plain relative path")
+        folded = path.casefold()
+        parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
+        if folded in seen or folded in folders or parents & seen:
+            raise Corrupt(f"the file path {path!r:.200} stands in the way of another one")
+        seen.add(folded)
+        folders |= parents
+
+
+def is_confined(path: str) -> bool:
+    """Whether a path is relative, without `.`, `..`, backslash, colon and control characters, its names at most 255 bytes."""
+    if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
+        return False
+    return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in path.split("/"))

@@ -16,6 +16,7 @@ from scorer.commands.contract import contract
 from scorer.commands.printing import Config, Json, Set, print_data, print_json, table
 from scorer.console.command import console
 from scorer.demo.command import demo
+from scorer.rollout.command import promote, rollback
 
 if TYPE_CHECKING:
     from publisher.process.configuration import Loaded
@@ -219,6 +220,8 @@ app.command()(demo)
 app.command()(audit)
 app.command()(contract)
 app.command()(console)
+app.command()(promote)
+app.command()(rollback)
 
 
 def main() -> None:

@@ -9,22 +9,19 @@ pipeline, one person at a time) is the rule that keeps it from happening.
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from model_registry.channels import history as moves
 from model_registry.channels import roles
-from model_registry.channels.history import Move
+from model_registry.channels.history import Move, before, decode, encode
 from model_registry.channels.roles import Role
-from model_registry.errors import BadReference, Conflict, NotFound, Refused
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest, tags
+from model_registry.errors import BadReference, Conflict, NotFound, Refused, RegistryError
+from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.stores import Store, select
 
-__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback"]
+__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback", "watch"]
 
 MAX_TEXT = 4096  # characters of an actor or a reason
 MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
@@ -82,7 +79,7 @@ def resolve(store: Store, tag: str) -> Resolution:
         move = _read(store, tag, revision)
         if move.to_digest == digest:
             return Resolution(champion, move.to_version, revision, parts)
-    version = versions.describe(store, champion, version=tag).version
+    version = select.describe(store, champion, version=tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
@@ -137,7 +134,7 @@ def rollback(
         past = history(store, channel)
         at = next((move for move in past if move.revision == to_revision), None)
         if to_revision is None:
-            at = moves.before(past, standing.digest)
+            at = before(past, standing.digest)
         if at is None:
             known = ", ".join(str(move.revision) for move in past) or "none"
             raise NotFound(f"the channel {channel!r} has no revision {to_revision}", f"the revisions there are: {known}")
@@ -180,7 +177,7 @@ def _move(
             to.descriptor.digest, to.version, restores=to.restores,
         )  # fmt: skip
         store.push_blob(empty, io.BytesIO(_EMPTY))
-        entry = store.push_manifest(moves.encode(move, empty, to.descriptor))
+        entry = store.push_manifest(encode(move, empty, to.descriptor))
         at = tags.history_tag(channel, move.revision)
         try:
             expect = {at: None, channel: standing.digest, **to.tags}
@@ -205,7 +202,7 @@ def _standing(store: Store, channel: str) -> _Standing:
     parts = roles.parse(store.manifest(digest))
     moved = (_read(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
-    return _Standing(there, revision, digest, version or versions.describe(store, parts[0].digest if parts else digest).version)
+    return _Standing(there, revision, digest, version or select.describe(store, parts[0].digest if parts else digest).version)
 
 
 def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
@@ -219,7 +216,7 @@ def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
 
 
 def _check_complete(store: Store, digest: str) -> None:
-    found = versions.describe(store, digest)
+    found = select.describe(store, digest)
     if missing := [content.digest for content in found.blobs if not store.has_blob(content.digest)]:
         raise NotFound(f"version {found.version} lacks {missing[0]}", "push the version again")
 
@@ -232,7 +229,7 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 
 def _read_back(store: Store, move: Move, entry: Descriptor) -> None:
-    """Whether the move stands. A newer one, which knows of this, is no lost race. Raises Conflict."""
+    """Check that the move stands, or that a later move was made after it. Raises Conflict."""
     if _names(store, tags.history_tag(move.channel, move.revision), entry.digest) and (
         _names(store, move.channel, move.to_digest) or max(tags.revisions(store.tags(), move.channel)) > move.revision
     ):
@@ -245,4 +242,29 @@ def _read(store: Store, channel: str, revision: int) -> Move:
     """One history entry. Raises Corrupt where the tag names something else."""
     tag = tags.history_tag(channel, revision)
     data = store.manifest(store.resolve(tag).digest)
-    return moves.decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+    return decode(data, channel, revision, f"the history tag {tag} of {store.repository}")
+
+
+def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[Move]:
+    """Every move behind revision `after`, for ever. An unchanged channel costs one question to the store a round.
+
+    `pause` is called between two looks, with the error where the store did not answer. A channel that is not there yet may
+    come. Raises what is not `transient`.
+    """
+    seen: str | None = None
+    while True:
+        failed: RegistryError | None = None
+        try:
+            validator = store.validator(name)
+            if validator != seen:
+                for move in history(store, name, after):
+                    after = move.revision
+                    yield move
+                seen = validator
+        except NotFound:
+            seen = None
+        except RegistryError as error:
+            if not error.transient:
+                raise
+            failed = error
+        pause(failed)

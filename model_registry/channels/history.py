@@ -14,6 +14,11 @@ from model_registry.oci.manifest import Descriptor
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
 NOTE = "io.scorestream.promotion."
+NAMES = {
+    "channel": "channel", "revision": "revision", "actor": "actor", "reason": "reason", "at": "at", "from_digest": "from",
+    "from_version": "from-version", "to_digest": "to", "to_version": "to-version", "roles": "roles", "restores": "restores",
+}  # fmt: skip
+"""What the annotations of a history entry call the attributes of its move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +49,22 @@ class Move:
 
 def encode(move: Move, content: Descriptor, subject: Descriptor) -> bytes:
     """The history entry's manifest. `content` is the empty blob, `subject` what the channel names from now on."""
-    notes: dict[str, Any] = {
-        "channel": move.channel,
-        "revision": move.revision,
-        "actor": move.actor,
-        "reason": move.reason,
-        "at": move.at.isoformat(timespec="milliseconds"),
-        "from": move.from_digest,
-        "from-version": move.from_version,
-        "to": move.to_digest,
-        "to-version": move.to_version,
-        "roles": msgspec.json.encode(move.roles).decode() if move.roles else None,
-        "restores": move.restores,
-    }
-    annotations = {NOTE + key: str(value) for key, value in notes.items() if value is not None}
+    stated: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
+    stated["at"] = move.at.isoformat(timespec="milliseconds")
+    stated["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
+    annotations = {NOTE + name: str(value) for name, value in stated.items() if value is not None}
     return manifest.build(HISTORY_TYPE, content, (content,), annotations, subject=subject)
 
 
 def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
     """The entry of this channel and revision. Raises Corrupt, naming `what`, where it is another entry, or none."""
     parsed = manifest.parse(data)
-    note = {key.removeprefix(NOTE): value for key, value in parsed.annotations.items() if key.startswith(NOTE)}
+    stated: dict[str, Any] = {a: parsed.annotations[NOTE + n] for a, n in NAMES.items() if NOTE + n in parsed.annotations}
     try:
-        move = Move(
-            note["channel"],
-            int(note["revision"]),
-            note["actor"],
-            note["reason"],
-            datetime.fromisoformat(note["at"]).astimezone(UTC),
-            note.get("from"),
-            note.get("from-version"),
-            note["to"],
-            note["to-version"],
-            msgspec.json.decode(note.get("roles", "[]"), type=tuple[Role, ...]),
-            int(note["restores"]) if "restores" in note else None,
-        )
+        stated["roles"] = msgspec.json.decode(stated.get("roles", "[]"))
+        stated["at"] = datetime.fromisoformat(stated["at"]).astimezone(UTC)
+        stated |= {number: int(stated[number]) for number in ("revision", "restores") if number in stated}
+        move = msgspec.convert({"from_digest": None, "from_version": None, **stated}, Move)
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{what} does not read: {error!r}") from None
     if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):

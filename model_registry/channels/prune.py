@@ -1,7 +1,7 @@
-"""What of a repository nobody needs any more: which versions and history entries go, and which stay.
+"""Which versions and history entries of a repository are removed, and which stay.
 
-Kept: what a channel names; what the newest entries of each channel's history name, so that a rollback finds it; what was never
-promoted, for it may be about to be; and what belongs to any of these (signatures, attestations). `plan` is pure.
+These stay: versions that a channel names, versions that the newest entries of a channel's history name (a rollback finds them),
+versions that were never promoted (they may be soon), and the signatures and attestations of all of these. `plan` is pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,7 @@ from model_registry.channels import channel, roles
 from model_registry.channels.history import Move
 from model_registry.errors import NotFound
 from model_registry.oci import tags
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.stores import Store, select
 from model_registry.trust import referrers
 
 
@@ -37,8 +36,8 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What goes, by name; `documents` are further manifests (indexes of roles) without a tag of their own."""
+class Removal:
+    """Versions and history entries to remove, by tag; `documents` are manifests (indexes of roles) that have no tag."""
 
     versions: Mapping[str, str]
     history: Mapping[str, str]
@@ -61,8 +60,8 @@ def survey(store: Store) -> Survey:
     return Survey(named, {name: channel.history(store, name) for name in names}, members)
 
 
-def plan(found: Survey, rules: Rules) -> Plan:
-    """What goes. What several tags name stays as long as one of them does."""
+def plan(found: Survey, rules: Rules) -> Removal:
+    """What to remove. A manifest with several tags stays as long as one of them stays."""
     needed: set[str] = set()
     dropped: dict[str, Move] = {}
     for name, moves in found.moves.items():
@@ -83,7 +82,7 @@ def plan(found: Survey, rules: Rules) -> Plan:
     staying = (tag for tag in found.tags if tag not in gone and tag not in history and not tags.is_referrers(tag))
     kept_digests = needed | {found.tags[tag] for tag in staying}
     documents = {move.to_digest for move in dropped.values() if move.roles}
-    return Plan(
+    return Removal(
         {tag: digest for tag, digest in gone.items() if digest not in kept_digests},
         history,
         sorted(documents - kept_digests),
@@ -91,7 +90,7 @@ def plan(found: Survey, rules: Rules) -> Plan:
     )
 
 
-def manifests(store: Store, going: Plan) -> list[str]:
+def manifests(store: Store, going: Removal) -> list[str]:
     """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
     found = [digest for subject in going.subjects for digest in _belonging(store, subject)]
     every = [*found, *going.versions.values(), *going.documents, *going.history.values()]
@@ -121,6 +120,6 @@ def _named(move: Move) -> set[str]:
     return {move.to_digest, *(role.digest for role in move.roles)}
 
 
-def sizes(store: Store, going: Plan) -> dict[str, int]:
-    """The bytes of each version that goes, what it shares with others included."""
-    return {tag: sum(blob.size for blob in versions.describe(store, at).blobs) for tag, at in going.versions.items()}
+def sizes(store: Store, going: Removal) -> dict[str, int]:
+    """The bytes of each version that is removed. Content shared with other versions counts too."""
+    return {tag: sum(blob.size for blob in select.describe(store, at).blobs) for tag, at in going.versions.items()}

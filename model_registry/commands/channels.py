@@ -1,10 +1,16 @@
-"""The verbs that move channels, and those that show their moves: `promote`, `rollback`, `history`, `watch`."""
+"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` deletes what
+no channel needs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Channel, Json, Kafka, KafkaConfig, Reason, Repo, StatusTopic
+from model_registry.commands.options import Channel, Json, Reason, Repo, open_repository
+
+if TYPE_CHECKING:
+    from model_registry.channels.history import Move
+    from model_registry.channels.prune import Removal
+    from model_registry.stores import Store
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
@@ -15,18 +21,20 @@ ExpectDigest = Annotated[
 ExpectRevision = Annotated[
     int | None, typer.Option(metavar="N", help="Refuse where the channel is at another revision: somebody moved it.", min=0)
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Until every scorer has flipped; exit code 3 refused, 1 not in time.")]
-WaitSeconds = Annotated[float, typer.Option(help="How long --wait waits.", min=0.1)]
 ToRevision = Annotated[int | None, typer.Option(metavar="N", help="Default: what was served before the current one.", min=1)]
 Interval = Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)]
 Count = Annotated[int | None, typer.Option(help="End after so many moves.", min=1)]
 Since = Annotated[int | None, typer.Option(metavar="N", help="Begin behind this revision; default: with the next move.", min=0)]
-
-WAIT_SECONDS = 120.0
+KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
+Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
+Unpromoted = Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")]
+Grace = Annotated[float, typer.Option(help="In a folder: content younger than this stays; a push may be under way.", min=0)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")]
 
 
 def promote(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     to: To,
     channel: Channel = "prod",
@@ -35,75 +43,53 @@ def promote(
     shadow: Shadow = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
-    wait: Wait = False,
-    wait_seconds: WaitSeconds = WAIT_SECONDS,
-    kafka: Kafka = None,
-    kafka_config: KafkaConfig = None,
-    status_topic: StatusTopic = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at a version. Every move has a revision, one higher than the last. --kafka tells the scorers at once."""
+    """Point a channel at a version. Each move has the next revision. `scorer promote` also tells the scorers."""
     from datetime import UTC, datetime
 
     from model_registry.channels import channel as channels
-    from model_registry.commands import announce, options
+    from model_registry.commands import options
     from model_registry.errors import BadReference
 
     if canary or shadow:
         hint = "leave it out, or promote that version to a channel of its own (--channel canary) for a scorer of its own"
         raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
-    store, target = access.open(repo)
+    store, _ = open_repository(ctx, repo)
     expected = channels.Expected(expect_digest, expect_revision)
-    audience = announce.Audience(
-        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, access.timeout
-    )
-    announce.carry_out(
-        json,
-        audience,
-        store.repository,
-        lambda: channels.promote(
-            store, channel, to, actor=options.actor(), reason=reason, now=datetime.now(UTC), expected=expected
-        ),
-    )
+    by: dict[str, Any] = {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
+    _show_move(json, channels.promote(store, channel, to, expected=expected, **by))
 
 
 def rollback(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     channel: Channel = "prod",
     to_revision: ToRevision = None,
     reason: Reason = "",
     expect_revision: ExpectRevision = None,
-    wait: Wait = False,
-    wait_seconds: WaitSeconds = WAIT_SECONDS,
-    kafka: Kafka = None,
-    kafka_config: KafkaConfig = None,
-    status_topic: StatusTopic = None,
     json: Json = False,
 ) -> None:
     """Point a channel at what it served before, as a new revision. A second rollback goes one step further back."""
     from datetime import UTC, datetime
 
     from model_registry.channels import channel as channels
-    from model_registry.commands import announce, options
+    from model_registry.commands import options
 
-    store, target = access.open(repo)
-    audience = announce.Audience(
-        kafka, kafka_config, status_topic or f"{target.name}.status", wait_seconds if wait else None, access.timeout
-    )
-    announce.carry_out(
-        json,
-        audience,
-        store.repository,
-        lambda: channels.rollback(
-            store, channel, actor=options.actor(), reason=reason, now=datetime.now(UTC),
-            to_revision=to_revision, expected=channels.Expected(revision=expect_revision),
-        ),
-    )  # fmt: skip
+    store, _ = open_repository(ctx, repo)
+    expected = channels.Expected(revision=expect_revision)
+    by: dict[str, Any] = {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
+    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **by))
+
+
+def _show_move(json: bool, made: "Move") -> None:
+    from model_registry.commands import output
+
+    output.show(json, output.move(made), output.move_line(made))
 
 
 def history(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     channel: Channel = "prod",
     json: Json = False,
@@ -114,7 +100,7 @@ def history(
     from model_registry.commands import output
     from model_registry.errors import NotFound
 
-    store, _ = access.open(repo)
+    store, _ = open_repository(ctx, repo)
     moves = channels.history(store, channel)
     if not moves:
         raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
@@ -128,7 +114,7 @@ def history(
 
 
 def watch(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
@@ -140,12 +126,12 @@ def watch(
     import time
     from itertools import islice
 
-    from model_registry.channels import watch
+    from model_registry.channels import channel as channels
     from model_registry.commands import output
     from model_registry.errors import RegistryError
     from model_registry.oci import tags
 
-    store, _ = access.open(repo)
+    store, _ = open_repository(ctx, repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
     output.talk(f"watching {channel!r} of {store.repository} behind revision {after}")
 
@@ -154,8 +140,93 @@ def watch(
             output.talk(f"warning: {failed}; going on")
         time.sleep(interval)
 
-    for move in islice(watch.moves(store, channel, after, pause), count):
+    for move in islice(channels.watch(store, channel, after, pause), count):
         if json:
             output.show_line(output.move(move))
         else:
             output.show_text(f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}".rstrip())
+
+
+def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
+    """Show the channels, what they name and who moved them last. `scorer status` shows which scorers run what."""
+    from model_registry.commands import output
+
+    store, _ = open_repository(ctx, repo)
+    channels = _channels(store)
+    columns = ["channel", "revision", "serves", "moved", "by", "reason"]
+    keys = ["channel", "revision", "serves", "at", "by", "reason"]
+    text = output.table(columns, [[c[key] for key in keys] for c in channels])
+    output.show(json, {"repository": store.repository, "channels": channels}, text)
+
+
+def _channels(store: "Store") -> list[dict[str, Any]]:
+    from model_registry.channels import channel, roles
+    from model_registry.oci import tags
+
+    rows: list[dict[str, Any]] = []
+    there = store.tags()
+    for name in tags.channels(there):
+        if name not in there:
+            continue
+        found = channel.resolve(store, name)
+        last = channel.history(store, name, after=found.revision - 1)[0]
+        row = {"channel": name, "revision": found.revision, "version": found.version, "digest": found.digest}
+        parts = [{"role": p.role, "version": p.version, "digest": p.digest, "weight": p.weight} for p in found.roles]
+        row |= {"serves": roles.shown(found.roles) or found.version, "roles": parts}
+        rows.append(row | {"at": f"{last.at:%Y-%m-%dT%H:%M:%SZ}", "by": last.actor, "reason": last.reason})
+    return rows
+
+
+def prune(
+    ctx: typer.Context,
+    repo: Repo,
+    keep_revisions: KeepRevisions = 10,
+    keep: Keep = None,
+    unpromoted: Unpromoted = False,
+    grace_minutes: Grace = 60.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""
+    from model_registry.channels import prune as pruning
+    from model_registry.commands import output
+
+    store, _ = open_repository(ctx, repo)
+    found = pruning.survey(store)
+    plan = pruning.plan(found, pruning.Rules(keep_revisions, keep or [], unpromoted))
+    sizes = pruning.sizes(store, plan)
+    manifests = pruning.manifests(store, plan)
+    freed: int | None = 0
+    if not dry_run and manifests:
+        if not yes:
+            _ask(_text(plan, sizes, True, None))
+        freed = store.delete(manifests, expect=found.tags, grace_seconds=60 * grace_minutes)
+    rows = [{"version": tag, "digest": digest, "size": sizes[tag]} for tag, digest in sorted(plan.versions.items())]
+    value = {"dry_run": dry_run, "versions": rows, "history": sorted(plan.history), "manifests": len(manifests), "freed": freed}
+    output.show(json, value, _text(plan, sizes, dry_run, freed))
+
+
+def _ask(text: str) -> None:
+    """Have a person agree. Raises BadReference where there is none to ask, Refused where the answer is no."""
+    import sys
+
+    from model_registry.errors import BadReference, Refused
+
+    if not sys.stdin.isatty():
+        raise BadReference("prune deletes for good, and there is no terminal to ask on", "look with --dry-run, then say --yes")
+    typer.echo(text, err=True)
+    if not typer.confirm("Delete them for good?", err=True):
+        raise Refused("nothing was deleted")
+
+
+def _text(plan: "Removal", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
+    from model_registry.commands import output
+
+    done = "would be deleted" if dry_run else "deleted"
+    rows = [[tag, output.short(digest), sizes[tag]] for tag, digest in sorted(plan.versions.items())]
+    text = output.table(["version", "digest", "bytes"], rows) + "\n" if rows else ""
+    text += f"{done}: {len(plan.versions)} versions, {len(plan.history)} history entries"
+    if dry_run:
+        return text
+    return text + (f"; {freed} bytes freed" if freed is not None else "; the registry's garbage collection frees the space")

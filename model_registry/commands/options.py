@@ -1,11 +1,11 @@
-"""What several verbs have in common: their options, and how they open a repository."""
+"""What several verbs have in common: their options, and how they open a repository.
 
-import functools
-import inspect
-from collections.abc import Callable, Sequence
+The options of the connection are said once, before the verb."""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,58 +29,43 @@ PlainHosts = Annotated[
     typer.Option(metavar="HOST:PORT", help="HTTP without TLS to this one; repeatable.", show_default=False),
 ]
 CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
-Timeout = Annotated[float, typer.Option(help="Seconds that the registry, or the broker, may be silent.", min=0.1)]
-Kafka = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="The scorers' broker, where they tell of themselves.", show_default=False),
-]
-KafkaConfig = Annotated[
-    Path | None, typer.Option(help="Properties of the Kafka client, key=value lines (TLS, SASL).", show_default=False)
-]
-StatusTopic = Annotated[
-    str | None, typer.Option(help="The scorers' status topic; default: NAME.status, after the repository.", show_default=False)
-]
+Timeout = Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How registries are reached: the options that every verb has which asks one. `timeout` is in seconds."""
+class Connection:
+    """How registries are reached. `timeout` is in seconds."""
 
-    plain_http: PlainHttp = False
-    plain_http_host: PlainHosts = None
-    ca_file: CaFile = None
-    timeout: Timeout = TIMEOUT_SECONDS
-
-    def open(
-        self, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
-    ) -> "tuple[Store, Reference]":
-        """The store of a reference; `tag` says that only a tag will do. Touches nothing yet.
-
-        Raises BadReference, Misconfigured.
-        """
-        from model_registry.errors import BadReference
-        from model_registry.oci import reference
-        from model_registry.stores import StoreOptions, open_store
-
-        parsed = reference.parse(text)
-        if tag and not parsed.tag:
-            raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
-        mounts = tuple(_neighbour(other, parsed) for other in mount_from)
-        plain = self.plain_http_host or self.plain_http
-        return open_store(parsed, options=StoreOptions(plain, self.ca_file, self.timeout, progress, mounts)), parsed
+    plain_http: bool | list[str]
+    ca_file: Path | None
+    timeout: float
 
 
-def reaching(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with the options of `Access` in place of its parameter `access`."""
-    own = [one for one in inspect.signature(verb).parameters.values() if one.name != "access"]
-    added = inspect.signature(Access).parameters
+def connection(
+    ctx: typer.Context,
+    plain_http: PlainHttp = False,
+    plain_http_host: PlainHosts = None,
+    ca_file: CaFile = None,
+    timeout: Timeout = TIMEOUT_SECONDS,
+) -> None:
+    """Store model versions in OCI registries, and move the channels that serve them."""
+    ctx.obj = Connection(plain_http_host or plain_http, ca_file, timeout)
 
-    @functools.wraps(verb)
-    def command(**given: Any) -> None:
-        verb(Access(**{name: given.pop(name) for name in added}), **given)
 
-    command.__signature__ = inspect.Signature([*own, *added.values()])  # type: ignore[attr-defined]  # Typer looks there
-    return command
+def open_repository(
+    ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
+) -> "tuple[Store, Reference]":
+    """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
+    from model_registry.errors import BadReference
+    from model_registry.oci import reference
+    from model_registry.stores import StoreOptions, open_store
+
+    parsed = reference.parse(text)
+    if tag and not parsed.tag:
+        raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
+    mounts = tuple(_neighbour(other, parsed) for other in mount_from)
+    to: Connection = ctx.obj
+    return open_store(parsed, options=StoreOptions(to.plain_http, to.ca_file, to.timeout, progress, mounts)), parsed
 
 
 def _neighbour(text: str, target: "Reference") -> str:
@@ -114,12 +99,12 @@ def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
     from model_registry.channels import channel
     from model_registry.errors import BadReference
     from model_registry.oci import tags
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
     called = target.tag or ""
     if called and called not in tags.versions(store.tags()):
         called = channel.resolve(store, called).version
-    stated = versions.describe(store, digest, version=called or NAMELESS).version
+    stated = select.describe(store, digest, version=called or NAMELESS).version
     if stated == NAMELESS:
         raise BadReference(f"{target}: its manifest does not say which version it is", "name it by its version tag")
     return [f"{target.name}:{version}" for version in dict.fromkeys((called or stated, stated))]

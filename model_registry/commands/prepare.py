@@ -1,47 +1,46 @@
-"""What is settled before a folder becomes a version: the model may be loaded, its signature is there, its examples hold, and
-what it needs of a scorer is noted."""
+"""The checks before a folder becomes a version: the model may be loaded, its signature is known, its golden examples hold.
+
+What the model requires of a scorer is noted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from model_registry import package
 from model_registry.errors import Refused
-from model_registry.onnx import derive_signature as derive
-from model_registry.onnx import golden_run as trial
-from model_registry.onnx import requirements as needs
-from model_registry.onnx import safety
-from model_registry.package import folder as package
+from model_registry.onnx import derive_signature, golden_run, requirements, safety
+from model_registry.package import Package
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """What `package.push` is to add: files that the folder lacks, and annotations.
+class Prepared:
+    """A package that may be pushed, with the files that the folder lacks and the annotations that go with it.
 
-    `derived` says that the signature is one of these files; `ran` which ONNX Runtime answered the golden examples, "" where
-    none is installed here or `remote`: the model is for a server, which the scorer asks before the version goes live.
+    `derived`: the signature is one of these files. `ran` is the ONNX Runtime that answered the golden examples, "" where none
+    is installed here or `remote`: the model is for a server, which the scorer asks before the version goes live.
     """
 
+    package: Package
     more: Mapping[str, bytes]
     annotations: Mapping[str, str]
-    examples: int
-    derived: bool
-    ran: str
+    derived: bool = False
+    ran: str = ""
     remote: bool = False
 
 
-def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Release:
+def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Prepared:
     """Check a folder. Raises Refused, Corrupt (no ONNX) and Underivable: the signature has to be written."""
-    found = package.read(folder)
-    if found.model_path.name != package.MODEL:
-        if found.signature is None:
+    path, stated = package.find_model(folder), package.read_signature(folder)
+    if path.name != package.MODEL:
+        if stated is None:
             raise Refused(f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see README.md")
-        return Release({}, {}, len(found.golden), derived=False, ran="", remote=True)
-    model = safety.check(found.model_path, found.signature, op_domains)
-    signature = found.signature or derive.derive(model.inputs, model.outputs)
-    more = {} if found.signature else {package.SIGNATURE: signature.to_json().encode()}
-    examples = package.read_golden(folder, signature)
+        return Prepared(package.read(folder, stated), {}, {}, remote=True)
+    model = safety.check(path, stated, op_domains)
+    signature = stated or derive_signature.derive(model.inputs, model.outputs)
+    found = package.read(folder, signature)
     try:
-        ran = trial.run(found.model_path, signature, examples)
+        ran = golden_run.run(path, signature, found.golden)
     except ImportError:
         ran = ""
-    return Release(more, needs.of(model, tuple(devices)).annotations(), len(examples), bool(more), ran)
+    more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
+    return Prepared(found, more, requirements.of(model, tuple(devices)).annotations(), stated is None, ran)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Json, Ref
+from model_registry.commands.options import Json, Ref, open_repository
 
 MountFrom = Annotated[
     list[str] | None,
     typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
 ]
 if TYPE_CHECKING:
-    from model_registry.commands.prepare import Release
+    from model_registry.commands.prepare import Prepared
     from model_registry.image.build import Base
 
 
@@ -36,7 +36,7 @@ OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allo
 
 
 def push(
-    access: Access,
+    ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
@@ -53,35 +53,35 @@ def push(
 
     Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
     """
+    from model_registry import package
     from model_registry.commands import output
-    from model_registry.package import folder as package
 
     with output.bars() as progress:
-        store, target = access.open(ref, tag=True, progress=progress, mount_from=mount_from or ())
+        store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
         told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
-        base = _base(access, image) if image else None
+        base = _base(ctx, image) if image else None
         pushed = package.push(
-            store, folder, target.name, str(target.tag),
+            store, ready.package, target.name, str(target.tag),
             created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base,
         )  # fmt: skip
-    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": ready.examples}
+    value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived}
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 
-def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Release":
+def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Prepared":
     """What is settled before the push, and what was not said on stderr."""
+    from model_registry import package
     from model_registry.commands import output
-    from model_registry.commands import prepare as release
+    from model_registry.commands.prepare import prepare
     from model_registry.limits import DEFAULT_DOMAINS
-    from model_registry.package import folder as package
 
-    ready = release.prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
+    ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
-    if ready.examples and not ready.ran:
+    if ready.package.golden and not ready.ran:
         why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
         output.talk(f"{why}: the golden examples were not run")
     return ready
@@ -104,14 +104,14 @@ def _explained(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
 
 
-def _base(access: Access, text: str) -> "Base":
+def _base(ctx: typer.Context, text: str) -> "Base":
     """The image to build on."""
     from model_registry.errors import BadReference
     from model_registry.image.build import Base, open_base
 
     if text == "scratch":
         return Base()
-    store, target = access.open(text)
+    store, target = open_repository(ctx, text)
     if not target.tag and not target.digest:
         raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
     return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))

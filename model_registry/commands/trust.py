@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Json, Ref
+from model_registry.commands.options import Json, Ref, open_repository
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -41,13 +41,13 @@ def keygen(
     password = _password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
-        output.talk(f"{private} is not encrypted: whoever reads it signs as you do; --password-file encrypts it")
+        output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
     value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
     output.show(json, value, f"{private}\n{public}")
 
 
 def sign(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     key: Key,
     password_file: PasswordFile = None,
@@ -60,7 +60,7 @@ def sign(
     from model_registry.trust import signing
 
     private = _private(key, password_file)
-    store, target = access.open(ref)
+    store, target = open_repository(ctx, ref)
     digest = options.champion_of(store, target)
     names = options.names_of(store, target, digest)
     signature = signing.sign(store, digest, private, datetime.now(UTC), names)
@@ -70,7 +70,7 @@ def sign(
 
 
 def verify(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     key: Keys = None,
     policy: PolicyFile = None,
@@ -88,7 +88,7 @@ def verify(
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
     trusted, held = _trusted(key), read(policy) if policy else None
-    store, target = access.open(ref)
+    store, target = open_repository(ctx, ref)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
     if held:
@@ -101,7 +101,7 @@ def verify(
 
 
 def attest(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     predicate: Predicate,
     type_: Type,
@@ -116,7 +116,7 @@ def attest(
     from model_registry.trust import attestation
 
     private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
-    store, target = access.open(ref)
+    store, target = open_repository(ctx, ref)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
     output.show(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from model_registry.commands.options import Access, Json, Ref, Repo
+from model_registry.commands.options import Json, Ref, Repo, open_repository
 from model_registry.commands.trust import Keys
 
 if TYPE_CHECKING:
-    from model_registry.oci.manifest import Version
-    from model_registry.package.signature import Signature
     from model_registry.stores import Store
 
 Diff = Annotated[
@@ -19,17 +17,17 @@ Diff = Annotated[
 
 
 def pull(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
 ) -> None:
     """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
+    from model_registry import package
     from model_registry.commands import options, output
-    from model_registry.package import folder as package
 
     with output.bars() as progress:
-        store, target = access.open(ref, progress=progress)
+        store, target = open_repository(ctx, ref, progress=progress)
         digest = options.champion_of(store, target)
         pulled = package.pull(store, digest, folder)
     value = {"name": pulled.name, "version": pulled.version, "digest": digest, "folder": str(folder)}
@@ -37,7 +35,7 @@ def pull(
 
 
 def list_versions(
-    access: Access,
+    ctx: typer.Context,
     repo: Repo,
     json: Json = False,
 ) -> None:
@@ -45,9 +43,9 @@ def list_versions(
     from model_registry.channels import roles
     from model_registry.commands import output
     from model_registry.oci import tags
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
-    store, _ = access.open(repo)
+    store, _ = open_repository(ctx, repo)
     there = store.tags()
     named: dict[str, list[str]] = {}
     for channel in (name for name in tags.channels(there) if name in there):
@@ -58,7 +56,7 @@ def list_versions(
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(there):
         digest = store.resolve(tag).digest
-        size = sum(blob.size for blob in versions.describe(store, digest, version=tag).blobs)
+        size = sum(blob.size for blob in select.describe(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
     shown = [[row["version"], output.short(row["digest"]), row["size"], ", ".join(row["channels"])] for row in rows]
     table = output.table(["version", "digest", "bytes", "channels"], shown)
@@ -66,27 +64,28 @@ def list_versions(
 
 
 def inspect(
-    access: Access,
+    ctx: typer.Context,
     ref: Ref,
     diff: Diff = None,
     key: Keys = None,
     json: Json = False,
 ) -> None:
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
+    from model_registry import package
     from model_registry.channels import channel
     from model_registry.commands import options, output, trust
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
-    store, target = access.open(ref)
+    store, target = open_repository(ctx, ref)
     if diff is not None:
         beside = f"{target.bare()}:{diff}" if "/" not in diff and ":" not in diff else diff
-        other, old = access.open(beside)
+        other, old = open_repository(ctx, beside)
         _show_difference(json, (other, options.champion_of(other, old)), (store, options.champion_of(store, target)))
         return
     found = channel.resolve(store, target.tag) if target.tag else None
     digest = found.digest if found else options.champion_of(store, target)
-    version = versions.describe(store, digest, version=target.tag or "")
-    signature = _signature(store, version)
+    version = select.describe(store, digest, version=target.tag or "")
+    signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
@@ -103,12 +102,13 @@ def inspect(
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from dataclasses import asdict
 
+    from model_registry import package
     from model_registry.commands import output
     from model_registry.package.compare import difference
-    from model_registry.stores import select as versions
+    from model_registry.stores import select
 
-    (before, after) = (versions.describe(store, digest) for store, digest in (old, new))
-    found = difference(before, after, _signature(old[0], before), _signature(new[0], after))
+    (before, after) = (select.describe(store, digest) for store, digest in (old, new))
+    found = difference(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
     value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
     lines = [f"{before.version} -> {after.version}"]
@@ -120,14 +120,6 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     output.show(json, value, "\n".join(output.plain(line) for line in lines))
-
-
-def _signature(store: "Store", version: "Version") -> "Signature | None":
-    from model_registry.package import folder as package
-    from model_registry.package.signature import Signature
-
-    stated = next((file.content for file in version.files if file.path == package.SIGNATURE), None)
-    return Signature.parse(b"".join(store.blob(stated))) if stated else None
 
 
 def _decoded(text: str) -> Any:

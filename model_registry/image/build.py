@@ -1,7 +1,7 @@
 """Container images that carry a package under /models: the layers of a base image, and one more that holds the files.
 
 The layer is the same bytes for the same files: sorted, without times and owners. It hides what the base has under /models, and
-says so, which saves whoever reads the package from reading the base. Format: OCI image-spec, layer.md and config.md.
+an annotation says so: a reader of the package need not read the base. Format: OCI image-spec, layer.md and config.md.
 """
 
 import gzip
@@ -16,14 +16,12 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from model_registry.errors import Corrupt, Refused
-from model_registry.image import layers as archive
+from model_registry.image import layers
 from model_registry.image.unpack import OPAQUE, ROOT, WHOLE
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
 from model_registry.oci.plan import Plan, Source
-from model_registry.stores import Store
-from model_registry.stores import select as versions
+from model_registry.stores import Store, select
 
 LEVEL = 1  # of gzip: weights hardly shrink, and a higher one takes four times as long
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
@@ -40,7 +38,7 @@ class Base:
 
 def open_base(store: Store, digest: str) -> Base:
     """The image with this digest. Raises NotFound, Unreachable, Refused (an index without a usable manifest) and Corrupt."""
-    parsed = manifest.parse(versions.chosen(store, digest))
+    parsed = manifest.parse(select.chosen(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
         raise Refused(f"{digest} of {store.repository} is no image", "--image takes a container image to build on, or scratch")
     for layer in parsed.layers:
@@ -128,7 +126,7 @@ def _as_oci(layer: Descriptor) -> Descriptor:
 
 
 def _open(blob: Callable[[Descriptor], Iterator[bytes]], content: Descriptor) -> BinaryIO:
-    return archive.stream(blob(content))
+    return layers.stream(blob(content))
 
 
 def _open_file(path: Path) -> BinaryIO:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 from model_registry.errors import Corrupt
-from model_registry.oci.digest import CHUNK
+from model_registry.oci.digests import CHUNK
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."
@@ -198,7 +198,7 @@ def _content(source: _Chunks, size: int) -> Iterator[bytes]:
 
 
 def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
-    """What an extended header says of the next entry. One for all entries says nothing that counts here."""
+    """Path and size of the next entry, as an extended header states them. A global header (for all entries) is ignored."""
     if header.type == tarfile.XGLTYPE:
         return {}
     if header.type == tarfile.GNUTYPE_LONGNAME:

@@ -14,10 +14,10 @@ from typing import cast
 
 from model_registry import files
 from model_registry.errors import Corrupt, Refused
-from model_registry.image import layers as archive
+from model_registry.files import check_paths, is_confined
+from model_registry.image import layers
 from model_registry.image.layers import Limits, Member
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest, paths
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File, Version
 
 ROOT = "models"
@@ -37,7 +37,7 @@ Blob = Callable[[Descriptor], Iterator[bytes]]
 class _Entry:
     """What is at a path. A file has `content`, which lies in the file `held` where it is kept."""
 
-    kind: archive.Kind
+    kind: layers.Kind
     layer: int
     held: Path | None = None
     content: Descriptor | None = None
@@ -51,7 +51,7 @@ def unpack(blob: Blob, version: Version, folder: Path | None, limits: Limits, ma
     tree = _Tree(folder / ".image" if folder else None, max_bytes)
     for number, layer in enumerate(needed(version.layers)):
         packed = blob(layer)
-        for member in archive.members(archive.unpack(packed, manifest.compression(layer), limits), limits):
+        for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
             tree.add(member, number)
         for _ in packed:
             pass  # to its end, where its digest is compared
@@ -123,7 +123,7 @@ class _Tree:
         listed = [File(path, entry.content) for path, entry in sorted(found.items()) if entry.content]
         if len(listed) > manifest.MAX_FILES:
             raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
-        paths.check(file.path for file in listed)
+        check_paths(file.path for file in listed)
         if folder and self._folder:
             for path in (file.path for file in listed):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ class _Tree:
         return listed
 
     def _put(self, path: str, member: Member, layer: int) -> None:
-        if not paths.is_confined(path):
+        if not is_confined(path):
             raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is no plain relative path")
         self._check_parents(path)
         there = self._entries.get(path)

@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from model_registry.errors import BadReference, Corrupt
-from model_registry.oci import digest, paths
+from model_registry.files import check_paths
+from model_registry.oci import digests
 
 MAX_BYTES = 4 << 20  # what registries accept at most (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000
@@ -37,7 +38,7 @@ CREATED = "org.opencontainers.image.created"
 UNPACK = "io.deis.oras.content.unpack"
 _HINT = "push it with model-registry push DIR REF"
 _MODEL_FILE = "model.onnx"
-_LAYER = re.compile(  # a tar archive of a container image; none that is to be had elsewhere only (foreign, nondistributable)
+_LAYER = re.compile(  # a tar archive of a container image; foreign and nondistributable layers are kept elsewhere
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"
 )
 
@@ -140,7 +141,7 @@ def describe(data: bytes) -> Descriptor:
     """The descriptor of a manifest's or an index's bytes. Raises Corrupt."""
     found: Index | Manifest = parse_index(data) if is_index(data) else parse(data)
     media_type = found.media_type or MANIFEST_TYPE
-    return Descriptor(media_type=media_type, digest=digest.of_bytes(data), size=len(data), artifact_type=found.artifact_type)
+    return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data), artifact_type=found.artifact_type)
 
 
 def is_index(data: bytes) -> bool:
@@ -182,7 +183,7 @@ def parse(data: bytes) -> Manifest:
 
 def check(descriptor: Descriptor) -> Descriptor:
     """A descriptor whose digest and size may be used. Raises Corrupt."""
-    digest.hex_of(descriptor.digest)
+    digests.hex_of(descriptor.digest)
     if not 0 <= descriptor.size <= MAX_SIZE:
         raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes")
     return descriptor
@@ -226,13 +227,13 @@ def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[File, ...]:
     files = tuple(File(layer.annotations.get(key, ""), layer) for layer in layers)
     if odd := next((file for file in files if UNPACK in file.content.annotations), None):
         raise Corrupt(f"{odd.path!r} is a folder in one archive", "push its files one by one")
-    paths.check(file.path for file in files)
+    check_paths(file.path for file in files)
     return files
 
 
-def build_config(name: str, version: str, created: str | None, digests: Iterable[str]) -> bytes:
+def build_config(name: str, version: str, created: str | None, diff_ids: Iterable[str]) -> bytes:
     """The config of a version: a ModelPack document that is an OCI image config as well."""
-    layers = list(digests)
+    layers = list(diff_ids)
     described = {"name": name, "version": version} | ({"createdAt": created} if created else {})
     document: dict[str, Any] = {
         "architecture": "unknown",  # a model runs anywhere; the image config requires both keys
@@ -263,7 +264,7 @@ def build_version(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
     )
-    described = Descriptor(media_type=IMAGE_CONFIG_TYPE, digest=digest.of_bytes(config), size=len(config))
+    described = Descriptor(media_type=IMAGE_CONFIG_TYPE, digest=digests.of_bytes(config), size=len(config))
     return build(MODEL_TYPE, described, layers, annotations_of(name, version, created, more or {}))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from model_registry.errors import Corrupt, Refused
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest, paths
+from model_registry.files import check_paths
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
 
 Source = Callable[[], BinaryIO]
@@ -33,7 +33,7 @@ def of(folder: Path, more: Mapping[str, bytes]) -> list[tuple[File, Source]]:
     if len(sources) > manifest.MAX_FILES:
         raise Refused(f"{folder} has {len(sources)} files; a version has at most {manifest.MAX_FILES}")
     try:
-        paths.check(sorted(sources))
+        check_paths(sorted(sources))
     except Corrupt as error:
         raise Refused(f"{folder}: {error}", "rename the file") from None
     return [(File(path, _describe(path, sources[path])), sources[path]) for path in sorted(sources)]

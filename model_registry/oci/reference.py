@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from model_registry.errors import BadReference
-from model_registry.oci.digest import is_digest
+from model_registry.oci.digests import is_digest
 
 FOLDER = "oci:"
 EXAMPLE = "write oci:FOLDER:TAG, for instance oci:./registry/flight-delay:1.0.0"

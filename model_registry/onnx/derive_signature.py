@@ -10,8 +10,7 @@ from typing import Any
 
 from model_registry.onnx import tensors
 from model_registry.onnx.tensors import UNKNOWN, Tensor
-from model_registry.package.signature import InputField, Output, Signature, SignatureError, TensorInput
-from model_registry.package.signature_file import DTYPES, FLOAT_LIMITS
+from model_registry.package.signature import DTYPES, FLOAT_LIMITS, InputField, Output, Signature, SignatureError, TensorInput
 
 BLANK = "FILL IN"
 

@@ -23,7 +23,7 @@ _SYNTAX = {
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, and the devices: "" and empty are open."""
 
     opsets: str = ""
@@ -37,31 +37,31 @@ class Needs:
         return {NOTE + key: value for key, value in stated.items() if value}
 
 
-def of(model: OnnxFile, devices: tuple[str, ...] = ()) -> Needs:
+def of(model: OnnxFile, devices: tuple[str, ...] = ()) -> Requirements:
     """The needs of a model. The minimum version is left open where the table does not reach."""
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
     opsets = ",".join(f"{domain or 'ai.onnx'}={version}" for domain, version in sorted(model.opsets.items()))
-    return Needs(opsets, str(model.ir_version), enough[0] if enough else "", ",".join(sorted(set(devices))))
+    return Requirements(opsets, str(model.ir_version), enough[0] if enough else "", ",".join(sorted(set(devices))))
 
 
-def read(annotations: Mapping[str, str]) -> Needs:
+def read(annotations: Mapping[str, str]) -> Requirements:
     """The needs that a manifest states. Raises Corrupt, naming the annotation."""
     found = {key: annotations.get(NOTE + key, "") for key in _SYNTAX}
     for key, value in found.items():
         if value and not _SYNTAX[key].fullmatch(value):
             raise Corrupt(f"the annotation {NOTE}{key} is {value!r:.100}, which says nothing", "push the version again")
-    return Needs(found["opset"], found["ir"], found["onnxruntime"], found["device"])
+    return Requirements(found["opset"], found["ir"], found["onnxruntime"], found["device"])
 
 
-def missing(needs: Needs, *, onnxruntime: str, device: str) -> str | None:
+def missing(required: Requirements, *, onnxruntime: str, device: str) -> str | None:
     """What this version of ONNX Runtime on this device lacks, or None if it has all."""
     has = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
-    if needs.devices and not has & set(needs.devices.split(",")):
-        return f"it needs device {needs.devices.replace(',', ' or ')}, this scorer has {device}"
-    if needs.onnxruntime and _parts(onnxruntime) < _parts(needs.onnxruntime):
-        stated = f"opset {needs.opsets}, IR {needs.ir_version}" if needs.opsets else "so it was pushed"
-        return f"it needs ONNX Runtime {needs.onnxruntime} or newer ({stated}), this scorer has {onnxruntime}"
+    if required.devices and not has & set(required.devices.split(",")):
+        return f"it needs device {required.devices.replace(',', ' or ')}, this scorer has {device}"
+    if required.onnxruntime and _parts(onnxruntime) < _parts(required.onnxruntime):
+        stated = f"opset {required.opsets}, IR {required.ir_version}" if required.opsets else "so it was pushed"
+        return f"it needs ONNX Runtime {required.onnxruntime} or newer ({stated}), this scorer has {onnxruntime}"
     return None
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from model_registry import files
 from model_registry.errors import Refused
+from model_registry.files import is_confined
 from model_registry.limits import DEFAULT_DOMAINS
-from model_registry.oci import paths
-from model_registry.onnx import file as onnx_file
-from model_registry.onnx import tensors
+from model_registry.onnx import file, tensors
 from model_registry.onnx.file import External, OnnxFile
 from model_registry.package.signature import Signature
 
@@ -27,7 +26,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
     Raises Corrupt (no ONNX), and Refused: external data outside the package, operators of domains that are not allowed, an
     opset that no runtime promises, inputs or outputs that the signature does not fit.
     """
-    found = onnx_file.read(model)
+    found = file.read(model)
     for external in found.external:
         if fault := external_fault(external, _sizes(model)):
             raise Refused(
@@ -42,7 +41,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
 
 def external_fault(external: External, size: Callable[[str], int | None]) -> str | None:
     """Why weights must not be read from there, or None if they may. `size` gives a package file's bytes, or None."""
-    if not paths.is_confined(external.location) or MEMORY in external.location:
+    if not is_confined(external.location) or MEMORY in external.location:
         return "that is no plain path inside the package"
     there = size(external.location)
     if there is None or any(part.startswith(".") for part in external.location.split("/")):

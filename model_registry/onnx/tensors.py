@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from model_registry.package.signature import Signature, TensorInput
-from model_registry.package.signature_file import DTYPES
+from model_registry.package.signature import DTYPES, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
 Shape = tuple[int | str | None, ...]

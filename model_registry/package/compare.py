@@ -6,7 +6,7 @@ from model_registry.oci.manifest import Version
 from model_registry.package.signature import InputField, Signature
 
 IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
-UNSIGNED = "neither version states a signature"
+NO_SIGNATURE = "neither version states a signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Difference:
 
 def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
     """Compare two versions by their manifests and signatures."""
-    before, after = _contents(old), _contents(new)
+    before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
-    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else UNSIGNED
+    unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
     lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
     return Difference(
         tuple(sorted(after.keys() - before.keys())),
@@ -46,14 +46,14 @@ def difference(old: Version, new: Version, old_signature: Signature | None, new_
     )
 
 
-def _contents(version: Version) -> dict[str, str]:
+def _digests(version: Version) -> dict[str, str]:
     """Digests by file path; of a container image, whose manifest names no files, by the layer's place."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers
 
 
 def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is to be said of the signatures, one of which at least is stated, and what of it breaks."""
+    """The differences of two signatures, and those among them that break. At least one signature is stated."""
     if old and new:
         return _signatures(old, new)
     line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"

@@ -7,27 +7,23 @@ import io
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from model_registry import files
 from model_registry.errors import Conflict, Corrupt, Refused
-from model_registry.image import build as image_build
-from model_registry.image import unpack as image
+from model_registry.image import build, unpack
 from model_registry.image.layers import Limits
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest, tags
-from model_registry.oci import plan as contents
+from model_registry.oci import digests, manifest, plan, tags
 from model_registry.oci.manifest import Descriptor, Version
-from model_registry.package import golden, signature_file
+from model_registry.oci.plan import Plan
+from model_registry.package import golden
+from model_registry.package import signature as signatures
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
-from model_registry.stores import Store, transfer
-from model_registry.stores import select as versions
-
-__all__ = ["Golden", "Package", "content", "pull", "push", "read", "read_golden", "verify", "write"]
+from model_registry.stores import Store, select, transfer
 
 MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime, TensorFlow Serving, Open Inference, any server
@@ -42,53 +38,63 @@ class Package:
     """
 
     folder: Path
-    name: str
-    version: str
-    digest: str
     signature: Signature | None
     golden: tuple[Golden, ...]
     model_path: Path
+    name: str = ""
+    version: str = ""
+    digest: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(
-    folder: Path, *, name: str = "", version: str = "", digest: str = "", annotations: Mapping[str, str] | None = None
-) -> Package:
+def read(folder: Path, signature: Signature | None = None, **stated: Any) -> Package:
     """Check a folder and read what describes the model; the model itself is not opened.
 
+    `signature` stands in for signature.json. `stated` are name, version, digest and annotations, where they are known.
     Raises Refused (SignatureError for the signature): no model, or a file that does not parse or does not fit the others.
     """
-    model_path = next((folder / name for name in MODELS if (folder / name).exists()), None)
-    if model_path is None:
-        raise Refused(
-            f"{folder} has no {MODEL}", "export the model as ONNX into that file, or see README for models on servers"
-        )
-    with files.reported(f"the package {folder}"):
-        stated = _read_up_to(folder / SIGNATURE, signature_file.MAX_BYTES)
-    signature = None if stated is None else Signature.parse(stated)
-    examples = read_golden(folder, signature)
-    return Package(folder, name, version, digest, signature, examples, model_path, annotations or {})
-
-
-def read_golden(folder: Path, signature: Signature | None) -> tuple[Golden, ...]:
-    """The golden examples of a folder, checked against a signature. Raises Refused, naming the line."""
+    model_path = find_model(folder)
+    signature = signature or read_signature(folder)
     with files.reported(f"the package {folder}"):
         lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
-    return golden.parse_lines(lines or b"", signature)
+    return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **stated)
+
+
+def find_model(folder: Path) -> Path:
+    """The file or folder of the model. Raises Refused where there is none."""
+    found = next((folder / name for name in MODELS if (folder / name).exists()), None)
+    if found is None:
+        hint = "export the model as ONNX into that file, or see README for models on servers"
+        raise Refused(f"{folder} has no {MODEL}", hint)
+    return found
+
+
+def read_signature(folder: Path) -> Signature | None:
+    """What signature.json states, if the folder has one. Raises SignatureError."""
+    with files.reported(f"the package {folder}"):
+        data = _read_up_to(folder / SIGNATURE, signatures.MAX_BYTES)
+    return None if data is None else Signature.parse(data)
+
+
+def signature_of(store: Store, version: Version) -> Signature | None:
+    """The signature that a stored version states; None where it has none, or is an image. Raises SignatureError."""
+    stated = next((file.content for file in version.files if file.path == SIGNATURE), None)
+    return Signature.parse(b"".join(store.blob(stated))) if stated else None
 
 
 def push(
     store: Store,
-    folder: Path,
+    source: Path | Package,
     name: str,
     version: str,
     *,
     created: datetime | None = None,
     annotations: Mapping[str, str] | None = None,
     more: Mapping[str, bytes] | None = None,
-    base: image_build.Base | None = None,
+    base: build.Base | None = None,
 ) -> Descriptor:
-    """Store a folder as a version; the tag comes last, so that it never names half a version.
+    """Store a folder, or the package that `read` found in one, as a version; the tag comes last, so that it never names half a
+    version.
 
     Files whose names begin with a dot are left out; `more` are files that the folder lacks. With a `base` the version is a
     container image. The same content gives the same digest everywhere, whatever the files' times: `created` is recorded only
@@ -96,22 +102,20 @@ def push(
     other content, a version named as a channel.
     """
     tags.check_version(version)
-    read(folder)
+    folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
     with files.reported(f"the package {folder}"), contextlib.ExitStack() as held:
-        found = contents.of(folder, more or {})
+        found = plan.of(folder, more or {})
         if base is None:
-            plan = contents.artifact(name, version, at, found, annotations or {})
-        else:
-            stated = manifest.annotations_of(name, version, at, annotations or {})
-            scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
-            plan = image_build.plan(base, found, stated, Path(scratch) / "layer")
-        return _send(store, version, plan)
+            return _send(store, version, plan.artifact(name, version, at, found, annotations or {}))
+        stated = manifest.annotations_of(name, version, at, annotations or {})
+        scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
+        return _send(store, version, build.plan(base, found, stated, Path(scratch) / "layer"))
 
 
 def content(found: Version) -> list[Descriptor]:
     """The blobs that hold a version's files, or the layers that do."""
-    return [file.content for file in found.files] or image.needed(found.layers)
+    return [file.content for file in found.files] or unpack.needed(found.layers)
 
 
 def write(
@@ -132,7 +136,7 @@ def write(
                 yield chunk
 
     if found.layers:
-        image.unpack(kept if layers else store.blob, found, folder, Limits(), max_bytes)
+        unpack.unpack(kept if layers else store.blob, found, folder, Limits(), max_bytes)
         return
     for file in found.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
@@ -143,9 +147,9 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     """Write a version's files into a folder that is made, or is empty; every byte is checked on the way.
 
     None of them is there under its name before all are. Raises NotFound, Corrupt, Refused (the folder is not empty, or `read`
-    refuses it) and Unreachable. See `versions.describe` for `version`.
+    refuses it) and Unreachable. See `select.describe` for `version`.
     """
-    found = versions.describe(store, digest, version=version)
+    found = select.describe(store, digest, version=version)
     with files.reported(f"the folder {folder}"):
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +158,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
         part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder))  # a folder may be a mount: nothing beside it
         try:
             write(store, found, part)
-            read(part)
+            checked = read(part, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
             for path in sorted(part.iterdir(), key=lambda path: path.name == MODEL):
                 path.rename(folder / path.name)
         except BaseException:
@@ -164,7 +168,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
             raise
         part.rmdir()
         files.sync_directory(folder)
-    return read(folder, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
+    return replace(checked, folder=folder, model_path=folder / checked.model_path.name)
 
 
 def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
@@ -172,23 +176,25 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
 
     Raises Corrupt: a file is missing, changed, a link, or too many; a layer is damaged. Raises NotFound: a layer is missing.
     """
-    expected = found.files or image.unpack(store.blob, found, None, Limits(), max_bytes)
+    expected = found.files or unpack.unpack(store.blob, found, None, Limits(), max_bytes)
     with files.reported(f"the folder {folder}"):
         wanted = {file.path: file.content for file in expected}
-        if odd := set(contents.walk(folder)) ^ wanted.keys():
+        if odd := set(plan.walk(folder)) ^ wanted.keys():
             raise Corrupt(f"{folder}: {sorted(odd)[0]!r} is missing, or does not belong there")
         for path, stated in wanted.items():
             with (folder / path).open("rb") as stream:
                 digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")
 
 
-def _send(store: Store, version: str, plan: contents.Plan) -> Descriptor:
+def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
     """Blobs, then the manifest, then the tag."""
-    target = manifest.describe(plan.manifest)
-    store.push_blob(manifest.parse(plan.manifest).config, io.BytesIO(plan.config))  # makes the repository if there is none
+    target = manifest.describe(artifact.manifest)
+    store.push_blob(
+        manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config)
+    )  # makes the repository if there is none
     _is_there(store, version, target)  # refused before anything large is sent
-    transfer.upload(store, plan.blobs)
-    store.push_manifest(plan.manifest)
+    transfer.upload(store, artifact.blobs)
+    store.push_manifest(artifact.manifest)
     while not _is_there(store, version, target):
         try:
             store.move_tags({version: target}, expect={version: None, tags.history_tag(version, 1): None})

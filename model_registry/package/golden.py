@@ -7,8 +7,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from model_registry.errors import Refused
-from model_registry.package.signature import InputField, Signature
-from model_registry.package.signature_file import value_fault
+from model_registry.package.signature import InputField, Signature, value_fault
 
 MAX_BYTES = 64 << 20
 KEYS = {"event", "score", "tolerance"}

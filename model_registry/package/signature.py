@@ -1,20 +1,30 @@
-"""`signature.json`: which event field feeds which tensor, and how the outputs are read. The public types and their JSON form.
-
-The rules of what may stand in the file, and the errors, are in `signature_file.py`.
-"""
+"""`signature.json`: which event field feeds which tensor, and how outputs are read. The public types and their JSON form."""
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Self
 
 import msgspec
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
-from model_registry.package import signature_file
-from model_registry.package.signature_file import FLOAT_LIMITS, SignatureError
+from model_registry.errors import Refused
+from model_registry.package import documents
+from model_registry.package.documents import Part, Text, each_once, nearest, whole
 
-__all__ = ["Decision", "InputField", "Output", "Signature", "SignatureError", "TensorInput"]
+MAX_BYTES = 1 << 20
+MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
+FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
+INTEGER_LIMITS = {f"{kind}{bits}": integer for bits in (8, 16, 32, 64) for kind, integer in (
+    ("int", (-(1 << bits - 1), (1 << bits - 1) - 1)), ("uint", (0, (1 << bits) - 1)))}  # fmt: skip
+DTYPES = (*FLOAT_LIMITS, *INTEGER_LIMITS, "bool", "string")
+
 
 Scalar = str | bool | int | float
+
+
+class SignatureError(Refused):
+    """A signature that says nothing, or two things at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +97,19 @@ class Signature:
     @classmethod
     def parse(cls, data: bytes | str) -> "Signature":
         """Read signature.json. Raises SignatureError, naming the place, the value and what may stand there."""
-        raw = signature_file.check(data)
-        outputs = raw["output"] if isinstance(raw["output"], list) else [raw["output"]]
-        labels, decision = raw.get("labels"), raw.get("decision")
+        if len(data) > MAX_BYTES:
+            raise SignatureError(f"signature.json has {len(data)} bytes; at most {MAX_BYTES} are read")
+        try:
+            found = _Document.model_validate(msgspec.json.decode(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise SignatureError(f"signature.json is no JSON: {error}") from None
+        except ValidationError as error:
+            raise SignatureError(documents.fault(error, "signature.json"), "the README describes signature.json") from None
         return cls(
-            inputs=tuple(_tensor(tensor) for tensor in raw["inputs"]),
-            outputs=tuple(Output(o.get("name"), o["tensor"], o.get("index")) for o in outputs),
-            labels=None if labels is None else tuple(labels),
-            decision=None if decision is None else Decision(**decision | {"threshold": float(decision["threshold"])}),
+            inputs=tuple(tensor.read() for tensor in found.inputs),
+            outputs=tuple(Output(name, one.tensor, one.index) for name, one in found.outputs),
+            labels=None if found.labels is None else tuple(found.labels),
+            decision=None if found.decision is None else Decision(**found.decision.model_dump()),
         )
 
     def to_json(self) -> str:
@@ -111,20 +126,6 @@ class Signature:
         return msgspec.json.encode(document).decode()
 
 
-def _tensor(raw: dict[str, Any]) -> TensorInput:
-    fallback = raw.get("default")
-    fields = (_field({"name": f} if isinstance(f, str) else f, raw["dtype"], fallback) for f in raw["fields"])
-    return TensorInput(raw["tensor"], raw["dtype"], tuple(fields))
-
-
-def _field(raw: dict[str, Any], dtype: str, fallback: Scalar | None) -> InputField:
-    default = raw["default"] if raw.get("default") is not None else fallback
-    if dtype in FLOAT_LIMITS and default is not None:
-        default = math.nan if default == "nan" else float(default)
-    required = raw.get("required", default is None)
-    return InputField(raw["name"], dtype, required, default, raw["length"] if raw.get("array") else None)
-
-
 def _field_json(one: InputField) -> Any:
     if one == InputField(one.name, one.dtype):
         return one.name
@@ -134,3 +135,128 @@ def _field_json(one: InputField) -> Any:
 
 def _without_none(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None}
+
+
+def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
+    """Why a JSON value is none of a dtype, or None if it is. `nan` allows the word "nan" for a float."""
+    if dtype in INTEGER_LIMITS:
+        low, high = INTEGER_LIMITS[dtype]
+        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return None if good else f"{value!r} is no {dtype} ({low} to {high})"
+    if dtype == "bool":
+        return None if isinstance(value, bool) else f"{value!r} is no bool (true or false)"
+    if dtype == "string":
+        return None if isinstance(value, str) else f"{value!r} is no string"
+    if nan and value == "nan":
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    good = number and abs(value) <= FLOAT_LIMITS[dtype]  # type: ignore[arg-type]  # NaN compares false
+    return None if good else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
+
+
+def _named(raw: Any) -> Any:
+    return {"name": raw} if isinstance(raw, str) else raw
+
+
+def _dtype(value: Any) -> Any:
+    if value not in DTYPES:
+        raise ValueError(f"{value!r:.100} is no dtype; {nearest(str(value), DTYPES)}")
+    return value
+
+
+def _threshold(value: Any) -> float:
+    if fault := value_fault(value, "float64"):
+        raise ValueError(fault)
+    return float(value)
+
+
+class _Field(Part):
+    name: Text
+    required: bool | None = None
+    default: Any = None
+    array: bool = False
+    length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.array != (self.length is not None):
+            raise ValueError('an array field is written {"name": ..., "array": true, "length": n}')
+        return self
+
+
+class _Tensor(Part):
+    tensor: Text
+    dtype: Annotated[str, BeforeValidator(_dtype)]
+    fields: Annotated[list[Annotated[_Field, BeforeValidator(_named)]], Field(min_length=1)]
+    default: Any = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.default is not None and (fault := value_fault(self.default, self.dtype, nan=True)):
+            raise ValueError(f"the default: {fault}")
+        each_once((one.name for one in self.fields), "field")
+        if len(self.fields) > 1 and any(one.array for one in self.fields):
+            raise ValueError("a tensor takes one array field and no other beside it; use a tensor for each")
+        for one in self.fields:
+            if one.default is not None and (fault := value_fault(one.default, self.dtype, nan=True)):
+                raise ValueError(f"the default of field {one.name!r}: {fault}")
+            if one.required is False and one.default is None and self.default is None:
+                example = '"nan"' if self.dtype in FLOAT_LIMITS else '""' if self.dtype == "string" else "0"
+                hint = f'write "default": {example}, for instance'
+                raise ValueError(f"field {one.name!r} is not required and has no default; {hint}")
+        return self
+
+    def read(self) -> TensorInput:
+        return TensorInput(self.tensor, self.dtype, tuple(self._field(one) for one in self.fields))
+
+    def _field(self, one: _Field) -> InputField:
+        default = self.default if one.default is None else one.default
+        if self.dtype in FLOAT_LIMITS and default is not None:
+            default = math.nan if default == "nan" else float(default)
+        required = default is None if one.required is None else one.required
+        return InputField(one.name, self.dtype, required, default, one.length)
+
+
+class _Output(Part):
+    tensor: Text
+    index: Annotated[int, BeforeValidator(partial(whole, 0, MAX_WIDTH))] | None = None
+
+
+class _NamedOutput(_Output):
+    name: Text
+
+
+class _Decision(Part):
+    threshold: Annotated[float, BeforeValidator(_threshold)]
+    at_or_above: Text
+    below: Text
+
+
+class _Document(Part):
+    inputs: Annotated[list[_Tensor], Field(min_length=1)]
+    output: Annotated[
+        Annotated[_Output, Tag("(one)")] | Annotated[list[_NamedOutput], Field(min_length=1), Tag("(several)")],
+        Discriminator(lambda raw: "(several)" if isinstance(raw, list) else "(one)"),
+    ]
+    labels: Annotated[list[Text], Field(min_length=1)] | None = None
+    decision: _Decision | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        each_once((one.tensor for one in self.inputs), "inputs: tensor")
+        seen: dict[str, InputField] = {}
+        for one in (one for tensor in self.inputs for one in tensor.read().fields):
+            if seen.setdefault(one.name, one) != one:
+                raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another dtype, default or length in each")
+        each_once((name for name, _ in self.outputs if name is not None), "output: name")
+        each_once(self.labels or (), "labels: label")
+        if self.decision and len(self.outputs) > 1:
+            raise ValueError("decision: several named outputs have no one score to decide on; leave decision out")
+        if self.decision and self.labels and self.outputs[0][1].index is None:
+            hint = 'name the deciding column: "output": {..., "index": n}'
+            raise ValueError(f"decision: the score is an array with a label each; {hint}")
+        return self
+
+    @property
+    def outputs(self) -> list[tuple[str | None, _Output]]:
+        return [(one.name, one) for one in self.output] if isinstance(self.output, list) else [(None, self.output)]

@@ -1,21 +1,43 @@
 """Where model versions are kept: one protocol, one module a kind of store."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import Reference
-from model_registry.stores.options import DEFAULTS, Progress, StoreOptions
 
-__all__ = ["Progress", "Store", "StoreOptions", "open_store"]
+Progress = Callable[[Descriptor, int], None]
+"""Called with some content and how many of its bytes have been sent or received so far, from any thread, often."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of remote registries; a folder needs none of them.
+
+    `plain_http` talks HTTP without TLS: True to any loopback host, else to the hosts (`host:port`) that it names. `ca_file`
+    holds PEM certificates that are trusted beside those of the system (or of SSL_CERT_FILE). `timeout_seconds` is how long
+    the registry may be silent, or send next to nothing. `mount_from` are repositories of the same registry (`team/base`) that
+    may already hold what is pushed.
+    """
+
+    plain_http: bool | Sequence[str] = False
+    ca_file: Path | None = None
+    timeout_seconds: float = 30.0
+    progress: Progress | None = None
+    mount_from: tuple[str, ...] = ()
+
+
+DEFAULTS = StoreOptions()
 
 
 class Store(Protocol):
     """One repository: content under digests, and tags that name manifests.
 
-    Every method raises Unreachable where the store does not answer, and Corrupt where what it holds is not what its digest
-    says. Nothing is handed out before it was checked, but for `blob`, which checks while it streams. Content is immutable,
-    so that pushing it twice is no error. A tag is moved only to a manifest that is stored.
+    Every method raises Unreachable where the store does not answer, and Corrupt where stored bytes do not have their digest.
+    Content is checked before it is handed out; `blob` checks while it streams. Content never changes, so that pushing it
+    twice is no error. A tag is moved only to a manifest that is stored.
     """
 
     @property
@@ -55,8 +77,8 @@ class Store(Protocol):
         ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest or an index, without a tag. Raises Corrupt where it is none, NotFound where what it names is not
-        stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where content that it names is
+        not stored."""
         ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -80,7 +102,7 @@ class Store(Protocol):
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
 
-        What it lists was not looked at. `model_registry.trust.referrers` asks on behalf of everybody else.
+        The list is unchecked. Only `model_registry.trust.referrers` calls this.
         """
         ...
 

@@ -1,10 +1,11 @@
-"""Proving to a registry who asks: Basic, or Bearer tokens for scopes from the realm that the registry names.
+"""Authorization at a registry: Basic, or Bearer tokens for scopes from the realm that the registry names.
 
 Credentials go to the registry itself and to a realm that is its own or that MODEL_REGISTRY_REALM_HOSTS names (hosts, with
 commas between), never elsewhere, and only over TLS or where plain HTTP was asked for.
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,9 +14,39 @@ import httpx
 import msgspec
 
 from model_registry.errors import Corrupt, Refused, Unreachable
-from model_registry.stores import challenge, docker_config
-from model_registry.stores.challenge import Challenge
+from model_registry.stores import docker_config
 from model_registry.stores.docker_config import Credentials
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PART = re.compile(
+    rf'\s*(?:(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>{_TOKEN}))|(?P<scheme>{_TOKEN}))\s*,?'
+)
+MOST_PARTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One way to authenticate: a scheme in lower case, and its parameters, names in lower case."""
+
+    scheme: str
+    parameters: dict[str, str]
+
+
+def parse_challenges(header: str) -> list[Challenge]:
+    """The challenges in a header, in order; what follows something that does not read is left out."""
+    found: list[Challenge] = []
+    at = 0
+    for _ in range(MOST_PARTS):
+        if (part := _PART.match(header, at)) is None:
+            break
+        at = part.end()
+        if part["scheme"]:
+            found.append(Challenge(part["scheme"].lower(), {}))
+        elif found:
+            value = part["bare"] if part["quoted"] is None else re.sub(r"\\(.)", r"\1", part["quoted"])
+            found[-1].parameters.setdefault(part["name"].lower(), value)
+    return found
+
 
 REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
 WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
@@ -68,7 +99,7 @@ class Authenticator:
         with self._lock:
             if self.header(scopes) not in (None, sent):
                 return True  # another thread has just done it
-            offered = {found.scheme: found for found in reversed(challenge.parse(asked))}
+            offered = {found.scheme: found for found in reversed(parse_challenges(asked))}
             if "bearer" in offered:
                 self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes)
                 return True
@@ -93,7 +124,7 @@ class Authenticator:
             raise Corrupt(f"{realm.host} answered something else than a token") from None
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
-            raise Corrupt(f"{realm.host} gave a token that is none")
+            raise Corrupt(f"{realm.host} gave no usable token")
         return _Token(value, self._clock() + max(answer.expires_in, LEAST_SECONDS) - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:

@@ -16,11 +16,9 @@ import msgspec
 
 from model_registry import files
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused, Unreachable
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import is_tag
-from model_registry.stores import sweep
 
 REF_NAME = "org.opencontainers.image.ref.name"
 VERSION_NAME = "oci-layout"
@@ -134,7 +132,7 @@ class LayoutStore:
             document = manifest.encode(index | {"manifests": kept})
             files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
             roots = [entry["digest"] for entry in kept]
-            for blob in sweep.unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
+            for blob in unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
                 freed += blob.stat().st_size
                 blob.unlink()
         return freed
@@ -216,3 +214,41 @@ def _with_tags(index: Index, to: Mapping[str, Descriptor]) -> Index:
     kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
     moved = [msgspec.to_builtins(msgspec.structs.replace(target, annotations={REF_NAME: tag})) for tag, target in to.items()]
     return index | {"manifests": kept + moved}
+
+
+def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
+    """Files that no manifest in `roots` leads to, and that were written before `older_than` (Unix seconds).
+
+    What is younger may be part of a push that is under way; so is what a younger manifest names. Partial files of processes
+    that died are among the files.
+    """
+    entries = {path.name: path.stat() for path in blobs.iterdir()}
+    young = {name for name, found in entries.items() if found.st_mtime >= older_than}
+    needed: set[str] = set()
+    for name in [*(digests.hex_of(root) for root in roots), *young]:
+        _reach(blobs, name, needed)
+    for name in sorted(entries.keys() - needed):
+        yield blobs / name
+
+
+def _reach(blobs: Path, start: str, needed: set[str]) -> None:
+    """Add a blob and all that it names, if it is a manifest."""
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        path = blobs / name
+        try:
+            if path.stat().st_size > manifest.MAX_BYTES:
+                continue
+            data = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        if data[:1] != b"{":
+            continue
+        try:
+            todo += [digests.hex_of(content.digest) for content in manifest.named(data)]
+        except Corrupt:
+            continue  # JSON, but no manifest: a signature.json

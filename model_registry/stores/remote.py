@@ -13,14 +13,11 @@ import httpx
 import msgspec
 
 from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.reference import Reference, is_tag
-from model_registry.stores import download
-from model_registry.stores.answers import Answer
-from model_registry.stores.http import Call, Client
-from model_registry.stores.options import DEFAULTS, StoreOptions
+from model_registry.stores import DEFAULTS, StoreOptions, download
+from model_registry.stores.http import Answer, Call, Client
 from model_registry.stores.retry import Timing
 from model_registry.stores.transport import MOST_CONNECTIONS
 from model_registry.stores.upload import Target, Upload

@@ -37,7 +37,7 @@ class Attempts:
         self._began, self._failed = now, 0
 
     def transferred(self, now: float) -> None:
-        """The last attempt was at work, not waiting, though in vain: its time does not count, itself does."""
+        """The last attempt failed after it had sent much: the attempt counts, its time does not."""
         self._began = now
 
     def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:

@@ -13,11 +13,10 @@ from typing import BinaryIO
 import httpx
 
 from model_registry.errors import RegistryError, Unreachable
-from model_registry.oci import digest as digests
+from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
-from model_registry.stores.answers import Answer
-from model_registry.stores.http import Broken, Call, Client
-from model_registry.stores.options import Progress
+from model_registry.stores import Progress
+from model_registry.stores.http import Answer, Broken, Call, Client
 from model_registry.stores.retry import PROGRESS_BYTES
 
 WHOLE_BYTES = 4 << 20  # up to here a blob is sent by one request, out of memory

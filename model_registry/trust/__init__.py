@@ -1,1 +1,1 @@
-"""Who vouches for a version: keys, signatures and attestations beside it in the store, and the policy of those who load it."""
+"""Trust in versions: keys, signatures and attestations beside a version in the store, and the policy of the scorers."""

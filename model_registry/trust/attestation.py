@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from model_registry.errors import BadFile, BadReference, Corrupt, Refused
 from model_registry.stores import Store
-from model_registry.trust import bundle, signing, statement
+from model_registry.trust import bundle, signing
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import Evidence, TrustedKey
 
@@ -26,7 +26,7 @@ TYPES = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation"
 class Attestation:
     """One attestation beside a version. `key_id` is the trusted key that signed it.
 
-    Where that is None nobody trusted did, for the reason in `fault`: then `predicate` is what somebody claims, no more.
+    Where it is None, no trusted key signed it, for the reason in `fault`: then `predicate` is only a claim.
     """
 
     type: str
@@ -50,7 +50,7 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
     uri = type_uri(type_)
     if check := _CHECKS.get(uri):
         check(predicate)
-    return signing.attach(store, digest, uri, statement.build(digest, uri, dict(predicate)), key, now)
+    return signing.attach(store, digest, uri, bundle.build_statement(digest, uri, dict(predicate)), key, now)
 
 
 def attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
@@ -59,14 +59,14 @@ def attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: dat
     What cannot be read at all is left out too: it says nothing. Raises Unreachable, and Corrupt for a damaged list.
     """
     found = (_read(one, digest, keys, now) for one in signing.collect(store, digest))
-    return [one for one in found if one is not None and one.type != statement.SIGNATURE]
+    return [one for one in found if one is not None and one.type != bundle.SIGNED]
 
 
 def type_uri(name: str) -> str:
     """The URI of a predicate type, given by its short name or as it is. Raises BadReference."""
     if name in TYPES:
         return TYPES[name]
-    if not name.isprintable() or not name.startswith(("https://", "http://")) or name == statement.SIGNATURE:
+    if not name.isprintable() or not name.startswith(("https://", "http://")) or name == bundle.SIGNED:
         raise BadReference(
             f"{name!r:.100} is no type of an attestation", f"write {', '.join(TYPES)}, or the type's https:// URI"
         )
@@ -75,7 +75,7 @@ def type_uri(name: str) -> str:
 
 def _read(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Attestation | None:
     try:
-        said, key_id, fault = statement.parse(bundle.parse(found.data).payload), None, ""
+        said, key_id, fault = bundle.parse_statement(bundle.parse(found.data).payload), None, ""
     except Corrupt:
         return None
     try:

@@ -7,16 +7,16 @@ it is checked against the policy's keys each time, like what comes from the regi
 import contextlib
 import logging
 import os
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from model_registry import files
 from model_registry.errors import Refused, RegistryError
-from model_registry.oci import digest as digests
+from model_registry.oci import digests
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
-from model_registry.trust.admission import Verdict
-from model_registry.trust.policy import Policy
+from model_registry.trust.policy import Policy, read
 from model_registry.trust.signing import Evidence
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,23 @@ KEPT = 1000  # versions whose proofs are kept; some 2 KB each
 _NOTHING = b"{}"  # kept where an optional signature was looked for and there was none
 
 
-class Gate:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A version may be loaded. `key_id` is the key that vouches for it, None where none is asked for."""
+
+    digest: str
+    key_id: str | None
+
+
+class Admission:
+    """Without a policy every version may be loaded, and no registry is asked."""
+
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - see `Gate`
+        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
+        return Verdict(digest, None)
+
+
+class Gate(Admission):
     """A policy, and the folder that keeps what proved versions to it, or None. Any number of processes may share the folder."""
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
@@ -93,6 +109,11 @@ class Gate:
         with contextlib.suppress(OSError):  # another process tidies up as well
             for path in sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
                 path.unlink()
+
+
+def admission(policy: Path | None, cache: Path) -> Admission:
+    """What a policy file asks for; what proved a version is kept in the cache folder. Raises BadFile."""
+    return Admission() if policy is None else Gate(read(policy), cache / "proofs")
 
 
 def _proof(folder: Path, digest: str) -> Path:

@@ -26,10 +26,10 @@ class PublicKey:
     key: ec.EllipticCurvePublicKey
     fingerprint: str
 
-    def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Whether `signature` (ASN.1 DER) is this key's over `data`. Never raises, whatever the bytes are."""
+    def verifies(self, sig: bytes, data: bytes) -> bool:
+        """Whether `sig` (ASN.1 DER) is this key's over `data`. Never raises, whatever the bytes are."""
         try:
-            self.key.verify(signature, data, _HASH)
+            self.key.verify(sig, data, _HASH)
         except (InvalidSignature, ValueError):
             return False
         return True

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from model_registry.errors import Conflict, Corrupt, NotFound
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores import Store
 
-MAX_READ = 256  # referrers looked into: whoever may write to the store can list any number
+MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
 _EMPTY = b"{}"
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable; Corrupt for a list that is none."""
+    """What the store lists as the referrers of a manifest, unchecked. Raises Unreachable; Corrupt for an unreadable list."""
     answer = store.referrers(digest)
     if answer is not None:
         return answer

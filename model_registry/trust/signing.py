@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from model_registry.errors import Corrupt, NotFound, Refused
 from model_registry.oci import manifest
 from model_registry.stores import Store
-from model_registry.trust import bundle, referrers, statement
+from model_registry.trust import bundle, referrers
+from model_registry.trust.bundle import Statement
 from model_registry.trust.keys import PrivateKey, PublicKey
-from model_registry.trust.statement import Statement
 
 CONTENT = "dev.sigstore.bundle.content"
 PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
@@ -57,7 +57,7 @@ def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Seque
     for found in collect(store, digest):
         if all(judge(found, digest, ours, now, name, named=True)[0] for name in names or [""]):
             return None
-    return attach(store, digest, statement.SIGNATURE, statement.build(digest, statement.SIGNATURE, {}, names), key, now)
+    return attach(store, digest, bundle.SIGNED, bundle.build_statement(digest, bundle.SIGNED, {}, names), key, now)
 
 
 def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: PrivateKey, now: datetime) -> str:
@@ -92,13 +92,13 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     Raises Corrupt for what is no such bundle, Refused for one that no trusted key signed, or only a key past its time.
     """
     found = bundle.parse(data)
-    signers = [trusted for trusted in keys if trusted.key.verifies(found.signature, found.signed)]
+    signers = [trusted for trusted in keys if trusted.key.verifies(found.sig, found.signed)]
     if not signers:
         raise Refused("no trusted key signed it")
     valid = [trusted for trusted in signers if trusted.not_after is None or now < trusted.not_after]
     if not valid:
         raise Refused(f"the key {signers[0].id!r} that signed it is trusted until {signers[0].not_after:%Y-%m-%d %H:%M}Z only")
-    said = statement.parse(found.payload)
+    said = bundle.parse_statement(found.payload)
     if digest not in said.subjects:
         raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
     return Vouched(said, valid[0].id)
@@ -118,7 +118,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 def is_attestation(data: bytes) -> bool:
     """Whether a bundle claims to say something else than a signature does. Checks no signature: no more than a claim."""
     try:
-        return statement.parse(bundle.parse(data).payload).predicate_type != statement.SIGNATURE
+        return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:
         return False
 

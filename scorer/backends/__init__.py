@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from scorer.outages import MODEL_SERVERS, Away
 from scorer.settings import ModelSettings

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import orjson
 
+from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
-from model_registry.oci.digest import of_bytes
-from model_registry.package import folder as package
-from model_registry.package.folder import Package
+from model_registry.oci.digests import of_bytes
+from model_registry.package import Package
 from model_registry.package.signature import Signature
-from model_registry.trust.admission import admission
+from model_registry.trust.gate import admission
 from publisher.errors import Fatal
 from scorer import backends
 from scorer.backends.cost_curve import measured

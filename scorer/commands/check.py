@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels import channel
 from model_registry.errors import RegistryError
-from model_registry.trust.admission import admission
+from model_registry.trust.gate import admission
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import connect

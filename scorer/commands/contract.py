@@ -93,24 +93,19 @@ def signature_of(ref: str) -> tuple[str, "Signature"]:
 
     Raises RegistryError, Fatal where it has no signature.
     """
+    from model_registry import package
     from model_registry.channels import channel
     from model_registry.oci import manifest, reference
-    from model_registry.package import folder as package
-    from model_registry.package.signature import Signature
     from model_registry.stores import open_store
     from publisher.errors import Fatal
 
-    stated: bytes | None = None
     if (Path(ref) / package.MODEL).is_file():
         name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
     else:
         target = reference.parse(ref, base_dir=Path.cwd())
         store = open_store(target)
         version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
-        for file in version.files:
-            if file.path == package.SIGNATURE:
-                stated = b"".join(store.blob(file.content))
-        name, signature = version.name, None if stated is None else Signature.parse(stated)
+        name, signature = version.name, package.signature_of(store, version)
     if signature is None:
         raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: the README describes it", 3)
     return name, signature

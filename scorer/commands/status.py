@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from model_registry import rollout
 from scorer.commands.tail import read_to_end
+from scorer.observe import status
 from scorer.observe.status import STALE_SECONDS, ScorerStatus
 from scorer.settings import Settings
 
@@ -20,12 +19,9 @@ NUMBERS = {"partitions", "lag", "revision", "events"}
 
 def fleet(settings: Settings) -> list[ScorerStatus]:
     """The last word of every scorer, by name. Raises Fatal where the topic cannot be read."""
-    latest: dict[bytes, bytes] = {}
-    for message in read_to_end(settings, settings.status_topic):
-        key, value = message.key(), message.value()
-        if key is not None and value is not None and not key.startswith(rollout.NOTICE.encode()):
-            latest[key] = value
-    return [msgspec.json.decode(record, type=ScorerStatus) for _, record in sorted(latest.items())]
+    told = (status.read(message.key(), message.value()) for message in read_to_end(settings, settings.status_topic))
+    latest = {record.scorer: record for record in told if record is not None}
+    return [record for _, record in sorted(latest.items())]
 
 
 def state(scorer: ScorerStatus, now_ms: int) -> str:

@@ -13,17 +13,15 @@ from itertools import count
 from model_registry.channels import channel as channels
 from model_registry.channels.history import Move
 from model_registry.errors import RegistryError
-from model_registry.status_topic import StatusTopic
 from model_registry.stores import Store
 from publisher.errors import Aborted, Fatal
-from publisher.kafka import clients as kafka
 from scorer.console.command_lines import CommandLines
 from scorer.console.state import Deed, State
 from scorer.dead_letters import replay
 from scorer.dead_letters.letter import Selection
+from scorer.rollout.status_topic import notify
 from scorer.settings import Settings
 
-ANSWER_SECONDS = 10.0
 UNFIT_SHOWN = 3
 
 
@@ -84,14 +82,9 @@ class Actions:
         """Tell the scorers of a move that is made. One that cannot be told is seen at their next poll."""
         said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
         self._moved()
-        client = kafka.client(self._settings.kafka, f"{self._settings.name}.console")
         try:
-            topic = StatusTopic(client, self._settings.status_topic, ANSWER_SECONDS)
-            try:
-                topic.notify(move, self._store.repository)
-            finally:
-                topic.close()
-        except RegistryError as error:
+            notify(self._settings, move, self._store.repository)
+        except Fatal as error:
             return f"{said}; {error}; the scorers see it at their next poll"
         return said
 

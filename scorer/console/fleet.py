@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
-from model_registry import rollout
 from model_registry.channels.history import Move
 from scorer.console.records import Partition
-from scorer.observe.status import STALE_SECONDS, ScorerStatus
+from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
+from scorer.rollout import progress
 
 FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
 SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
@@ -37,22 +35,18 @@ class FleetFold:
     """Every scorer of a status topic. `caught_up` says that its end was reached: what comes now is news."""
 
     scorers: dict[str, Heard] = field(default_factory=dict)
-    judged: rollout.Fleet = field(default_factory=rollout.Fleet)
+    judged: progress.Fleet = field(default_factory=progress.Fleet)
     caught_up: bool = False
     _wanted: set[Partition] = field(default_factory=set)
     _move: tuple[str, int] = ("", 0)
 
     def hear(self, key: bytes | None, value: bytes | None, now: float) -> bool:
         """Take in a record; whether it was a scorer's. `now` in Unix seconds."""
-        record = rollout.read(key, value)
-        if record is None:
-            return False
-        try:
-            status = msgspec.json.decode(value or b"", type=ScorerStatus)
-        except msgspec.MsgspecError:
+        status = read(key, value)
+        if status is None:
             return False
         heard = now if self.caught_up and status.state == RUNNING else min(now, status.heartbeat_ms / 1_000)
-        self.judged.hear(record, heard)
+        self.judged.hear(status, heard)
         self.scorers[status.scorer] = _after(self.scorers.get(status.scorer), status, heard)
         return True
 
@@ -65,12 +59,12 @@ class FleetFold:
         recent = (h for h in self.scorers.values() if now - h.heard < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
-    def verdict(self, move: Move, now: float) -> rollout.Verdict:
+    def verdict(self, move: Move, now: float) -> progress.Verdict:
         """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()
-        self._wanted |= rollout.partitions(move, self.judged, now)
-        return rollout.judge(move, self.judged, self._wanted, now)
+        self._wanted |= progress.partitions(move, self.judged, now)
+        return progress.judge(move, self.judged, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
         """Records behind the end, of each partition that somebody has."""

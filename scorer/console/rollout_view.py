@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.channels.history import Move
-from model_registry.rollout import FLIPPED, REFUSED, WAITING, Verdict
 from scorer.console.channels import Channel
 from scorer.console.fleet import Heard
 from scorer.console.paging import Page, page
 from scorer.console.records import SwapRecord
 from scorer.console.state import State
+from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Verdict
 
 SQUARES = 600  # partitions that are drawn one by one
 FLIPS = 12  # newest cut-overs on the first page

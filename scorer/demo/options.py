@@ -68,9 +68,3 @@ def configure(options: Options, folder: Path, servers: str) -> Settings:
     )
     path.write_text(text, encoding="utf-8")
     return load(path).settings
-
-
-def move_flags(options: Options, settings: Settings) -> list[str]:
-    """How a move of the channel reaches the registry, and the scorers."""
-    kafka = ["--kafka", settings.kafka.bootstrap_servers, "--status-topic", settings.status_topic]
-    return [*(["--plain-http"] if options.plain_http else []), *kafka]

@@ -15,7 +15,7 @@ from scorer.commands.status import fleet, state
 from scorer.commands.tail import read_to_end, tail
 from scorer.demo import flights
 from scorer.demo.arrivals import Arrivals, LiveReader
-from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, move_flags, now_ms
+from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, now_ms
 from scorer.demo.processes import Feed
 from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
 from scorer.demo.summary import Marks, Summary, summarise
@@ -85,13 +85,13 @@ class Demo:
     def make_registry(self) -> None:
         where = self.options.registry or "a folder"
         self.view.step(f"2. Two versions of flight-delay into a model registry ({where}), prod points at 1.0.0")
-        plain = ["--plain-http"] if self.options.plain_http else []
+        registry = ["model-registry", *(["--plain-http"] if self.options.plain_http else [])]
         repository = self.options.repository
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
-            pushed = self.shell.run("model-registry", "push", str(package), f"{repository}:{version}", *plain)
+            pushed = self.shell.run(*registry, "push", str(package), f"{repository}:{version}")
             self.view.say(f"{version} is {pushed['digest']}")
-        self.shell.run("model-registry", "promote", repository, "--to", OLD, "--reason", "first version", *plain)
+        self.shell.run(*registry, "promote", repository, "--to", OLD, "--reason", "first version")
 
     def start_scorers(self) -> None:
         self.view.step("3. Topics, then two scorers in one consumer group")
@@ -144,8 +144,8 @@ class Demo:
         self.wait_for("half of the events", lambda: self.seen() >= self.options.events // 2)
         self.view.step(f"5. Half-way: promoting {NEW} while events flow")
         promoted = now_ms()
-        move = ("promote", self.options.repository, "--to", NEW, "--reason", "better AUC", "--wait")
-        rollout = self.shell.run("model-registry", *move, *move_flags(self.options, self.settings))["rollout"]
+        move = ("promote", "scorer.yaml", "--to", NEW, "--reason", "better AUC", "--wait")
+        rollout = self.shell.run("scorer", *move)["rollout"]
         self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the tag moved")
 
         def swapped() -> bool:

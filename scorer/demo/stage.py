@@ -17,7 +17,7 @@ from publisher.kafka.connection import connect
 from scorer import topics
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.jars import classpath
-from scorer.demo.options import Options, configure, move_flags
+from scorer.demo.options import Options, configure
 from scorer.demo.processes import Shell
 from scorer.demo.view import View
 from scorer.settings import Settings
@@ -58,7 +58,7 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                commands = [*_flights(options), *how_to_go_on, *_moves(options, settings)]
+                commands = [*_flights(options), *how_to_go_on, *_moves()]
                 _how_to_go_on(view, folder, commands, [shell.running(), [broker.pid for broker in brokers]])
 
 
@@ -103,12 +103,10 @@ def _flights(options: Options) -> list[str]:
     return [*(again if options.kill and not options.copied else []), more]
 
 
-def _moves(options: Options, settings: Settings) -> list[str]:
-    flags = " ".join(move_flags(options, settings))
+def _moves() -> list[str]:
     return [
-        f"model-registry rollback {options.repository} --reason 'going back' --wait {flags}",
-        f"model-registry promote {options.repository} --to 2.0.0 --reason 'forward again' --wait {flags}",
-        f"model-registry status {options.repository} {flags}",
+        "scorer rollback scorer.yaml --reason 'going back' --wait",
+        "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
     ]
 
 

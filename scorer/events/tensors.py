@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.signature import Signature, TensorInput
-from model_registry.package.signature_file import FLOAT_LIMITS
+from model_registry.package.signature import FLOAT_LIMITS, Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)

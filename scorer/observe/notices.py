@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from model_registry import rollout
 from publisher.kafka import clients as kafka
 from publisher.kafka.error_codes import REFUSED_CODES
-from scorer.observe.status import Twins
+from scorer.observe.status import Twins, notice_key
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ class Notices:
         self._settings = settings
         self._twins = twins
         self._moved = moved
-        self._key = rollout.notice_key(settings.model.tag).encode()
+        self._key = notice_key(settings.model.tag).encode()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="notices", daemon=True)
         self._thread.start()

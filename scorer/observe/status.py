@@ -1,7 +1,8 @@
 """Status records: what each scorer is doing, told on the bus itself, so that no other database is needed.
 
-Topic `<name>.status`, compacted; the key is the scorer's owner id (or that of a notice, see notices.py). A record whose
-heartbeat is old belongs to a scorer that is gone; a scorer that stops in an orderly way says so in its last record.
+Topic `<name>.status`, compacted; the key is the scorer's owner id, or that of a notice to the scorers that a channel has moved
+(see notices.py). A record whose heartbeat is old belongs to a scorer that is gone; a scorer that stops in an orderly way says
+so in its last record.
 """
 
 import logging
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS
 SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # one that has told nothing for so long is taken for dead by its successor
+NOTICE = "_channel/"
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
@@ -59,6 +61,24 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     first: int = -1
 
 
+def notice_key(channel: str) -> str:
+    """The key of the notice that a channel has moved."""
+    return NOTICE + channel
+
+
+def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
+    """A scorer's record of the status topic; None for notices, tombstones and bytes that are no such record."""
+    return parse(value) if key and not key.startswith(NOTICE.encode()) else None
+
+
+def parse(value: bytes | None) -> ScorerStatus | None:
+    """The value of a scorer's record; None for a tombstone and for bytes that are no such record."""
+    try:
+        return msgspec.json.decode(value or b"", type=ScorerStatus)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 class Twins:
     """What the status topic tells of other processes that run under our name. No clocks are compared: the order of the first
     records in the topic says who is older. Two that live hear each other, and the younger one ends.
@@ -75,11 +95,8 @@ class Twins:
 
     def hear(self, message: Message) -> None:
         """Take in a status record under our name, our own or another's. From any thread."""
-        try:
-            status = msgspec.json.decode(message.value() or b"", type=ScorerStatus)
-        except msgspec.DecodeError:
-            return
-        if status.instance == self.instance or status.state != "running":
+        status = parse(message.value())
+        if status is None or status.instance == self.instance or status.state != "running":
             return
         self.heard_at = time.monotonic()
         offset = message.offset() or 0

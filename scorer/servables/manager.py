@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.stores import Store
-from model_registry.trust.admission import admission
+from model_registry.trust.gate import admission
 from publisher.errors import Fatal
 from scorer.backends import ModelRefused
 from scorer.outages import MODEL_REGISTRY, Away, Outages

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from model_registry.channels.channel import Resolution
-from model_registry.package.folder import Golden, Package
+from model_registry.package import Golden, Package
 from model_registry.package.golden import agrees
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.backends.cost_curve import measured

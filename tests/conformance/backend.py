@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer import backends
 from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
 from scorer.settings import ModelSettings

@@ -49,12 +49,12 @@ class Stage:
         (folder / "figures.json").write_text(json.dumps(FIGURES))
         self.ours("keygen", "release")
         self.ours("keygen", "stranger")
-        self.ours("push", str(PACKAGE), self.ref, "--plain-http")
+        self.ours("push", str(PACKAGE), self.ref)
         self.cosign("generate-key-pair")
 
     def ours(self, *arguments: str, code: int = 0) -> str:
         """A command of model-registry; its stdout."""
-        return self._run(str(Path(sysconfig.get_path("scripts")) / "model-registry"), *arguments, code=code)
+        return self._run(str(Path(sysconfig.get_path("scripts")) / "model-registry"), "--plain-http", *arguments, code=code)
 
     def cosign(self, *arguments: str, code: int = 0) -> str:
         """A command of cosign; its stdout."""
@@ -70,10 +70,10 @@ class Stage:
 
 
 def cosign_verifies_our_signature(stage: Stage) -> None:
-    signed = json.loads(stage.ours("sign", stage.ref, "--key", "release.key", "--json", "--plain-http"))
+    signed = json.loads(stage.ours("sign", stage.ref, "--key", "release.key", "--json"))
     assert signed["names"] == ["flight-delay:1.0.0"]
     (found,) = json.loads(stage.cosign("verify", "--key", "release.pub", "--insecure-ignore-tlog", stage.ref))
-    digest = json.loads(stage.ours("inspect", stage.ref, "--json", "--plain-http"))["digest"]
+    digest = json.loads(stage.ours("inspect", stage.ref, "--json"))["digest"]
     assert found["critical"]["image"]["docker-manifest-digest"] == digest
 
 
@@ -82,16 +82,16 @@ def cosign_refuses_a_stranger(stage: Stage) -> None:
 
 
 def we_verify_the_signature_of_cosign(stage: Stage) -> None:
-    stage.ours("verify", stage.ref, "--key", "cosign.pub", "--plain-http", code=3)
+    stage.ours("verify", stage.ref, "--key", "cosign.pub", code=3)
     stage.cosign("sign", "--key", "cosign.key", *UNLOGGED, stage.ref)
-    stage.ours("verify", stage.ref, "--key", "cosign.pub", "--plain-http")
-    stage.ours("verify", stage.ref, "--key", "release.pub", "--plain-http")
+    stage.ours("verify", stage.ref, "--key", "cosign.pub")
+    stage.ours("verify", stage.ref, "--key", "release.pub")
 
 
 def cosign_verifies_our_attestation(stage: Stage) -> None:
     stage.ours(
         *("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation"),
-        *("--key", "release.key", "--plain-http"),
+        *("--key", "release.key"),
     )
     verify = ("verify-attestation", "--insecure-ignore-tlog", "--type", TYPE, "--key")
     envelope = json.loads(stage.cosign(*verify, "release.pub", stage.ref).splitlines()[0])
@@ -101,16 +101,16 @@ def cosign_verifies_our_attestation(stage: Stage) -> None:
 
 def we_verify_the_attestation_of_cosign(stage: Stage) -> None:
     stage.cosign("attest", "--key", "cosign.key", "--predicate", "figures.json", "--type", TYPE, *UNLOGGED, stage.ref)
-    inspected = json.loads(stage.ours("inspect", stage.ref, "--key", "cosign.pub", "--json", "--plain-http"))
+    inspected = json.loads(stage.ours("inspect", stage.ref, "--key", "cosign.pub", "--json"))
     found: list[dict[str, Any]] = [one for one in inspected["attestations"] if one["verified"]]
     assert [(one["type"], one["key"], one["predicate"]) for one in found] == [(TYPE, "cosign.pub", FIGURES)]
 
 
 def cosign_signs_with_our_key(stage: Stage) -> None:
-    stage.ours("push", str(PACKAGE), f"{stage.ref}-b", "--plain-http")
+    stage.ours("push", str(PACKAGE), f"{stage.ref}-b")
     stage.cosign("import-key-pair", "--key", "stranger.key", "--output-key-prefix", "imported")
     stage.cosign("sign", "--key", "imported.key", *UNLOGGED, f"{stage.ref}-b")
-    stage.ours("verify", f"{stage.ref}-b", "--key", "stranger.pub", "--plain-http")
+    stage.ours("verify", f"{stage.ref}-b", "--key", "stranger.pub")
 
 
 PROOFS: tuple[Callable[[Stage], None], ...] = (

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
-from model_registry.oci.digest import hex_of
+from model_registry.oci.digests import hex_of
 from model_registry.onnx import requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.cost_curve import measured

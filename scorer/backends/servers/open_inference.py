@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from numpy.typing import NDArray
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, NotReady, Tensors, explain
 from scorer.backends.servers.oip_messages import NAMES, M, describe, pack, unpack

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer.backends import ModelRefused
 
 REMOTE = "remote.json"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import grpc
 import numpy as np
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain

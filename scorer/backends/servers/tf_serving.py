@@ -12,11 +12,17 @@ from typing import Any
 
 import grpc
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer.backends import ModelRefused
 from scorer.backends.servers.flight import NotReady, Tensors
 from scorer.backends.servers.placement import Named, fingerprint, remove
-from scorer.backends.servers.remote import UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.servers.remote import (
+    UNLOAD_SECONDS,
+    RemoteBackend,
+    for_each,
+    method,
+    wanted,
+)
 from scorer.backends.servers.tensor_check import Stated
 from scorer.backends.servers.tf_messages import DTYPES, M, decode, encode
 

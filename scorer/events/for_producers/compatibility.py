@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model_registry.package.signature import InputField, Signature
-from model_registry.package.signature_file import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.signature import FLOAT_LIMITS, INTEGER_LIMITS, InputField, Signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from model_registry.package.signature import InputField, Signature
-from model_registry.package.signature_file import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.signature import FLOAT_LIMITS, INTEGER_LIMITS, InputField, Signature
 from scorer.events.decoder import Unsuited
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.signature import TensorInput
-from model_registry.package.signature_file import INTEGER_LIMITS
+from model_registry.package.signature import INTEGER_LIMITS, TensorInput
 from scorer.events.fields import Fields
 from scorer.events.schemas.varints import varints
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from model_registry.package import folder as package
-from model_registry.package.folder import Package
+from model_registry import package
+from model_registry.package import Package
 from tests.support import models
 
 SERVED = Path(__file__).parent / "served"

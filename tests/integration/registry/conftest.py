@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from model_registry.oci import reference
-from model_registry.stores.options import StoreOptions
+from model_registry.stores import StoreOptions
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from tests.integration.registry.hostile import Hostile, hostile

@@ -12,8 +12,7 @@ import trustme
 
 from model_registry.errors import Misconfigured, Unreachable
 from model_registry.oci import reference
-from model_registry.stores import open_store
-from model_registry.stores.options import StoreOptions
+from model_registry.stores import StoreOptions, open_store
 from model_registry.stores.remote import RemoteStore
 from tests.conformance.store import CONTENT, put
 from tests.integration.registry.conftest import AT_ONCE

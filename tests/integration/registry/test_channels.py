@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.channels import channel, prune
 from model_registry.channels.channel import Move
 from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
 from model_registry.oci import tags
-from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.commands import run
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.verbs import run
 
 pytestmark = pytest.mark.debian("docker-registry")
 
@@ -117,16 +117,19 @@ def test_the_verbs_in_a_registry(
     monkeypatch.chdir(tmp_path)
     for version in VERSIONS[:2]:
         make_package(version, model=onnx_bytes(version.encode()))
-        run("push", version, f"{repository}:{version}", "--plain-http")
-    plain = (repository, "--plain-http", "--timeout", "10", "--json")
-    run("promote", *plain, "--to", "1.0.0")
-    assert json.loads(run("promote", *plain, "--to", "2.0.0").stdout)["revision"] == 2
-    assert json.loads(run("rollback", *plain).stdout)["to_version"] == "1.0.0"
-    assert [move["revision"] for move in json.loads(run("history", *plain).stdout)["moves"]] == [1, 2, 3]
-    assert len(run("watch", *plain, "--since", "1", "--count", "2").stdout.splitlines()) == 2
-    assert json.loads(run("status", *plain).stdout)["channels"][0]["version"] == "1.0.0"
-    assert json.loads(run("list", *plain).stdout)["versions"][0]["channels"] == ["prod"]
-    run("pull", f"{repository}:prod", "out", "--plain-http")
+        run("--plain-http", "push", version, f"{repository}:{version}")
+
+    def answer(verb: str, *arguments: str) -> str:
+        return run("--plain-http", "--timeout", "10", verb, repository, "--json", *arguments).stdout
+
+    answer("promote", "--to", "1.0.0")
+    assert json.loads(answer("promote", "--to", "2.0.0"))["revision"] == 2
+    assert json.loads(answer("rollback"))["to_version"] == "1.0.0"
+    assert [move["revision"] for move in json.loads(answer("history"))["moves"]] == [1, 2, 3]
+    assert len(answer("watch", "--since", "1", "--count", "2").splitlines()) == 2
+    assert json.loads(answer("status"))["channels"][0]["version"] == "1.0.0"
+    assert json.loads(answer("list"))["versions"][0]["channels"] == ["prod"]
+    run("--plain-http", "pull", f"{repository}:prod", "out")
     assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
-    assert json.loads(run("prune", *plain, "--keep-revisions", "1", "--yes").stdout)["freed"] is None
-    assert [v["version"] for v in json.loads(run("list", *plain).stdout)["versions"]] == ["1.0.0"]
+    assert json.loads(answer("prune", "--keep-revisions", "1", "--yes"))["freed"] is None
+    assert [v["version"] for v in json.loads(answer("list"))["versions"]] == ["1.0.0"]

@@ -15,19 +15,19 @@ pytestmark = pytest.mark.debian("docker-registry")
 
 
 def model_registry(*arguments: str, code: int = 0) -> tuple[str, str]:
-    """The installed command's stdout and stderr."""
-    command = [str(Path(sys.executable).with_name("model-registry")), *arguments]
+    """The stdout and stderr of the installed command, which asks a registry without TLS."""
+    command = [str(Path(sys.executable).with_name("model-registry")), "--plain-http", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 
 
 def test_a_version_goes_in_and_comes_out(repository: str, make_package: MakePackage, tmp_path: Path) -> None:
-    pushed, _ = model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0", "--plain-http", "--json")
-    listed, _ = model_registry("list", repository, "--plain-http", "--json")
+    pushed, _ = model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0", "--json")
+    listed, _ = model_registry("list", repository, "--json")
     digest = json.loads(pushed)["digest"]
     assert [version["digest"] for version in json.loads(listed)["versions"]] == [digest]
-    _, talk = model_registry("pull", f"{repository}@{digest}", str(tmp_path / "out"), "--plain-http")
+    _, talk = model_registry("pull", f"{repository}@{digest}", str(tmp_path / "out"))
     assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes()
     assert talk == ""
 
@@ -37,23 +37,23 @@ def test_content_is_mounted_from_a_neighbour(
 ) -> None:
     model = onnx_bytes(uuid.uuid4().hex.encode())
     staging = f"{registry.address}/team/staging{uuid.uuid4().hex[:8]}"
-    model_registry("push", str(make_package("v1", model=model)), f"{staging}:1.0.0", "--plain-http")
+    model_registry("push", str(make_package("v1", model=model)), f"{staging}:1.0.0")
     before = len((registry.folder / "log").read_text())
-    model_registry("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--plain-http", "--mount-from", staging)
+    model_registry("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", staging)
     said = (registry.folder / "log").read_text()[before:].splitlines()
     assert len([line for line in said if "POST" in line and "mount=" in line and '" 201 ' in line]) >= 4
     _, talk = model_registry(
-        "push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--plain-http", "--mount-from", "elsewhere.example.com/x", code=2
+        "push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", "elsewhere.example.com/x", code=2
     )
     assert "elsewhere.example.com/x is not in the registry of" in talk
 
 
 def test_what_is_wrong_is_one_line_and_a_hint(repository: str, make_package: MakePackage) -> None:
-    model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0", "--plain-http")
+    model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0")
     for arguments, code, error in (
-        (["pull", f"{repository}:2.0.0", "x", "--plain-http"], 3, "has no tag '2.0.0'"),
-        (["list", "registry.example.com/x", "--plain-http"], 2, "plain HTTP to registry.example.com"),
-        (["list", "localhost:1/x", "--plain-http", "--timeout", "0.1"], 4, "Connection refused"),
+        (["pull", f"{repository}:2.0.0", "x"], 3, "has no tag '2.0.0'"),
+        (["list", "registry.example.com/x"], 2, "plain HTTP to registry.example.com"),
+        (["--timeout", "0.1", "list", "localhost:1/x"], 4, "Connection refused"),
     ):
         out, talk = model_registry(*arguments, code=code)
         assert out == ""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.errors import Corrupt, NotFound, Unreachable
-from model_registry.oci import digest, manifest
+from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
-from model_registry.package import folder as package
 from model_registry.stores.remote import MOST_PAGES, RemoteStore
 from model_registry.stores.retry import MOST_ATTEMPTS
 from tests.integration.registry.conftest import Naps, make
@@ -26,7 +26,7 @@ def endless(sent: list[int]) -> Iterator[bytes]:
 
 def test_a_manifest_with_another_digest(store: RemoteStore, server: Hostile) -> None:
     server.always(Reply(body=OTHER))
-    with pytest.raises(Corrupt, match=f"has digest {digest.of_bytes(OTHER)}, not {MANIFEST.digest}"):
+    with pytest.raises(Corrupt, match=f"has digest {digests.of_bytes(OTHER)}, not {MANIFEST.digest}"):
         store.manifest(MANIFEST.digest)
 
 
@@ -121,9 +121,9 @@ def test_file_paths_that_lead_out_of_the_folder(store: RemoteStore, server: Host
     )
     config = Descriptor(media_type=manifest.IMAGE_CONFIG_TYPE, digest=EMPTY.digest, size=EMPTY.size)
     data = manifest.build(manifest.MODEL_TYPE, config, (layer,), {manifest.TITLE: "x", manifest.VERSION: "1"})
-    server.by_path({"GET " + digest.of_bytes(data): Reply(body=data), "GET " + BLOB.digest: Reply(body=CONTENT)})
+    server.by_path({"GET " + digests.of_bytes(data): Reply(body=data), "GET " + BLOB.digest: Reply(body=CONTENT)})
     with pytest.raises(Corrupt, match="leads out of the folder"):
-        package.pull(store, digest.of_bytes(data), tmp_path / "a" / "b")
+        package.pull(store, digests.of_bytes(data), tmp_path / "a" / "b")
     assert not (tmp_path / "escaped").exists()
 
 

@@ -7,22 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
-from model_registry.image import build as image_build
+from model_registry.image import build
 from model_registry.image.build import Base
-from model_registry.oci import digest as digests
-from model_registry.oci import manifest
-from model_registry.package import folder as package
-from model_registry.stores import select as versions
+from model_registry.oci import digests, manifest
+from model_registry.stores import select
 from model_registry.stores.layout import LayoutStore
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import signing
-from model_registry.trust.admission import admission
+from model_registry.trust.gate import admission
 from tests.integration.registry.conftest import away
 from tests.integration.registry.test_commands import model_registry
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.trust import NOW, ONE
+from tests.unit.model_registry.keyring import NOW, ONE
 
 pytestmark = pytest.mark.debian("docker-registry", "skopeo")
 
@@ -34,7 +33,7 @@ def copy(*arguments: str) -> None:
 def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
     base = package.push(remote, make_package("base"), "base", "base", base=Base())
     pushed = package.push(
-        remote, make_package("v1", model=b"w" * 3_000_000), "m", "1.0.0", base=image_build.open_base(remote, base.digest)
+        remote, make_package("v1", model=b"w" * 3_000_000), "m", "1.0.0", base=build.open_base(remote, base.digest)
     )
     copy("--src-tls-verify=false", "--preserve-digests", f"docker://{remote.repository}:1.0.0", f"oci:{tmp_path}/mirror:1.0.0")
     assert LayoutStore(tmp_path / "mirror").resolve("1.0.0").digest == pushed.digest
@@ -47,7 +46,7 @@ def test_an_image_compares_as_unknown_not_as_incompatible(remote: RemoteStore, m
     for version in ("2.0.0", "3.0.0"):
         package.push(remote, make_package(version, model=version.encode()), "m", version, base=Base())
     for old, new in (("1.0.0", "2.0.0"), ("2.0.0", "3.0.0"), ("3.0.0", "1.0.0")):
-        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old, "--plain-http")
+        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old)
         found = json.loads(model_registry(*inspect, "--json")[0])
         assert (found["compatible"], found["breaks"], found["signature"]) == (None, [], [])
         assert "does not tell its signature" in found["unknown"]
@@ -64,7 +63,7 @@ def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: M
     found = remote.resolve("docker")
     assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
     assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"
-    described = versions.describe(remote, found.digest, version="docker")
+    described = select.describe(remote, found.digest, version="docker")
     assert (described.name, described.version) == (remote.repository.rpartition("/")[2], "docker")
 
 

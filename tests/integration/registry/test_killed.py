@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from model_registry import package
 from model_registry.errors import NotFound, Unreachable
 from model_registry.oci import reference
 from model_registry.oci.manifest import Descriptor
-from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.errors import Refused
 from model_registry.oci import manifest, reference
-from model_registry.package import folder as package
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import bundle, referrers, signing
 from model_registry.trust.gate import Gate
@@ -15,7 +15,7 @@ from model_registry.trust.policy import Policy
 from tests.conformance.store import put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
 from tests.unit.model_registry.conftest import MakePackage
-from tests.unit.model_registry.trust import NOW, ONE, TWO, trusted
+from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted
 
 pytestmark = pytest.mark.debian("docker-registry")
 

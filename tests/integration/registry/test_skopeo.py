@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from model_registry import package
 from model_registry.channels import channel
 from model_registry.oci import reference
-from model_registry.package import folder as package
 from model_registry.stores import open_store
 from model_registry.stores.remote import RemoteStore
 from tests.unit.model_registry.conftest import MakePackage

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from scorer import backends, cli
 from scorer.events.decoder import Decoded

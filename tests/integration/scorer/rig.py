@@ -29,7 +29,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from model_registry.oci import reference
-from model_registry.package.folder import push as store_package
+from model_registry.package import push as store_package
 from model_registry.stores import open_store
 from tests.support import auditor
 

@@ -116,8 +116,9 @@ class Terminal:
 
     def __init__(self, line: str, folder: Path, environment: dict[str, str]) -> None:
         ours, theirs = pty.openpty()
-        command = ["bash", "-c", f"exec {line}"]
-        self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=theirs, stderr=subprocess.DEVNULL)
+        command, self.talk = ["bash", "-c", f"exec {line}"], folder / f"{ours}.talk"
+        with self.talk.open("wb") as talk:
+            self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=theirs, stderr=talk)
         os.close(theirs)
         self.shown = os.fdopen(ours)
 
@@ -205,6 +206,7 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     reader.start(line_of(RUN))
     lines = lines_of(f"model-registry push ./flight-delay-1.4.0 {REGISTRY}")
     watch = reader.start(next(line for line in lines if " watch " in line))
+    until(lambda: "behind revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
     said = {line.split()[1]: reader.shell(line) for line in lines if " watch " not in line}
     assert list(said) == ["push", "inspect", "promote", "rollback", "status", "prune"]
     assert "~ model.onnx" in said["inspect"]

@@ -42,8 +42,8 @@ def stocked(make_rig: MakeRig, repository: str, flags: tuple[str, ...], **model:
     rig = make_rig(model={"source": repository, "poll_seconds": 600, **model})
     for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):
         folder = models.linear_package(rig.folder / version, factor)
-        rig.run("model-registry", "push", str(folder), f"{repository}:{version}", *flags)
-    rig.run("model-registry", "promote", repository, "--to", "1.0.0", *flags)
+        rig.run("model-registry", *flags, "push", str(folder), f"{repository}:{version}")
+    rig.run("model-registry", *flags, "promote", repository, "--to", "1.0.0")
     rig.create()
     return rig
 
@@ -55,13 +55,11 @@ def test_a_scorer_follows_a_registry_when_told_and_goes_on_without_it(make_rig: 
     rig = stocked(make_rig, repository, ("--plain-http-host", host), plain_http=["other:5000", host])
     scorer = rig.start().ready()
     until(lambda: [len(s["partitions"]) for s in rig.fleet()] == [4], "the partitions")
-    move = ("promote", repository, "--to", "2.0.0", "--plain-http-host", host, "--wait", "--json")
-    kafka = ("--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.status")
-    rollout = json.loads(rig.run("model-registry", *move, *kafka).stdout)["rollout"]
+    rollout = json.loads(rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--wait", "--json").stdout)["rollout"]
     assert rollout["outcome"] == "flipped"
     assert rollout["seconds"] < TOLD_SECONDS
     registry.kill()
-    rig.run("model-registry", "list", repository, "--plain-http-host", host, code=4)
+    rig.run("model-registry", "--plain-http-host", host, "list", repository, code=4)
     rig.emit(events(50))
     until(lambda: rig.answered() == 50, "scores without the registry")
     assert scorer.stop() == 0
@@ -88,8 +86,8 @@ def test_the_demo_runs_against_a_registry(registry: DockerRegistry, broker: Embe
     flags = ("--events", "1000", "--rate", "1000", "--no-kill", "--registry", registry.address, "--plain-http")
     done = demo(*flags, "--bootstrap-servers", broker.bootstrap_servers, "--json")
     assert json.loads(done.stdout)["clean"]
-    assert "$ model-registry push" in done.stderr
-    assert f"{registry.address}/flight-delay:2.0.0 --plain-http" in done.stderr
+    assert "$ model-registry --plain-http push" in done.stderr
+    assert f"{registry.address}/flight-delay:2.0.0" in done.stderr
 
 
 @pytest.mark.parametrize(("setting", "value"), [("plain_http", True), ("ca_file", "nowhere.pem")])

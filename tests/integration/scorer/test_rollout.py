@@ -28,9 +28,8 @@ def rig(make_rig: MakeRig) -> Rig:
 
 def told(rig: Rig, *arguments: str, code: int = 0) -> Any:
     """A verb that moves the channel and tells the scorers; what it printed as JSON."""
-    kafka = ("--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.status", "--json")
     verb, *rest = arguments
-    return json.loads(rig.run("model-registry", verb, REPO, *rest, *kafka, code=code).stdout)
+    return json.loads(rig.run("scorer", verb, "scorer.yaml", *rest, "--json", code=code).stdout)
 
 
 def owned(rig: Rig) -> list[int]:
@@ -77,14 +76,11 @@ def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> Non
     assert rollout["outcome"] == "refused"
     assert [s["scorer"] for s in rollout["scorers"]] == [f"{rig.name}.a"]
     assert "golden example 1" in rollout["scorers"][0]["reason"]
-    config = rig.folder / "client.properties"
-    config.write_text(f"# the scorers' broker\nbootstrap.servers={rig.bootstrap_servers}\n")
-    flags = ("--kafka-config", "client.properties", "--status-topic", f"{rig.name}.status")
-    text = rig.run("model-registry", "status", REPO, *flags).stdout
-    assert f"{rig.name}.a"[:8] in text
-    status = json.loads(rig.run("model-registry", "status", REPO, *flags, "--json").stdout)
+    status = json.loads(rig.run("model-registry", "status", REPO, "--json").stdout)
     assert (status["channels"][0]["version"], status["channels"][0]["revision"]) == ("9.0.0", 3)
-    assert [(s["state"], s["version"], s["revision"], s["tag"]) for s in status["scorers"]] == [("running", "1.0.0", 2, "prod")]
+    (told_by,) = rig.fleet()
+    champion = told_by["versions"]["champion"]
+    assert (told_by["state"], champion["version"], champion["revision"], told_by["tag"]) == ("running", "1.0.0", 2, "prod")
     assert told(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
     scorer.send(signal.SIGSTOP)
     rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
@@ -94,13 +90,11 @@ def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> Non
 
 
 def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_port: int) -> None:
-    promote = ("model-registry", "promote", REPO, "--to", "2.0.0")
-    assert (
-        "no Kafka broker answers" in rig.run(*promote, "--kafka", f"127.0.0.1:{unused_port}", "--timeout", "1", code=4).stderr
-    )
-    said = rig.run(*promote, "--kafka", rig.bootstrap_servers, "--status-topic", f"{rig.name}.nowhere", code=2).stderr
+    promote = ("scorer", "promote", "scorer.yaml", "--to", "2.0.0")
+    elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{unused_port}")
+    assert "no Kafka broker answers" in rig.run(*promote, *elsewhere, code=4).stderr
+    said = rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
     assert "scorer check CONFIG --create" in said
-    assert "--kafka HOST:PORT" in rig.run(*promote, "--wait", code=2).stderr
     moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
     assert [move["to_version"] for move in moves] == ["1.0.0"]
 

@@ -40,7 +40,7 @@ def consumer(name: str) -> dict[str, Right]:
 
 
 def watcher(name: str) -> dict[str, Right]:
-    """`scorer status`, and `model-registry promote --wait`, which writes its notice as well."""
+    """`scorer status`, and `scorer promote`, which writes its notice as well."""
     return {"status": (TOPIC, f"{name}.status", READ), "notice": (TOPIC, f"{name}.status", WRITE)}
 
 

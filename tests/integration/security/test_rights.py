@@ -87,11 +87,8 @@ def test_everything_works_with_the_least_rights(secured: Secured) -> None:
     emit(secured, events(50, start=50))
     until(lambda: scored(secured) == 100, "the scores of the other one")
     secured.as_user("watcher")
-    rig.promote("2.0.0")
-    until(
-        lambda: {s["versions"]["champion"]["version"] for s in rig.fleet() if s["scorer"].endswith(".b")} == {"2.0.0"},
-        "the swap",
-    )
+    rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--wait")
+    assert {s["versions"]["champion"]["version"] for s in rig.fleet() if s["scorer"].endswith(".b")} == {"2.0.0"}
     emit(secured, events(10, start=100))
     until(lambda: scored(secured) == 110, "the scores of the new version")
     secured.as_user("replay")

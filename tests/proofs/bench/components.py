@@ -16,8 +16,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from model_registry import package
 from model_registry.channels.channel import Resolution
-from model_registry.package import folder as package
 from scorer import backends
 from scorer.backends import Model
 from scorer.events.batch import Batch

@@ -28,8 +28,8 @@ CHUNK = 1 << 20
 
 def transfer(direction: str, repository: str, folder: Path) -> dict[str, float]:
     """One push or pull in this process: seconds, and its memory in MiB before and at most."""
+    from model_registry import package
     from model_registry.oci import reference
-    from model_registry.package import folder as package
     from model_registry.stores import StoreOptions, open_store
 
     store = open_store(reference.parse(repository), options=StoreOptions(plain_http=True))
@@ -65,8 +65,8 @@ def skopeo(source: str, target: str) -> float:
 
 def rounds(folder: Path, registry: DockerRegistry, count: int) -> list[dict[str, float]]:
     """What each round came to, in seconds and MiB."""
+    from model_registry import package
     from model_registry.oci import reference
-    from model_registry.package import folder as package
     from model_registry.stores import open_store
 
     package.push(open_store(reference.parse(f"oci:{folder}/layout")), folder / "package", "model", "1.0.0")

@@ -169,8 +169,7 @@ def swap(stage: Stage, delivery: str, rate: float, seconds: float) -> Figures:
         """Once, when its time has come; beside the load, on the other core."""
         if time.time() >= promote_at and not asked:
             asked.append(time.time() * 1_000)
-            told = ("--kafka", stage.servers, "--status-topic", f"{name}.status")
-            command = [executable("model-registry"), "promote", "oci:./registry/model", "--to", "2.0.0", *told]
+            command = [executable("scorer"), "promote", f"{name}.yaml", "--to", "2.0.0"]
             moves.append(subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     moves: list[subprocess.Popen[bytes]] = []

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from model_registry import package
 from model_registry.channels.channel import Resolution
-from model_registry.package import folder as package
 from scorer import backends
 from scorer.crashes.aftermath import Aftermath
 from scorer.crashes.in_hand import InHand

@@ -58,10 +58,10 @@ class Reader:
         kubectl = folder / "bin" / "kubectl"
         kubectl.write_text(KUBECTL)
         kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-        (folder / "scorer.yaml").symlink_to(fleet.rig.path)
+        for name in ("scorer.yaml", "promoter.yaml"):
+            (folder / name).symlink_to(fleet.rig.path)
         (folder / "publisher.yaml").symlink_to(fleet.relay.path)
         (folder / "registry").symlink_to(fleet.rig.folder / "registry")
-        (folder / "promoter.properties").write_text("client.id=promoter\n")
 
     def run(self, line: str) -> str | None:
         """Run a command that has not been run; what went wrong, if anything did."""
@@ -81,10 +81,7 @@ class Reader:
 
     def _ours(self, line: str) -> str:
         line = line.replace("registry.example.com/team/flight-delay", "oci:./registry/model")
-        line = line.replace("kafka.example.com:9094", self._fleet.here.bootstrap_servers)
-        if "model-registry" in line and "--kafka " in line:
-            line += f" --status-topic {self._fleet.rig.name}.status"
-        return line
+        return line.replace("kafka.example.com:9094", self._fleet.here.bootstrap_servers)
 
     def _environment(self) -> dict[str, str]:
         addresses = {f"AT_{pod.replace('-', '_')}": address for pod, address in self._fleet.addresses.items()}

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from model_registry.channels import channel
-from model_registry.channels import history as moves
+from model_registry.channels import channel, history
 from model_registry.channels.history import Move
 from model_registry.channels.roles import CHANNEL_TYPE, ROLE, WEIGHT, Role
 from model_registry.oci import manifest, tags
@@ -38,6 +37,6 @@ def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
     roles = tuple(role for role, _ in parts)
     move = Move("prod", len(past) + 1, "op@host", "", NOW, digest, version, target.digest, wanted[0][1], roles)
     store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
-    entry = store.push_manifest(moves.encode(move, described(b"{}"), target))
+    entry = store.push_manifest(history.encode(move, described(b"{}"), target))
     store.move_tags({tags.history_tag("prod", move.revision): entry, "prod": target}, expect={})
     return move

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from model_registry import package
 from model_registry.cache import Cache
 from model_registry.channels.channel import Resolution
 from model_registry.errors import Corrupt, NotFound, Unreachable
 from model_registry.oci import manifest
-from model_registry.package import folder as package
 from model_registry.package.signature import SignatureError
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import put

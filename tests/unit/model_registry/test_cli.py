@@ -10,8 +10,8 @@ import pytest
 
 from model_registry.stores.layout import LayoutStore
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.commands import REPO, answer, run
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.verbs import REPO, answer, run
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -149,10 +149,6 @@ def test_prune() -> None:
         (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is no channel"),
         (["promote", REPO, "--to", "1.0.0", "--canary", "2.0.0=10"], 2, "--canary: no scorer acts on roles yet"),
         (["promote", REPO, "--to", "1.0.0", "--shadow", "2.0.0"], 2, "--shadow: no scorer acts on roles yet"),
-        (["promote", REPO, "--to", "1.0.0", "--wait"], 2, "--wait without a broker"),
-        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "absent"], 2, "cannot read absent"),
-        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/golden.jsonl"], 2, "v1/golden.jsonl:1 has no '='"),
-        (["promote", REPO, "--to", "1.0.0", "--kafka-config", "v1/README.md"], 2, "no Kafka broker is named"),
         (["promote", REPO, "--to", "1.0.0", "--expect-digest", "1.0.0"], 2, "'1.0.0' is no digest"),
         (["promote", REPO, "--to", "1.0.0", "--expect-revision", "3"], 3, "is at revision 0, not 3 as expected"),
         (["rollback", REPO], 3, "has no history"),

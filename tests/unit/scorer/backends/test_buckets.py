@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from model_registry import package
 from model_registry.onnx.tensors import Tensor
-from model_registry.package import folder as package
 from scorer import backends
 from scorer.backends import ModelRefused
 from scorer.backends.onnx.bound import Bound, Device, fixed

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from publisher.kafka.security import SecuritySettings
 from scorer.console import pages, rollout_view
 from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
@@ -147,15 +146,8 @@ def test_trouble_keeps_its_first_time_and_ends() -> None:
 def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
     lines = CommandLines(minimal, "my scorer.yaml")
     promote = lines.promote("prod", "2.0.0", "it's better", 7)
-    assert promote.startswith("model-registry promote ")
-    assert """--to 2.0.0 --channel prod --reason 'it'"'"'s better' --expect-revision 7 --kafka broker:9092""" in promote
-    assert "client.properties" not in promote
-    secured = minimal.model_copy(
-        update={"kafka": minimal.kafka.model_copy(update={"security": SecuritySettings(protocol="SSL")})}
-    )
-    assert "--kafka-config client.properties" in CommandLines(secured, "c").promote("prod", "2.0.0", "r", 7)
-    named = minimal.model_copy(update={"model": minimal.model.model_copy(update={"plain_http": ["registry:5000"]})})
-    assert "--plain-http-host=registry:5000 --kafka" in CommandLines(named, "c").promote("prod", "2.0.0", "r", 7)
+    assert promote == ("""scorer promote 'my scorer.yaml' --to 2.0.0 --reason 'it'"'"'s better' --expect-revision 7 --wait""")
+    assert "--set model.tag=canary " in lines.promote("canary", "2.0.0", "r", 7)
     assert "--to-revision 3" in lines.rollback("prod", 3, "back", 7)
     assert "--to-revision" not in lines.rollback("prod", None, "back", 7)
     assert lines.replay(["malformed"], dry_run=True) == "scorer replay 'my scorer.yaml' --reason malformed --dry-run"

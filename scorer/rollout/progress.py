@@ -1,0 +1,86 @@
+"""How far a move of a channel has come: the scorers' status records make each scorer flipped, refused or waiting. Pure."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from model_registry.channels.history import Move
+from scorer.observe.status import STALE_SECONDS, ScorerStatus
+
+FLIPPED, REFUSED, WAITING = "flipped", "refused", "waiting"
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One live scorer in a rollout: flipped, refused (with the reason) or waiting."""
+
+    scorer: str
+    outcome: str
+    version: str
+    revision: int
+    partitions: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A rollout now. `outcome` is that of all scorers together; `missing` are partitions that a scorer had and none has."""
+
+    outcome: str
+    scorers: tuple[Standing, ...]
+    missing: tuple[Partition, ...] = ()
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The last record of each scorer, and when it was heard, in seconds of the caller's clock."""
+
+    last: dict[str, tuple[ScorerStatus, float]] = field(default_factory=dict)
+
+    def hear(self, record: ScorerStatus, heard: float) -> None:
+        """Take in a record. Records of one scorer come in their order."""
+        self.last[record.scorer] = record, heard
+
+    def live(self, now: float, channel: str) -> list[ScorerStatus]:
+        """The running scorers that follow a channel, by name."""
+        heard = [r for r, at in self.last.values() if r.state == "running" and now - at < STALE_SECONDS]
+        return sorted((r for r in heard if r.tag in ("", channel)), key=lambda record: record.scorer)
+
+
+def notice(move: Move, repository: str) -> bytes:
+    """The value of the notice of a move. Scorers go by its key and ask the registry; the value is for people."""
+    return msgspec.json.encode(
+        {"repository": repository, "channel": move.channel, "revision": move.revision, "digest": move.to_digest, "at": move.at}
+    )
+
+
+def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
+    """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made.
+
+    Scorers that follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and
+    together they have every wanted partition. `refused`: each has decided, and one has refused.
+    """
+    standings = tuple(_standing(move, record) for record in fleet.live(now, move.channel))
+    missing = tuple(sorted(wanted - partitions(move, fleet, now)))
+    outcomes = {standing.outcome for standing in standings}
+    if not standings or missing or WAITING in outcomes:
+        return Verdict(WAITING, standings, missing)
+    return Verdict(REFUSED if REFUSED in outcomes else FLIPPED, standings)
+
+
+def partitions(move: Move, fleet: Fleet, now: float) -> set[Partition]:
+    """The partitions that the live scorers of the move's channel have now."""
+    return {(p.topic, p.partition) for record in fleet.live(now, move.channel) for p in record.partitions}
+
+
+def _standing(move: Move, record: ScorerStatus) -> Standing:
+    serves, count = record.versions.get("champion"), len(record.partitions)
+    version, revision = (serves.version, serves.revision) if serves else ("", 0)
+    if revision >= move.revision:
+        return Standing(record.scorer, FLIPPED, version, revision, count)
+    reason = record.refused.get(move.to_version)
+    if record.aspired_revision >= move.revision and reason is not None:
+        return Standing(record.scorer, REFUSED, version, revision, count, reason)
+    return Standing(record.scorer, WAITING, version, revision, count)

@@ -1,0 +1,206 @@
+"""Channels: moves, revisions that only rise, and a history that no concurrent writer loses."""
+
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.channels.channel import Move, Resolution
+from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
+from model_registry.oci import manifest, tags
+from model_registry.stores import Store
+from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import put_manifest
+from tests.unit.model_registry.conftest import MakePackage
+
+NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
+PROCESSES, MOVES = 3, 10
+
+
+@pytest.fixture
+def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
+    """Versions 1.0.0 and 2.0.0, by digest."""
+    return {v: package.push(store, make_package(v, model=v.encode()), "m", v).digest for v in ("1.0.0", "2.0.0")}
+
+
+def promote(store: Store, version: str, name: str = "prod", reason: str = "") -> Move:
+    return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW)
+
+
+def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
+    first, second = promote(store, "1.0.0"), promote(store, "2.0.0", reason="better AUC: 0.91\nsays Zoë")
+    assert first == Move("prod", 1, "op@host", "", NOW.astimezone(UTC), None, None, digests["1.0.0"], "1.0.0")
+    assert second.from_digest == digests["1.0.0"]
+    assert (second.from_version, second.to_version, second.to_digest) == ("1.0.0", "2.0.0", digests["2.0.0"])
+    assert channel.history(store, "prod") == [first, second]
+    assert store.tags() == ["1.0.0", "2.0.0", "_h.prod.000001", "_h.prod.000002", "prod"]
+
+
+def test_a_rollback_is_a_newer_revision(store: LayoutStore, digests: dict[str, str]) -> None:
+    seen = []
+    for version in ("1.0.0", "2.0.0", "1.0.0", "1.0.0"):
+        promote(store, version)
+        seen.append(channel.resolve(store, "prod"))
+    assert [resolution.revision for resolution in seen] == [1, 2, 3, 4]
+    assert seen[2] == Resolution(digests["1.0.0"], "1.0.0", 3)
+
+
+def test_a_version_has_no_revision(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "2.0.0")
+    assert channel.resolve(store, "2.0.0") == Resolution(digests["2.0.0"], "2.0.0", 0)
+    assert channel.history(store, "2.0.0") == []
+
+
+def test_channels_have_histories_of_their_own(store: LayoutStore, digests: dict[str, str]) -> None:
+    for name in ("prod", "canary", "prod.eu", "prod"):
+        promote(store, "1.0.0", name)
+    assert {name: channel.resolve(store, name).revision for name in ("prod", "canary", "prod.eu")} == {
+        "prod": 2,
+        "canary": 1,
+        "prod.eu": 1,
+    }
+    assert digests["1.0.0"] == channel.history(store, "prod.eu")[0].to_digest
+
+
+def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0")
+    for version in ("3.0.0", "prod", "_h.prod.000001", digests["1.0.0"]):
+        with pytest.raises(NotFound, match="has no version") as caught:
+            promote(store, version, "canary")
+        assert caught.value.hint == "the versions there are: 1.0.0, 2.0.0"
+    assert tags.channels(store.tags()) == ["prod"]
+
+
+def test_a_version_is_no_channel(store: LayoutStore, digests: dict[str, str]) -> None:
+    with pytest.raises(Refused, match="never moves"):
+        promote(store, "1.0.0", "2.0.0")
+    assert store.resolve("2.0.0").digest == digests["2.0.0"]
+
+
+def test_a_channel_is_no_version(store: LayoutStore, digests: dict[str, str], make_package: MakePackage) -> None:
+    promote(store, "1.0.0", "canary")
+    with pytest.raises(Refused, match="'canary' is a channel"):
+        package.push(store, make_package("v3"), "m", "canary")
+    assert store.resolve("canary").digest == digests["1.0.0"]
+
+
+@pytest.mark.parametrize("name", ["", "_h.prod", "-x", "a/b", "x" * 65, "a b"])
+def test_what_is_no_channel_is_refused(store: LayoutStore, name: str) -> None:
+    with pytest.raises(BadReference, match="is no channel"):
+        promote(store, "1.0.0", name)
+
+
+@pytest.mark.usefixtures("digests")
+def test_an_endless_reason_is_refused(store: LayoutStore) -> None:
+    with pytest.raises(BadReference, match="a reason of 5000 characters"):
+        promote(store, "1.0.0", reason="x" * 5000)
+
+
+def test_an_incomplete_version_is_not_promoted(store: LayoutStore, digests: dict[str, str]) -> None:
+    blob = manifest.parse_version(store.manifest(digests["1.0.0"])).blobs[-1].digest
+    (Path(store.repository.removeprefix("oci:")) / "blobs" / "sha256" / blob.removeprefix("sha256:")).unlink()
+    with pytest.raises(NotFound, match=blob):
+        promote(store, "1.0.0")
+    assert tags.channels(store.tags()) == []
+
+
+def test_a_channel_moved_behind_its_history_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0")
+    store.move_tags({"prod": store.resolve("2.0.0")}, expect={})
+    with pytest.raises(Refused, match="no entry of its history") as caught:
+        channel.resolve(store, "prod")
+    assert "promote" in caught.value.hint
+    promote(store, "2.0.0")
+    assert channel.resolve(store, "prod") == Resolution(digests["2.0.0"], "2.0.0", 2)
+
+
+@pytest.mark.usefixtures("digests")
+def test_a_history_tag_that_names_something_else_is_corrupt(store: LayoutStore) -> None:
+    promote(store, "1.0.0")
+    promote(store, "2.0.0")
+    for wrong in (put_manifest(store, "else"), store.resolve("1.0.0"), store.resolve("_h.prod.000001")):
+        store.move_tags({"_h.prod.000002": wrong}, expect={})
+        with pytest.raises(Corrupt, match=r"_h\.prod\.000002"):
+            channel.history(store, "prod")
+
+
+def test_a_tag_that_is_not_there(store: LayoutStore, digests: dict[str, str]) -> None:
+    assert digests
+    with pytest.raises(NotFound, match="'prod'"):
+        channel.resolve(store, "prod")
+
+
+def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        made = [move for moves in pool.map(_promote_often, [store.repository] * PROCESSES, range(PROCESSES)) for move in moves]
+    moves = channel.history(store, "prod")
+    assert [move.revision for move in moves] == list(range(1, PROCESSES * MOVES + 1))
+    assert sorted(made, key=lambda move: move.revision) == moves
+    assert [move.from_digest for move in moves] == [None, *(move.to_digest for move in moves[:-1])]
+    assert channel.resolve(store, "prod") == Resolution(digests[moves[-1].to_version], moves[-1].to_version, len(moves))
+
+
+def _promote_often(repository: str, process: int) -> list[Move]:
+    store = LayoutStore(Path(repository.removeprefix("oci:")))
+    versions = ("1.0.0", "2.0.0")
+    return [
+        channel.promote(store, "prod", versions[(process + at) % 2], actor=f"op{process}", reason=f"{at}", now=NOW)
+        for at in range(MOVES)
+    ]
+
+
+channel_names = st.from_regex(r"[a-z0-9][a-z0-9.]{0,12}", fullmatch=True)
+
+
+@given(channel_names, st.integers(1, 10**7), channel_names)
+def test_history_tags_are_told_apart(name: str, revision: int, other: str) -> None:
+    tag = tags.history_tag(name, revision)
+    assert tags.revisions([tag], name) == [revision]
+    assert tags.channels([tag]) == [name]
+    assert tags.versions([tag, name, "1.0.0"]) == sorted({"1.0.0"} - {name})
+    if other != name:
+        assert tags.revisions([tag], other) == []
+
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+
+
+class Silent(LayoutStore):
+    """Raises what the test says, when asked."""
+
+    error: RegistryError | None = None
+
+    def validator(self, tag: str) -> str:
+        if self.error is not None:
+            raise self.error
+        return super().validator(tag)
+
+
+def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
+    store: LayoutStore, make_package: MakePackage
+) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        package.push(store, make_package(version, model=version.encode()), "m", version)
+    silent, failures, rounds = Silent(store._path), [], iter(range(100))
+
+    def pause(failed: RegistryError | None) -> None:
+        failures.append(failed)
+        step = next(rounds)
+        silent.error = Unreachable("down") if step == 1 else None
+        if step in (1, 3):  # twice while nobody can see it, then once more
+            for version in ("1.0.0", "2.0.0"):
+                channel.promote(store, "prod", version, actor="op", reason="", now=NOW)
+
+    seen = list(islice(channel.watch(silent, "prod", 0, pause), 4))
+    assert [move.revision for move in seen] == [1, 2, 3, 4]
+    assert [str(failed) for failed in failures if failed] == ["down"]
+    silent.error = Corrupt("broken")
+    with pytest.raises(Corrupt):
+        next(channel.watch(silent, "prod", 0, pause))

@@ -1,0 +1,158 @@
+"""Channels of several versions: an index with roles and shares, written, read, gone back from, and refused where it is odd."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from model_registry import package
+from model_registry.channels import channel, roles
+from model_registry.channels.channel import Expected, Move, Resolution
+from model_registry.channels.history import before
+from model_registry.channels.roles import Role
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
+from model_registry.stores.layout import LayoutStore
+from tests.conformance.store import an_index
+from tests.unit.model_registry import roles_index
+from tests.unit.model_registry.conftest import MakePackage
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
+
+
+@pytest.fixture
+def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
+    """Three versions, by digest."""
+    return {v: package.push(store, make_package(v, model=v.encode()), "m", v).digest for v in VERSIONS}
+
+
+def promote(store: LayoutStore, version: str, **more: object) -> Move:
+    return channel.promote(store, "prod", version, actor="op@host", reason="", now=NOW, **more)  # type: ignore[arg-type]
+
+
+def rollback(store: LayoutStore, to_revision: int | None = None) -> Move:
+    return channel.rollback(store, "prod", actor="op@host", reason="", now=NOW, to_revision=to_revision)
+
+
+def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests: dict[str, str]) -> None:
+    first = promote(store, "1.0.0")
+    move = roles_index.promote(store, ("champion", "1.0.0", 90), ("canary", "2.0.0", 10), ("shadow", "3.0.0", 0))
+    expected = (
+        Role("champion", "1.0.0", digests["1.0.0"], 90),
+        Role("canary", "2.0.0", digests["2.0.0"], 10),
+        Role("shadow", "3.0.0", digests["3.0.0"], 0),
+    )
+    assert (move.roles, move.champion, move.from_digest) == (expected, digests["1.0.0"], first.to_digest)
+    assert channel.resolve(store, "prod") == Resolution(digests["1.0.0"], "1.0.0", 2, expected)
+    assert channel.history(store, "prod") == [first, move]
+    assert roles.shown(expected) == "champion 1.0.0 90 %, canary 2.0.0 10 %, shadow 3.0.0"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda parts: parts[1:],
+        lambda parts: [*parts, parts[0]],
+        lambda parts: [parts[0]],
+        lambda parts: [(Role("referee", r.version, r.digest, r.weight), d) for r, d in parts],
+    ],
+)
+def test_an_index_with_odd_roles_is_corrupt(
+    store: LayoutStore, digests: dict[str, str], spoil: Callable[[list[object]], list[tuple[Role, object]]]
+) -> None:
+    parts: list[object] = [
+        (Role(role, version, digests[version], 50), store.resolve(version))
+        for role, version in (("champion", "1.0.0"), ("canary", "2.0.0"))
+    ]
+    pushed = store.push_manifest(roles_index.build(spoil(parts)))  # type: ignore[arg-type]
+    store.move_tags({"odd": pushed}, expect={})
+    with pytest.raises(Corrupt):
+        channel.resolve(store, "odd")
+
+
+def test_an_index_of_something_else_is_no_channel_of_roles(store: LayoutStore, digests: dict[str, str]) -> None:
+    data = an_index(store.resolve("1.0.0"))
+    assert digests
+    assert roles.parse(data) == ()
+
+
+def test_rollback_goes_back_step_by_step_and_never_to_what_was_gone_back_from(
+    store: LayoutStore, digests: dict[str, str]
+) -> None:
+    for version in VERSIONS:
+        promote(store, version)
+    assert (rollback(store).to_version, rollback(store).to_version) == ("2.0.0", "1.0.0")
+    with pytest.raises(Refused, match="nothing before"):
+        rollback(store)
+    forward = rollback(store, to_revision=3)
+    assert (forward.to_version, forward.revision, forward.restores) == ("3.0.0", 6, 3)
+    assert channel.resolve(store, "prod") == Resolution(digests["3.0.0"], "3.0.0", 6)
+    with pytest.raises(NotFound, match="no revision 9"):
+        rollback(store, to_revision=9)
+
+
+def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_same(
+    store: LayoutStore, digests: dict[str, str]
+) -> None:
+    with pytest.raises(NotFound, match="no history"):
+        rollback(store)
+    promote(store, "3.0.0")
+    shared = roles_index.promote(store, ("champion", "1.0.0", 90), ("canary", "2.0.0", 10))
+    promote(store, "2.0.0")
+    promote(store, "2.0.0")
+    past = channel.history(store, "prod")
+    assert before(past[:3], past[2].to_digest) == shared
+    back = rollback(store)
+    assert (back.to_digest, back.roles, back.restores) == (digests["1.0.0"], (), 2)
+    assert rollback(store).to_version == "3.0.0"
+
+
+@pytest.mark.usefixtures("digests")
+def test_rollback_steps_over_a_move_that_was_broken_off(store: LayoutStore) -> None:
+    """Its entry was written, its tag was not."""
+    promote(store, "1.0.0")
+    second = promote(store, "2.0.0")
+    promote(store, "3.0.0")
+    store.move_tags({"prod": store.resolve("2.0.0")}, expect={})
+    assert channel.resolve(store, "prod") == Resolution(second.to_digest, "2.0.0", 2)
+    back = rollback(store)
+    assert (back.to_version, back.from_version, back.revision) == ("1.0.0", "2.0.0", 4)
+
+
+def test_a_move_that_is_not_as_expected_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0", expected=Expected(digests["1.0.0"], 0))
+    with pytest.raises(Refused, match="as expected"):
+        promote(store, "2.0.0", expected=Expected(digest=digests["1.0.0"]))
+    with pytest.raises(Refused, match="is at revision 1, not 0"):
+        promote(store, "2.0.0", expected=Expected(revision=0))
+    promote(store, "2.0.0", expected=Expected(digests["2.0.0"], 1))
+
+
+class Raced(LayoutStore):
+    """A store without compare-and-swap, in which somebody else writes right after us."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def move_tags(self, to: dict[str, object], *, expect: object) -> None:  # type: ignore[override]
+        assert expect
+        super().move_tags(to, expect={})  # type: ignore[arg-type]
+        self.meanwhile()
+
+
+def test_a_lost_race_is_said(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0")
+    raced = Raced(store._path)
+    raced.meanwhile = lambda: store.move_tags({"prod": store.resolve("3.0.0")}, expect={})
+    with pytest.raises(Conflict, match=r"at the same time: the move to 2\.0\.0 is lost"):
+        promote(raced, "2.0.0")
+    raced.meanwhile = lambda: store.move_tags({"_h.prod.000003": store.resolve("_h.prod.000001")}, expect={})
+    with pytest.raises(Conflict, match="is lost"):
+        promote(raced, "2.0.0")
+    assert digests
+
+
+def test_a_later_move_that_knows_of_ours_is_no_lost_race(store: LayoutStore, digests: dict[str, str]) -> None:
+    raced = Raced(store._path)
+    raced.meanwhile = lambda: (promote(store, "2.0.0"), None)[1]
+    assert promote(raced, "1.0.0").revision == 1
+    assert channel.resolve(store, "prod") == Resolution(digests["2.0.0"], "2.0.0", 2)

@@ -1,0 +1,122 @@
+"""`model-registry push`: what it stores, and what it derives or refuses before that."""
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from model_registry.oci import manifest
+from model_registry.stores.layout import LayoutStore
+from tests.support import models
+from tests.unit.model_registry.conftest import onnx_bytes
+from tests.unit.model_registry.verbs import REPO, answer, run
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_push_prints_what_it_stored(folder: Path) -> None:
+    result = run("push", "v1", f"{REPO}:1.0.0")
+    name, _, digest = result.stdout.strip().partition("@")
+    assert name == "flight-delay:1.0.0"
+    assert LayoutStore(folder / "registry" / "flight-delay").resolve("1.0.0").digest == digest
+    pushed = answer("push", "v1", f"{REPO}:1.0.0")
+    assert (pushed["name"], pushed["version"], pushed["digest"]) == ("flight-delay", "1.0.0", digest)
+    assert pushed["golden_examples"] == 1
+    assert pushed["ran_with_onnxruntime"]
+    assert pushed["signature_derived"] is False
+
+
+def test_push_records_source_date_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1378015200")
+    run("push", "v1", f"{REPO}:1.0.0")
+    assert answer("inspect", f"{REPO}:1.0.0")["created"] == "2013-09-01T06:00:00+00:00"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    assert "SOURCE_DATE_EPOCH is 'yesterday'" in run("push", "v2", f"{REPO}:2.0.0", code=2).stderr
+
+
+def test_push_records_what_it_is_told_and_what_the_version_needs(folder: Path) -> None:
+    told = ["--source", "https://git.example.com/x", "--revision", "4711abc", "--licenses", "Apache-2.0"]
+    run("push", "v1", f"{REPO}:1.0.0", *told, "--annotation", "org.example.auc=0.91", "--device", "cuda", "--device", "cpu")
+    store = LayoutStore(folder / "registry" / "flight-delay")
+    notes = manifest.parse_version(store.manifest(store.resolve("1.0.0").digest)).annotations
+    assert notes == {
+        "org.opencontainers.image.title": "flight-delay",
+        "org.opencontainers.image.version": "1.0.0",
+        "org.opencontainers.image.source": "https://git.example.com/x",
+        "org.opencontainers.image.revision": "4711abc",
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.example.auc": "0.91",
+        "io.scorestream.needs.opset": "ai.onnx=17",
+        "io.scorestream.needs.ir": "8",
+        "io.scorestream.needs.onnxruntime": "1.23",
+        "io.scorestream.needs.device": "cpu,cuda",
+    }
+
+
+@pytest.mark.parametrize(
+    ("pair", "error"),
+    [
+        ("auc", "--annotation auc"),
+        ("=1", "--annotation =1"),
+        ("io.scorestream.needs.device=cpu", "--annotation io.scorestream"),
+        ("org.opencontainers.image.version=2", "cannot be chosen"),
+    ],
+)
+def test_annotations_that_cannot_be_chosen(pair: str, error: str) -> None:
+    assert error in run("push", "v1", f"{REPO}:1.0.0", "--annotation", pair, code=2).stderr
+
+
+def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
+    first = answer("push", "v1", f"{REPO}:1.0.0", "--image", "scratch")["digest"]
+    second = answer("push", "v2", f"{REPO}:2.0.0", "--image", f"{REPO}:1.0.0")["digest"]
+    assert first != second
+    run("pull", f"{REPO}:2.0.0", "out")
+    assert Path("out/model.onnx").read_bytes() == onnx_bytes(b"two")
+    assert [(v["version"], v["digest"]) for v in answer("list", REPO)["versions"]] == [("1.0.0", first), ("2.0.0", second)]
+    found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
+    assert (found["added"], found["compatible"]) == (["layer 2"], None)
+    assert "which version?" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
+    run("push", "v1", f"{REPO}:3.0.0")
+    assert "is no image" in run("push", "v1", f"{REPO}:4.0.0", "--image", f"{REPO}:3.0.0", code=3).stderr
+
+
+def test_push_derives_a_signature_where_the_model_leaves_no_choice(folder: Path) -> None:
+    (folder / "v1" / "signature.json").unlink()
+    (folder / "v1" / "golden.jsonl").write_text('{"event": {"x": [1.5, 0]}, "score": [0.25, 0.25], "tolerance": 1e-4}\n')
+    result = run("push", "v1", f"{REPO}:1.0.0", "--json")
+    assert json.loads(result.stdout)["signature_derived"] is True
+    assert "the version gets the signature" in result.stderr
+    assert answer("inspect", f"{REPO}:1.0.0")["signature"]["output"] == {"tensor": "p"}
+    assert not (folder / "v1" / "signature.json").exists()
+
+
+def test_push_prints_a_skeleton_where_it_leaves_a_choice(folder: Path) -> None:
+    (folder / "v1" / "signature.json").unlink()
+    models.classifier(folder / "v1" / "model.onnx")
+    result = run("push", "v1", f"{REPO}:1.0.0", code=3)
+    assert json.loads(result.stdout)["output"] == {"tensor": "probabilities", "index": "FILL IN"}
+    assert "which output is the score" in result.stderr
+    assert not (folder / "registry").exists()
+    (folder / "v1" / "signature.json").write_text(result.stdout.replace('"FILL IN"', "1"))
+    (folder / "v1" / "golden.jsonl").unlink()
+    run("push", "v1", f"{REPO}:1.0.0")
+
+
+def test_push_refuses_what_no_scorer_would_serve(folder: Path) -> None:
+    (folder / "v1" / "golden.jsonl").write_text('{"event": {"a": 1.5}, "score": 0.9, "tolerance": 1e-4}\n')
+    assert "golden example 1 must score 0.9" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+    (folder / "v1" / "model.onnx").write_bytes(b"weights")
+    assert "is no ONNX file" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+    assert not (folder / "registry").exists()
+
+
+def test_without_onnx_runtime_push_says_what_it_did_not_do(folder: Path) -> None:
+    (folder / "site").mkdir()
+    (folder / "site" / "onnxruntime.py").write_text("raise ImportError('not installed')\n")
+    command = [str(Path(sysconfig.get_path("scripts")) / "model-registry"), "push", "v1", f"{REPO}:1.0.0"]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    assert "the golden examples were not run" in done.stderr

@@ -1,0 +1,240 @@
+"""What is settled about a model before anything loads it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from model_registry.errors import Corrupt, Refused
+from model_registry.onnx import golden_run, requirements, safety
+from model_registry.onnx.derive_signature import BLANK, Underivable, derive
+from model_registry.onnx.file import OnnxFile
+from model_registry.onnx.tensors import UNKNOWN, Tensor, fault
+from model_registry.package.golden import Golden
+from model_registry.package.signature import InputField, Output, Signature, TensorInput
+
+X, Y = Tensor("x", "float32", ("N", 2)), Tensor("y", "float32", ("N", 1))
+
+
+def write(path: Path, location: str = "", domain: str = "", opset: int = 17, offset: int = 0, length: int = 8) -> Path:
+    """y = x @ w, the weights in another file if `location` says so."""
+    weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
+    if location:
+        onnx.external_data_helper.set_external_data(weights, location, offset=offset, length=length)
+        weights.ClearField("raw_data")
+    io = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1]),
+    ]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], domain=domain)], "g", io[:1], io[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A package's folder, weights in it and outside of it."""
+    (tmp_path / "secret.bin").write_bytes(b"s" * 100)
+    package = tmp_path / "package"
+    (package / "data").mkdir(parents=True)
+    (package / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
+    for path in ("weights.bin", "data/weights.bin", ".hidden", "*/_ORT_MEM_ADDR_/*"):
+        (package / path).write_bytes(np.ones(2, np.float32).tobytes())
+    (package / "link.bin").symlink_to("../secret.bin")
+    (package / "up").symlink_to("..")
+    return package
+
+
+def test_weights_inside_the_package_are_fine(folder: Path) -> None:
+    for location in ("", "weights.bin", "data/weights.bin"):
+        found = safety.check(write(folder / "model.onnx", location), None)
+        assert [external.location for external in found.external] == [location][: bool(location)]
+    signature = derive(found.inputs, found.outputs)
+    answers = (Golden({"x": [1.0, 2.0]}, 3.0, 1e-6), Golden({"x": [0.5, 0.5]}, 1.0, 1e-6))
+    assert golden_run.run(folder / "model.onnx", signature, answers)
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["../secret.bin", "/etc/passwd", "link.bin", "up/secret.bin", "absent.bin", ".hidden", "./weights.bin", "data",
+     "model.onnx", "*/_ORT_MEM_ADDR_/*", "data\\weights.bin", "https://x/y"],
+)  # fmt: skip
+def test_weights_anywhere_else_are_refused(folder: Path, location: str) -> None:
+    with pytest.raises(Refused, match="keeps weights in"):
+        safety.check(write(folder / "model.onnx", location), None)
+
+
+@pytest.mark.parametrize(("offset", "length"), [(1, 8), (0, 9), (-1, 8), (1 << 40, 0)])
+def test_weights_beyond_the_file_are_refused(folder: Path, offset: int, length: int) -> None:
+    with pytest.raises(Refused, match=r"bytes .* of 8"):
+        safety.check(write(folder / "model.onnx", "weights.bin", offset=offset, length=length), None)
+
+
+def test_operators_of_other_domains_are_refused_unless_allowed(tmp_path: Path) -> None:
+    contrib, own = write(tmp_path / "a.onnx", domain="com.microsoft"), write(tmp_path / "b.onnx", domain="org.example")
+    safety.check(contrib, None)
+    with pytest.raises(Refused, match=r"'MatMul' of domain 'com\.microsoft'"):
+        safety.check(contrib, None, ())
+    with pytest.raises(Refused, match=r"'MatMul' of domain 'org\.example'") as caught:
+        safety.check(own, None)
+    assert "model.op_domains" in caught.value.hint
+    safety.check(own, None, ("org.example",))
+    local = OnnxFile(operators={("org.local", "F")}, functions={("org.local", "F")})
+    assert safety.operator_fault(local, ()) is None
+
+
+def test_an_opset_that_no_runtime_promises_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="has opset 6"):
+        safety.check(write(tmp_path / "model.onnx", opset=6), None)
+
+
+def test_what_is_no_onnx_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"PK\x03\x04 a pickle, say")
+    with pytest.raises(Corrupt, match="is no ONNX file"):
+        safety.check(tmp_path / "model.onnx", None)
+
+
+def signed(
+    dtype: str = "float32", names: tuple[str, ...] = ("a", "b"), tensor: str = "x", index: int | None = None
+) -> Signature:
+    fields = tuple(InputField(name, dtype) for name in names)
+    return Signature((TensorInput(tensor, dtype, fields),), (Output(None, "y", index),))
+
+
+def test_a_signature_must_fit(tmp_path: Path) -> None:
+    model = write(tmp_path / "model.onnx")
+    safety.check(model, signed())
+    with pytest.raises(Refused, match="the signature says float64"):
+        safety.check(model, signed("float64"))
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "outputs", "message"),
+    [
+        (signed(tensor="z"), [X], [Y], "the signature feeds ['z'], the model's inputs are ['x']"),
+        (signed(), [X, Tensor("more", "bool", ("N", 1))], [Y], "the model's inputs are ['more', 'x']"),
+        (signed(names=("a",)), [X], [Y], "the signature gives (B, 1), the model wants ['N', 2]"),
+        (signed(), [Tensor("x", "float32", (1, 2))], [Y], "fixed batch size 1"),
+        (signed(), [Tensor("x", "float32", ("N",))], [Y], "the model wants ['N']"),
+        (signed(), [X], [Tensor("z", "float32", ())], "reads output 'y', the model's outputs are ['z']"),
+        (signed(), [X], [Tensor("y", "a sequence", ())], "export it without ZipMap"),
+        (signed(index=1), [X], [Y], "reads column 1, the model gives 1"),
+        (signed(), [Tensor("x", "float32", (None, "n"))], [Tensor("y", UNKNOWN, ())], None),
+        (signed(index=1), [X], [Tensor("y", "float32", ("N", "k"))], None),
+    ],
+)
+def test_why_a_signature_does_not_fit(
+    signature: Signature, inputs: list[Tensor], outputs: list[Tensor], message: str | None
+) -> None:
+    found = fault(signature, inputs, outputs)
+    assert (found is None) if message is None else (found is not None and message in found)
+
+
+def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
+    pixels = derive([Tensor("pixels", "float32", ("N", 784))], [Tensor("scores", "float32", (None, 10))])
+    assert pixels.inputs == (TensorInput("pixels", "float32", (InputField("pixels", "float32", array=784),)),)
+    assert pixels.outputs == (Output(None, "scores", None),)
+    columns = derive([Tensor("carrier", "string", (None, 1)), Tensor("numbers", "float32", (None, 6))], [Y])
+    assert [(field.name, field.dtype, field.array) for field in columns.fields] == [
+        ("carrier", "string", None),
+        ("numbers", "float32", 6),
+    ]
+    for signature in (pixels, columns):
+        assert Signature.parse(signature.to_json()) == signature
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "todo"),
+    [
+        ([X], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))], "which output is the score"),
+        ([X], [Tensor("p", "int64", (None,))], "which output is the score"),
+        ([X], [], "which output is the score"),
+        ([Tensor("x", "float32", (None, None))], [Y], "name its fields"),
+        ([Tensor("x", "float32", (None, 0))], [Y], "name its fields"),
+        ([Tensor("x", "float32", (None, 3, 3))], [Y], "events are fed as (B, n)"),
+        ([Tensor("x", "float32", (8, 3))], [Y], "fixed batch size 8"),
+        ([Tensor("x", "bfloat16", (None, 3))], [Y], "is bfloat16"),
+        ([], [Y], "no inputs"),
+    ],
+)
+def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[Tensor], outputs: list[Tensor], todo: str) -> None:
+    with pytest.raises(Underivable) as caught:
+        derive(inputs, outputs)
+    assert any(todo in one for one in caught.value.todo)
+    assert '"inputs"' in caught.value.skeleton
+
+
+def test_a_skeleton_holds_what_is_known() -> None:
+    with pytest.raises(Underivable) as caught:
+        derive([X, Tensor("c", "string", (None, 1))], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))])
+    filled = caught.value.skeleton.replace(f'"{BLANK}"', "1")
+    signature = Signature.parse(filled)
+    assert [tensor.tensor for tensor in signature.inputs] == ["x", "c"]
+    assert signature.outputs == (Output(None, "p", 1),)
+
+
+def test_needs_survive_a_manifest() -> None:
+    found = requirements.of(OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu"))
+    assert found == requirements.Requirements("ai.onnx=25,ai.onnx.ml=5", "13", "1.24", "cpu,cuda")
+    assert requirements.read(found.annotations()) == found
+    assert requirements.read({}) == requirements.Requirements()
+    assert requirements.of(OnnxFile(ir_version=99, opsets={"": 99})).onnxruntime == ""
+
+
+@pytest.mark.parametrize(
+    ("opset", "ir", "first"), [(7, 3, "1.23"), (23, 11, "1.23"), (24, 11, "1.24"), (23, 12, "1.24"), (26, 13, "1.25")]
+)
+def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None:
+    assert requirements.of(OnnxFile(ir_version=ir, opsets={"": opset})).onnxruntime == first
+
+
+@pytest.mark.parametrize(
+    ("stated", "version", "device", "message"),
+    [
+        (requirements.Requirements(), "1.23.0", "cpu", None),
+        (requirements.Requirements(onnxruntime="1.24"), "1.24.0", "cpu", None),
+        (requirements.Requirements(onnxruntime="1.24"), "1.31.1+cu12", "cpu", None),
+        (requirements.Requirements("ai.onnx=25", "11", "1.24"), "1.23.2", "cpu",
+         "it needs ONNX Runtime 1.24 or newer (opset ai.onnx=25, IR 11), this scorer has 1.23.2"),
+        (requirements.Requirements(devices="cuda"), "1.24", "cpu", "it needs device cuda, this scorer has cpu"),
+        (requirements.Requirements(devices="cpu,cuda"), "1.24", "cuda", None),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(stated: requirements.Requirements, version: str, device: str, message: str | None) -> None:
+    found = requirements.missing(stated, onnxruntime=version, device=device)
+    assert (found is None) if message is None else (found is not None and message in found)
+
+
+@pytest.mark.parametrize("key", ["opset", "ir", "onnxruntime", "device"])
+def test_an_annotation_that_says_nothing_is_corrupt(key: str) -> None:
+    with pytest.raises(Corrupt, match=f"needs.{key} is"):
+        requirements.read({requirements.NOTE + key: "!"})
+
+
+def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) -> None:
+    model = write(tmp_path / "model.onnx")
+    defaults = (InputField("a", "float32"), InputField("b", "float32", required=False, default=0.5))
+    signature = Signature((TensorInput("x", "float32", defaults),), (Output("sum", "y", 0), Output("row", "y")))
+    good = Golden({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
+    assert golden_run.run(model, signature, [good])
+    with pytest.raises(Refused, match=r"golden example 2 must score .*, but scores"):
+        golden_run.run(model, signature, [good, Golden({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
+    with pytest.raises(Refused, match="no column 1"):
+        golden_run.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [good])
+    assert golden_run.run(model, signature, [])
+
+
+def test_a_model_that_does_not_load_is_refused(tmp_path: Path) -> None:
+    model = write(tmp_path / "model.onnx", domain="org.example")
+    with pytest.raises(Refused, match="cannot run the model"):
+        golden_run.run(model, signed(), [])
+
+
+def test_string_columns_are_fed_as_strings() -> None:
+    field: Any = InputField("c", "string", required=False, default="")
+    fed = golden_run.feed(TensorInput("c", "string", (field,)), [{"c": "UA"}, {}])
+    assert fed.tolist() == [["UA"], [""]]

@@ -1,0 +1,199 @@
+"""signature.json: what it means, that it survives being written, and what every mistake is answered with."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.package.signature import (
+    DTYPES,
+    FLOAT_LIMITS,
+    INTEGER_LIMITS,
+    Decision,
+    InputField,
+    Output,
+    Signature,
+    SignatureError,
+    TensorInput,
+)
+
+GOOD: dict[str, Any] = {
+    "inputs": [
+        {"tensor": "x", "dtype": "float32", "fields": ["f0", {"name": "f1", "required": False, "default": "nan"}]},
+        {"tensor": "carrier", "dtype": "string", "fields": ["carrier"], "default": ""},
+    ],
+    "output": {"tensor": "probabilities", "index": 1},
+    "labels": None,
+    "decision": {"threshold": 0.5, "at_or_above": "late", "below": "on time"},
+}
+
+texts = st.text(min_size=1, max_size=8)
+
+
+def values(dtype: str) -> st.SearchStrategy[Any]:
+    if dtype in FLOAT_LIMITS:
+        limit = FLOAT_LIMITS[dtype]
+        return st.just(math.nan) | st.floats(-limit, limit)
+    if dtype in INTEGER_LIMITS:
+        return st.integers(*INTEGER_LIMITS[dtype])
+    return st.booleans() if dtype == "bool" else st.text(max_size=5)
+
+
+@st.composite
+def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
+    dtype = draw(st.sampled_from(DTYPES))
+    array = draw(st.none() | st.integers(1, 1000)) if len(field_names) == 1 else None
+    fields = []
+    for field in field_names:
+        default = draw(st.none() | values(dtype))
+        fields.append(InputField(field, dtype, draw(st.booleans()) if default is not None else True, default, array))
+    return TensorInput(name, dtype, tuple(fields))
+
+
+@st.composite
+def signatures(draw: st.DrawFn) -> Signature:
+    names = draw(st.lists(texts, min_size=1, max_size=6, unique=True))
+    cut = draw(st.integers(1, len(names)))
+    parts = [part for part in (names[:cut], names[cut:]) if part]
+    inputs = tuple(draw(tensors(f"t{at}", part)) for at, part in enumerate(parts))
+    index = st.none() | st.integers(0, 100)
+    if draw(st.booleans()):
+        outputs = tuple(
+            Output(name, draw(texts), draw(index)) for name in draw(st.lists(texts, min_size=1, max_size=3, unique=True))
+        )
+    else:
+        outputs = (Output(None, draw(texts), draw(index)),)
+    labels = draw(st.none() | st.lists(texts, min_size=1, max_size=3, unique=True).map(tuple))
+    decision = None
+    if len(outputs) == 1 and (labels is None or outputs[0].index is not None):
+        decision = draw(st.none() | st.builds(Decision, st.floats(-10, 10), texts, texts))
+    return Signature(inputs, outputs, labels, decision)
+
+
+@given(signatures())
+def test_a_signature_survives_being_written(signature: Signature) -> None:
+    text = signature.to_json()
+    again = Signature.parse(text)
+    assert again.to_json() == text
+    assert repr(again) == repr(signature)  # not ==: NaN is not itself
+
+
+def test_what_the_contract_s_example_means() -> None:
+    signature = Signature.parse(json.dumps(GOOD).encode())
+    x, carrier = signature.inputs
+    assert (x.width, carrier.width) == (2, 1)
+    assert x.fields[0] == InputField("f0", "float32")
+    assert (x.fields[1].required, x.fields[1].allows_nan) == (False, True)
+    assert carrier.fields == (InputField("carrier", "string", required=False, default=""),)
+    assert signature.outputs == (Output(None, "probabilities", 1),)
+    assert signature.decision == Decision(0.5, "late", "on time")
+    assert [field.name for field in signature.fields] == ["f0", "f1", "carrier"]
+
+
+def test_required_wins_over_a_default() -> None:
+    document = GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "required": True, "default": 3}]}]}
+    assert Signature.parse(json.dumps(document)).fields == (InputField("a", "int8", required=True, default=3),)
+
+
+def test_an_array_field() -> None:
+    field = {"name": "pixels", "array": True, "length": 784, "default": 0}
+    signature = Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": [field]}]}))
+    assert signature.inputs[0].width == 784
+    assert signature.fields == (InputField("pixels", "float32", False, 0.0, 784),)
+
+
+def test_nan_is_a_word_for_strings() -> None:
+    document = GOOD | {"inputs": [{"tensor": "x", "dtype": "string", "fields": ["a"], "default": "nan"}]}
+    (field,) = Signature.parse(json.dumps(document)).fields
+    assert (field.default, field.allows_nan) == ("nan", False)
+
+
+def test_named_outputs() -> None:
+    outputs = [{"name": "late", "tensor": "p", "index": 1}, {"name": "minutes", "tensor": "m"}]
+    signature = Signature.parse(json.dumps(GOOD | {"output": outputs, "decision": None}))
+    assert signature.outputs == (Output("late", "p", 1), Output("minutes", "m", None))
+
+
+def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, Any]:
+    return {"inputs": [{"tensor": "x", "dtype": dtype, "fields": [field, *others]}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"decisoin": None}, "signature.json: unknown key 'decisoin'; did you mean 'decision'?"),
+        ({"inputs": []}, "inputs: [] is no list with at least one entry"),
+        (with_field("a", "float23"), "inputs[0].dtype: 'float23' is no dtype; did you mean 'float32'?"),
+        ({"inputs": [{"tensor": "x", "dtype": "int8", "fields": []}]}, "inputs[0].fields: [] is no list"),
+        ({"inputs": [{"tensor": "x", "dtype": "int8"}]}, "inputs[0]: the key 'fields' is missing"),
+        ({"inputs": [{"tensor": "x", "dtype": "int8", "fields": ["a", "a"]}]}, "inputs[0]: field 'a' stands there twice"),
+        ({"inputs": [{"tensor": "x", "dtype": "int8", "fields": [n]} for n in "ab"]}, "inputs: tensor 'x' stands there twice"),
+        ({"inputs": [{"tensor": t, "dtype": t, "fields": ["a"]} for t in ("int8", "bool")]}, "field 'a' feeds two tensors"),
+        (with_field({"name": "a", "requird": True}), "inputs[0].fields[0]: unknown key 'requird'; did you mean 'required'?"),
+        (with_field({"name": "a", "required": False}), 'not required and has no default; write "default": "nan"'),
+        (with_field({"name": "a", "required": 1}), "inputs[0].fields[0].required: 1 is neither true nor false"),
+        (with_field({"name": "a", "default": "NaN"}), 'is no finite float32 (NaN is written "nan")'),
+        (with_field({"name": "a", "default": 1e39}), "is no finite float32"),
+        (with_field({"name": "a", "default": True}), "is no finite float32"),
+        (with_field({"name": "a", "default": "nan"}, "int8"), "'nan' is no int8 (-128 to 127)"),
+        (with_field({"name": "a", "default": 256}, "uint8"), "256 is no uint8 (0 to 255)"),
+        (with_field({"name": "a", "default": 1.0}, "int64"), "1.0 is no int64"),
+        (with_field({"name": "a", "default": 0}, "bool"), "0 is no bool"),
+        (with_field({"name": "a", "default": 0}, "string"), "0 is no string"),
+        (with_field({"name": "a", "array": True}), 'an array field is written {"name": ..., "array": true, "length": n}'),
+        (with_field({"name": "a", "length": 3}), "an array field is written"),
+        (with_field({"name": "a", "array": True, "length": 0}), "inputs[0].fields[0].length: 0 is no whole number from 1"),
+        (with_field({"name": "a", "array": True, "length": 3}, "int8", "b"), "one array field and no other"),
+        (with_field(7), "inputs[0].fields[0]: 7 is no object"),
+        (with_field(""), "is no text of at least one character"),
+        ({"output": {"tensor": "p", "index": -1}}, "output.index: -1 is no whole number from 0"),
+        ({"output": {"tensor": "p", "index": True}}, "output.index: True is no whole number"),
+        ({"output": [{"tensor": "p"}]}, "output[0]: the key 'name' is missing"),
+        ({"output": [{"name": "a", "tensor": "p"}, {"name": "a", "tensor": "q"}]}, "output: name 'a' stands there twice"),
+        ({"output": [{"name": "a", "tensor": "p"}, {"name": "b", "tensor": "q"}]}, "several named outputs have no one score"),
+        ({"output": {"tensor": "p"}, "labels": ["a", "b"]}, "decision: the score is an array with a label each"),
+        ({"labels": ["a", "a"]}, "labels: label 'a' stands there twice"),
+        ({"labels": [1]}, "labels[0]: 1 is no text"),
+        ({"decision": {"threshold": "0.5", "at_or_above": "a", "below": "b"}}, "decision.threshold: '0.5' is no finite"),
+        ({"decision": {"threshold": 0.5, "above": "a", "below": "b"}}, "decision: unknown key 'above'"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        Signature.parse(json.dumps(GOOD | changes))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b"null", b'{"inputs": NaN}', b" " * (2 << 20)])
+def test_what_is_no_json_object_is_refused(data: bytes) -> None:
+    with pytest.raises(SignatureError):
+        Signature.parse(data)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(["inputs", "output", "labels", "decision"]), json_values)
+def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
+    try:
+        signature = Signature.parse(json.dumps(GOOD | {key: value}))
+    except SignatureError:
+        return
+    assert Signature.parse(signature.to_json()).to_json() == signature.to_json()
+
+
+@given(st.sampled_from(["tensor", "dtype", "fields", "default"]), json_values)
+def test_any_value_in_a_tensor_is_read_or_refused(key: str, value: Any) -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a"}]} | {key: value}
+    try:
+        signature = Signature.parse(json.dumps(GOOD | {"inputs": [tensor]}))
+    except SignatureError:
+        return
+    assert signature.inputs[0].width >= 1

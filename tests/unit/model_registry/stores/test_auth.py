@@ -1,0 +1,183 @@
+"""Tokens: fetched when asked for, kept while they are good, fetched again when they are not."""
+
+import base64
+import json
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.errors import Refused, Unreachable
+from model_registry.stores.auth import EARLY_SECONDS, LEAST_SECONDS, Authenticator, Challenge, parse_challenges
+
+REGISTRY = "registry.example.com"
+PULL = ("repository:team/x:pull",)
+PUSH = ("repository:team/x:pull,push",)
+ASKED = f'Bearer realm="https://{REGISTRY}/token",service="reg"'
+
+
+class Realm:
+    """A realm that gives the tokens t1, t2, ... and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[httpx.Request] = []
+        self.now, self.status, self.expires = 0.0, 200, 300
+
+    def fetch(self, request: httpx.Request) -> tuple[int, bytes]:
+        self.asked.append(request)
+        return self.status, json.dumps({"access_token": f"t{len(self.asked)}", "expires_in": self.expires}).encode()
+
+
+@pytest.fixture
+def realm() -> Realm:
+    return Realm()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    return tmp_path / "config.json"
+
+
+@pytest.fixture
+def auth(realm: Realm, config: Path) -> Authenticator:
+    assert not config.exists()
+    return Authenticator(REGISTRY, httpx.URL(f"https://{REGISTRY}"), (), realm.fetch, lambda: realm.now)
+
+
+def test_an_anonymous_token_for_each_scope(auth: Authenticator, realm: Realm) -> None:
+    assert auth.header(PULL) is None
+    assert auth.answer(ASKED, PULL, None)
+    assert auth.answer(ASKED, (*PUSH, "repository:team/y:pull"), None)
+    assert auth.header(PULL) == "Bearer t1"
+    assert parse_qs(realm.asked[0].url.query.decode()) == {"service": ["reg"], "scope": [*PULL]}
+    assert parse_qs(realm.asked[1].url.query.decode())["scope"] == [*PUSH, "repository:team/y:pull"]
+    assert "Authorization" not in realm.asked[0].headers
+
+
+def test_a_token_ends_before_it_is_refused(auth: Authenticator, realm: Realm) -> None:
+    auth.answer(ASKED, PULL, None)
+    realm.now = realm.expires - EARLY_SECONDS - 1
+    assert auth.header(PULL) == "Bearer t1"
+    realm.now += 2
+    assert auth.header(PULL) is None
+
+
+def test_a_token_without_a_time_is_good_for_a_minute(auth: Authenticator, realm: Realm) -> None:
+    realm.expires = 0
+    auth.answer(ASKED, PULL, None)
+    realm.now = LEAST_SECONDS - EARLY_SECONDS - 1
+    assert auth.header(PULL) == "Bearer t1"
+
+
+def test_a_token_that_was_refused_is_replaced_once(auth: Authenticator, realm: Realm) -> None:
+    auth.answer(ASKED, PULL, None)
+    sent = auth.header(PULL)
+    assert auth.answer(ASKED, PULL, sent)
+    assert auth.header(PULL) == "Bearer t2"
+    assert auth.answer(ASKED, PULL, sent)  # another thread, which had sent the old one as well
+    assert len(realm.asked) == 2
+
+
+def test_a_password_buys_tokens(auth: Authenticator, realm: Realm, config: Path) -> None:
+    config.write_text(json.dumps({"auths": {REGISTRY: {"auth": base64.b64encode(b"u:p").decode()}}}))
+    auth.answer(ASKED, PULL, None)
+    assert realm.asked[0].headers["Authorization"] == "Basic " + base64.b64encode(b"u:p").decode()
+
+
+def test_an_identity_token_buys_tokens(auth: Authenticator, realm: Realm, config: Path) -> None:
+    config.write_text(json.dumps({"auths": {REGISTRY: {"identitytoken": "long"}}}))
+    auth.answer(ASKED, PULL, None)
+    (asked,) = realm.asked
+    form = parse_qs(asked.read().decode())
+    assert (asked.method, form["grant_type"], form["refresh_token"]) == ("POST", ["refresh_token"], ["long"])
+    assert form["scope"] == [*PULL]
+
+
+def test_a_realm_that_refuses(auth: Authenticator, realm: Realm) -> None:
+    realm.status = 401
+    with pytest.raises(Unreachable, match="gives no token") as caught:
+        auth.answer(ASKED, PULL, None)
+    assert caught.value.hint == f"docker login {REGISTRY}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example.com/token",
+        f"https://{REGISTRY}.evil.example.com/token",
+        f"https://{REGISTRY}:444/token",
+        f"https://{REGISTRY}@evil.example.com/token",
+        f"https://user@{REGISTRY}/token",
+        f"http://{REGISTRY}/token",
+        f"file://{REGISTRY}/token",
+        "//",
+        "",
+        "https://[",
+    ],
+)
+def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) -> None:
+    with pytest.raises(Refused):
+        auth.answer(f'Bearer realm="{url}"', PULL, None)
+    assert realm.asked == []
+
+
+def test_docker_hub_has_its_realm(realm: Realm, config: Path) -> None:
+    assert not config.exists()
+    hub = Authenticator("docker.io", httpx.URL("https://registry-1.docker.io"), (), realm.fetch, lambda: 0.0)
+    assert hub.answer('Bearer realm="https://auth.docker.io/token",service="registry.docker.io"', PULL, None)
+
+
+def test_a_password_that_has_ended_is_looked_up_again(auth: Authenticator, config: Path) -> None:
+    sent = None
+    for password in ("p1", "p2"):
+        config.write_text(json.dumps({"auths": {REGISTRY: {"username": "u", "password": password}}}))
+        assert auth.answer('Basic realm="x"', PULL, sent)
+        sent = auth.header(PUSH)
+        assert sent == "Basic " + base64.b64encode(f"u:{password}".encode()).decode()
+    assert not auth.answer('Basic realm="x"', PULL, sent)
+
+
+@pytest.mark.parametrize("asked", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
+def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
+    assert not auth.answer(asked, PULL, None)
+    assert auth.header(PULL) is None
+
+
+SCOPE = "repository:a/b:pull,push"
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('Basic realm="x"', [Challenge("basic", {"realm": "x"})]),
+        (
+            'Bearer realm="https://auth.example.com/token",service="reg, one",scope="repository:a/b:pull,push"',
+            [
+                Challenge(
+                    "bearer",
+                    {"realm": "https://auth.example.com/token", "service": "reg, one", "scope": "repository:a/b:pull,push"},
+                )
+            ],
+        ),
+        ('BEARER Realm = bare , service="a \\"b\\""', [Challenge("bearer", {"realm": "bare", "service": 'a "b"'})]),
+        ('Negotiate, Basic realm="x"', [Challenge("negotiate", {}), Challenge("basic", {"realm": "x"})]),
+        ('Bearer realm="a",realm="b"', [Challenge("bearer", {"realm": "a"})]),
+        ('Basic realm="never closed', [Challenge("basic", {}), Challenge("realm", {})]),
+        ('realm="of nothing"', []),
+        ("", []),
+    ],
+)
+def test_headers(header: str, found: list[Challenge]) -> None:
+    assert parse_challenges(header) == found
+
+
+PIECES = st.sampled_from(["Bearer ", 'realm="', '"', ",", "=", "\\", "a"])
+
+
+@given(st.text(max_size=200) | st.lists(PIECES, max_size=80).map("".join))
+def test_any_header_reads(header: str) -> None:
+    assert len(parse_challenges(header)) <= 50

@@ -1,0 +1,63 @@
+"""skopeo, which shares no code with this project, reads and copies what push wrote."""
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.image.build import Base
+from model_registry.oci import reference
+from model_registry.stores import open_store
+from model_registry.stores.layout import LayoutStore
+from tests.unit.model_registry.conftest import MakePackage
+
+pytestmark = pytest.mark.debian("skopeo")
+
+
+def skopeo(*arguments: str) -> str:
+    return subprocess.run(["skopeo", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_skopeo_inspects_a_version_and_a_channel(store: LayoutStore, make_package: MakePackage) -> None:
+    pushed = package.push(store, make_package(), "flight-delay", "1.0.0")
+    channel.promote(store, "prod", "1.0.0", actor="op", reason="", now=datetime.now(UTC))
+    for tag in ("1.0.0", "prod"):
+        seen = json.loads(skopeo("inspect", f"{store.repository}:{tag}"))
+        assert seen["Digest"] == pushed.digest
+        assert seen["Labels"]["org.opencontainers.image.version"] == "1.0.0"
+        assert len(seen["Layers"]) == 4
+        assert skopeo("inspect", "--raw", f"{store.repository}:{tag}").encode() == store.manifest(pushed.digest)
+
+
+def test_what_skopeo_copied_is_the_same_version(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+    pushed = package.push(store, make_package(), "flight-delay", "1.0.0")
+    (tmp_path / "mirror").mkdir()
+    skopeo("copy", "--preserve-digests", f"{store.repository}:1.0.0", f"oci:{tmp_path}/mirror/flight-delay:1.0.0")
+    mirror = open_store(reference.parse(f"oci:{tmp_path}/mirror/flight-delay"))
+    assert mirror.resolve("1.0.0").digest == pushed.digest
+    assert package.pull(mirror, pushed.digest, tmp_path / "out").model_path.read_bytes() == b"weights"
+
+
+def test_a_repository_that_skopeo_made_is_pushed_to(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+    package.push(store, make_package("v1"), "flight-delay", "1.0.0")
+    (tmp_path / "mirror").mkdir()
+    skopeo("copy", "--preserve-digests", f"{store.repository}:1.0.0", f"oci:{tmp_path}/mirror/flight-delay:1.0.0")
+    mirror = open_store(reference.parse(f"oci:{tmp_path}/mirror/flight-delay"))
+    package.push(mirror, make_package("v2", model=b"two"), "flight-delay", "2.0.0")
+    assert mirror.tags() == ["1.0.0", "2.0.0"]
+    assert json.loads(skopeo("inspect", f"{mirror.repository}:2.0.0"))["Labels"]["org.opencontainers.image.version"] == "2.0.0"
+
+
+def test_an_image_is_read_and_copied(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
+    package.push(store, make_package(), "flight-delay", "1.0.0", base=Base())
+    (tmp_path / "docker").mkdir()
+    skopeo("copy", f"{store.repository}:1.0.0", f"dir:{tmp_path}/docker", "--format", "v2s2")
+    skopeo("copy", f"dir:{tmp_path}/docker", f"oci:{tmp_path}/mirror:1.0.0")
+    seen = json.loads(skopeo("inspect", f"oci:{tmp_path}/mirror:1.0.0"))
+    assert (seen["Architecture"], seen["Labels"]["org.opencontainers.image.version"]) == ("amd64", "1.0.0")
+    mirror = LayoutStore(tmp_path / "mirror")
+    assert package.pull(mirror, seen["Digest"], tmp_path / "out").model_path.name == "model.onnx"

@@ -1,0 +1,85 @@
+"""How far a move has come, decided from what scorers told."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.channels.history import Move
+from scorer.observe import status as records
+from scorer.observe.status import STALE_SECONDS, PartitionStatus, ScorerStatus, VersionStatus
+from scorer.rollout import progress
+from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Fleet
+
+MOVE = Move("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
+NOW = 1_000.0
+
+
+def told(
+    name: str,
+    revision: int,
+    partitions: tuple[int, ...] = (),
+    *,
+    state: str = "running",
+    refused: Mapping[str, str] | None = None,
+    aspired: int = 0,
+    tag: str = "prod",
+) -> ScorerStatus:
+    """A record as a scorer writes it, read as a rollout reads it."""
+    version = VersionStatus("m", "2.0.0" if revision >= 7 else "1.0.0", "sha256:x", revision)
+    status = ScorerStatus(
+        name, "local", state, 0, 0, 1, [PartitionStatus("in", p, 0) for p in partitions], {"champion": version},
+        dict(refused or {}), (0.0, 0.0), {}, tag, aspired,
+    )  # fmt: skip
+    record = records.read(name.encode(), msgspec.json.encode(status))
+    assert record is not None
+    return record
+
+
+def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> progress.Verdict:
+    fleet = Fleet()
+    for record in records:
+        fleet.hear(record, heard)
+    return progress.judge(MOVE, fleet, {("in", p) for p in wanted}, NOW)
+
+
+def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
+    assert verdict(told("a", 7, (0, 1)), told("b", 8, (2,)), wanted=(0, 1, 2)).outcome == FLIPPED
+    assert verdict(told("a", 7, (0, 1)), told("b", 6, (2,)), wanted=(0, 1, 2)).outcome == WAITING
+    gap = verdict(told("a", 7, (0, 1)), told("b", 7), wanted=(0, 1, 2))
+    assert (gap.outcome, gap.missing) == (WAITING, (("in", 2),))
+    assert verdict().outcome == WAITING
+
+
+def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
+    assert verdict(told("a", 7), told("b", 6, state="stopped"), told("c", 6, tag="canary")).outcome == FLIPPED
+    assert verdict(told("a", 7), heard=NOW - STALE_SECONDS).outcome == WAITING
+    fleet = Fleet()
+    fleet.hear(told("a", 6, (0,)), NOW - STALE_SECONDS)
+    fleet.hear(told("b", 7, (1,)), NOW)
+    assert progress.partitions(MOVE, fleet, NOW) == {("in", 1)}
+    assert progress.judge(MOVE, fleet, {("in", 1)}, NOW).outcome == FLIPPED
+
+
+def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
+    why = {"2.0.0": "golden example 1"}
+    assert verdict(told("a", 6, refused=why, aspired=6)).outcome == WAITING
+    both = told("a", 6, refused=why, aspired=7), told("b", 6, aspired=7)
+    assert verdict(*both).outcome == WAITING
+    ended = verdict(both[0], told("b", 7, aspired=7))
+    assert ended.outcome == REFUSED
+    assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
+
+
+@pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])
+def test_what_is_no_record_of_a_scorer_is_passed_over(key: bytes | None) -> None:
+    assert records.read(key, progress.notice(MOVE, "oci:x")) is None
+    assert records.read(b"a", None) is None
+
+
+@given(st.binary(max_size=200))
+def test_whatever_stands_in_the_topic_is_a_record_or_nothing(value: bytes) -> None:
+    assert records.read(b"a", value) is None
