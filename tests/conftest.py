@@ -17,6 +17,7 @@ from hypothesis import settings
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, package_of
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
+settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
 pytest_plugins = ["tests.support.every_setting"]
 NOT_RUN = pytest.StashKey[dict[str, str]]()

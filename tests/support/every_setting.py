@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scorer.settings import Settings
 from tests.integration.scorer.rig import Rig
 
-FOLDERS = [Path(__file__).parent / name for name in ("e2e", "security")]
+FOLDERS = [Path(__file__).parents[1] / "integration" / name for name in ("scorer", "security")]
 WHOLE = pytest.StashKey[bool]()
 """Whether all tests of these folders are run."""
 
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    narrowed = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
+    narrowed = any((config.option.keyword, config.option.markexpr, config.option.lf, *("::" in path for path in config.args)))
     needed = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
     config.stash[WHOLE] = not narrowed and {item.path for item in items} >= needed
 
