@@ -19,7 +19,7 @@ from tests.support.debian import NOT_RUN_FILE, PACKAGES, package_of
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
-pytest_plugins = ["tests.support.every_setting"]
+pytest_plugins = ["tests.support.every_setting", "tests.support.fixtures"]
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 

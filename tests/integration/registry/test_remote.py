@@ -16,7 +16,8 @@ from model_registry.stores import Store
 from model_registry.stores.remote import RemoteStore
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
-from tests.integration.registry.server import DockerRegistry, free_port
+from tests.integration.registry.server import DockerRegistry
+from tests.support.processes import free_port
 from tests.unit.model_registry.store_conformance import StoreConformance, described, put, put_manifest
 
 pytestmark = pytest.mark.debian("docker-registry")

@@ -3,7 +3,7 @@
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.proofs.bench.relay.engines import Job, Running
 from tests.proofs.bench.relay.link import FAR, Link
+from tests.support.waiting import until
 
 PARTITIONS = 8
 VALUE_BYTES = 200
@@ -72,7 +73,7 @@ class Stage:
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
             self._made.discard(topic)
-            wait_for(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
+            until(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
 
@@ -178,12 +179,3 @@ class Stage:
     def _stop_source(self, broker: EmbeddedBroker) -> None:
         with self.at_source():
             broker.stop()
-
-
-def wait_for(done: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
-    """Raises RuntimeError where it does not come."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come within {seconds:.0f} s")
-        time.sleep(LOOK_SECONDS)
