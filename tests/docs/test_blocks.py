@@ -47,5 +47,5 @@ def test_a_wrong_name_is_told_with_its_page(pages: dict[str, str], said: str) ->
 
 
 def test_a_block_that_is_not_there_is_told() -> None:
-    with pytest.raises(NoBlock, match="no page has a block <!-- run: nothing -->; there are .*quickstart"):
+    with pytest.raises(NoBlock, match=r"no page has a block <!-- run: nothing -->; there are .*quickstart"):
         block("nothing")
