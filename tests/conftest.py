@@ -24,6 +24,10 @@ NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backwards", action="store_true", help="the last test first: no test may depend on the order of others")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "debian(program): needs a program of Debian, one of those listed in tests/support/debian.py"
@@ -32,7 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests whose program is missing; with CI set they stay and fail."""
+    """Take out the tests whose program is missing; with CI set they stay and fail. Turn the order round where that is asked."""
+    if config.getoption("backwards", False):
+        items.reverse()
     missing = {item: program for item in items if (program := missing_program(item))}
     if os.environ.get("CI") == "true" or not missing:
         return

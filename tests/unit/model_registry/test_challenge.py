@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from model_registry.stores.challenge import Challenge, parse
 
-SCOPE = "repository:a/b:pull,push"
-
 
 @pytest.mark.parametrize(
     ("header", "found"),
