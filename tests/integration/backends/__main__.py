@@ -16,7 +16,7 @@ SUITES = (
     HERE / "test_mlserver.py",
     HERE / "triton_suite.py",
     HERE / "tf_serving_suite.py",
-    HERE.parent / "e2e" / "test_model_servers.py",
+    HERE.parent / "scorer" / "test_model_servers.py",
 )
 
 if __name__ == "__main__":
