@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         return run_apart(arguments[0], arguments[1:])
     own, rest = split(arguments)
     if own[:1] == ["unit"]:
-        own, rest = ["--only", "pytest", *own[1:]], ["tests/unit", *rest]
+        own, rest = ["--only", "pytest", *own[1:]], ["tests/unit", "--hypothesis-profile=quick", *rest]
     options = _parser().parse_args(own)
     if options.debian_packages:
         print("\n".join(sorted(set(PACKAGES.values()))))

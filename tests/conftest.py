@@ -17,10 +17,15 @@ from hypothesis import settings
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, package_of
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
+settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
-pytest_plugins = ["tests.support.every_setting"]
+pytest_plugins = ["tests.support.every_setting", "tests.support.fixtures"]
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--backwards", action="store_true", help="the last test first: no test may depend on the order of others")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests whose program is missing; with CI set they stay and fail."""
+    """Take out the tests whose program is missing; with CI set they stay and fail. Turn the order round where that is asked."""
+    if config.getoption("backwards", False):
+        items.reverse()
     missing = {item: program for item in items if (program := missing_program(item))}
     if os.environ.get("CI") == "true" or not missing:
         return

@@ -11,7 +11,8 @@ from scorer.backends import Backend, BackendAway, BackendMissing, InferenceFaile
 from tests.conformance.backend import BackendConformance, Place, same
 from tests.integration.backends import models
 from tests.integration.backends.models import Tensors
-from tests.integration.backends.servers import ModelServer, wait_until
+from tests.integration.backends.servers import ModelServer
+from tests.support.waiting import until
 
 BOUND_SECONDS = 12.0  # no call of `run` takes longer, whatever the server does
 DEADLINE_MS = 500
@@ -28,7 +29,7 @@ def answered(model: Model, given: Tensors) -> Tensors:
             return False
         return True
 
-    wait_until(once, "an answer")
+    until(once, "an answer", 30.0)
     return found[0]
 
 

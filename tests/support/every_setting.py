@@ -23,7 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    narrowed = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
+    narrowed = any(
+        (config.option.keyword, config.option.markexpr, config.getoption("lf", False), *("::" in path for path in config.args))
+    )
     needed = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
     config.stash[WHOLE] = not narrowed and {item.path for item in items} >= needed
 

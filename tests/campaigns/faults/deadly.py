@@ -26,10 +26,11 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer import lethal
 from tests.integration.scorer.rig import Rig, ScorerProcess, events
 from tests.support import models
+from tests.support.waiting import within
 
 KINDS: list[dict[str, Any]] = [{"a": lethal.SEGFAULT}, {"a": lethal.ABORT}, {"a": lethal.OUT_OF_MEMORY}, lethal.DECODER]
 KAFKA = {"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000}
-PATIENCE_SECONDS = 900.0
+PATIENCE_SECONDS = 900.0  # what has not come by then the count says
 SLOW_EVERY = 20
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order")
 
@@ -86,7 +87,7 @@ def deadly_events(rig: Rig, part: str, count: int, every: int) -> Outcome:
     rig.emit({**event, **deadly.get(number, {})} for number, event in enumerate(events(count)))
     began = time.monotonic()
     scorers = [rig.start(replica) for replica in "ab"]
-    _wait(lambda: rig.answered() >= count)
+    within(lambda: rig.answered() >= count, PATIENCE_SECONDS)
     return _outcome(rig, part, count, {f"e{number}" for number in deadly}, 0, max(s.deaths for s in scorers), began)
 
 
@@ -119,7 +120,7 @@ def by_hand(rig: Rig, kills: int, chance: random.Random) -> Outcome:
                 scorer = rig.start()
         killed += 1
         time.sleep(chance.uniform(0.0, 3.0))  # another moment each time
-    _wait(lambda: rig.answered() >= sent)
+    within(lambda: rig.answered() >= sent, PATIENCE_SECONDS)
     return _outcome(rig, "by hand", sent, set(), killed, deaths, began)
 
 
@@ -146,14 +147,6 @@ def _rig(bootstrap_servers: str, folder: Path, name: str) -> Rig:
     rig.create(6)
     rig.program = [sys.executable, str(Path(lethal.__file__))]
     return rig
-
-
-def _wait(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        if time.monotonic() > deadline:
-            return  # the count says what is missing
-        time.sleep(0.1)
 
 
 def _line(outcome: Outcome) -> str:

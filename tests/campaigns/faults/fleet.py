@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.campaigns.faults.supervised import Supervised
+from tests.campaigns.supervised import Supervised
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.node import free_ports
-from tests.campaigns.faults.cluster import Cluster
-from tests.campaigns.faults.load import Load
-from tests.campaigns.faults.rounds import COUNTED
-from tests.campaigns.faults.watch import Watch
+from tests.campaigns.cluster import Cluster
+from tests.campaigns.faults.stage import ScorerResult
+from tests.campaigns.load import Load
+from tests.campaigns.watch import Watch
 from tests.integration.backends import models
 from tests.integration.backends.servers import KINDS as SERVERS
 from tests.integration.backends.servers import ModelServer
@@ -92,7 +92,7 @@ class Outages:
         scorer ended."""
         self.kinds[kind]()
         mended, written = time.monotonic(), self.load.events + RATE
-        until(lambda: self.watch.answers >= written, "the answers")
+        until(lambda: self.watch.seen >= written, "the answers")
         for scorer in self.scorers.values():
             assert scorer.process.poll() is None, scorer.said[-3_000:]
         return time.monotonic() - mended
@@ -100,10 +100,13 @@ class Outages:
     def count(self) -> dict[str, Any]:
         """Stop, and count."""
         self.load.finish()
-        until(lambda: self.watch.answers >= self.load.events, "all answers")
+        until(lambda: self.watch.seen >= self.load.events, "all answers")
         codes = [scorer.stop() for scorer in self.scorers.values()]
         counts = self.rig.audit()
-        faults = {name: counts[name] for name in COUNTED} | {"dead": len(self.rig.dead()), "exits": sum(map(bool, codes))}
+        faults = {name: counts[name] for name in ScorerResult.COUNTED} | {
+            "dead": len(self.rig.dead()),
+            "exits": sum(map(bool, codes)),
+        }
         return {"events": counts["inputs"], **faults, "clean": not any(faults.values())}
 
     def close(self) -> None:

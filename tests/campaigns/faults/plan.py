@@ -7,38 +7,25 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.campaigns.faults.supervised import RESTART_SECONDS
+from tests.campaigns.plan import Round, Step, around, cuts, late_endtxn
+from tests.campaigns.supervised import RESTART_SECONDS
 
 SESSION_SECONDS = 6.0  # the scorers' session timeout
 FOREIGN_SECONDS = 40.0  # past the scorers' transaction timeout and the broker's sweep
 STEPS = ("begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
-POINTS = tuple(f"{when}:{step}" for step in STEPS for when in ("before", "after"))
+POINTS = around(STEPS)
 """Every step of the transaction session, with the crash before it and after it."""
 PROXY_FAULTS = frozenset({"cut", "slow", "half-open", "late-endtxn"})
 CLUSTER_FAULTS = frozenset({"move-coordinator"})  # nobody else could take over on one node
 BROKER_FAULTS = frozenset({"kill-broker", "freeze-broker", "move-coordinator", "disk-full"})  # one of these at a time
 
 
-@dataclass(frozen=True, order=True)
-class Step:
-    """One thing done to the stage. `at`: seconds after the load began."""
-
-    at: float
-    verb: str
-    argument: str = ""
-
-
 @dataclass(frozen=True)
-class Round:
-    """One round. `seconds` is how long events are written."""
+class ScorerRound(Round):
+    """One round. `protocol` is that of the consumer group."""
 
-    number: int
-    seed: int
-    faults: tuple[str, ...]
     protocol: str
     scorers: int
-    seconds: float
-    steps: tuple[Step, ...]
 
     @property
     def proxied(self) -> bool:
@@ -89,7 +76,7 @@ def _move_coordinator(rng: random.Random, at: float, _: int, __: int) -> list[St
 
 
 def _cut(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return [Step(at + rng.uniform(0.2, 1.5) * k, "cut") for k in range(4)]
+    return cuts(rng, at, 4, 1.5)
 
 
 def _slow(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
@@ -101,7 +88,7 @@ def _half_open(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
 
 
 def _late_endtxn(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
-    return [Step(at + 1.5 * k, "hold-endtxn") for k in range(4)]
+    return late_endtxn(at)
 
 
 def _disk_full(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
@@ -177,7 +164,7 @@ PLANNERS: dict[str, Planner] = {
 FAULTS = tuple(PLANNERS)
 
 
-def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds: float, only: str | None = None) -> Round:
+def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds: float, only: str | None = None) -> ScorerRound:
     """The round of this seed: one to three of the `possible` faults, or `only` this one, over `seconds` of load."""
     rng = random.Random(seed)
     faults = (only,) if only else _choose(rng, possible)
@@ -186,7 +173,7 @@ def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds:
     for fault in faults:
         latest = max(2.5, seconds * 0.6)
         steps += PLANNERS[fault](rng, rng.uniform(2.0, latest), scorers, brokers)
-    return Round(number, seed, faults, protocol, scorers, seconds, tuple(sorted(steps)))
+    return ScorerRound(number, seed, faults, seconds, tuple(sorted(steps)), protocol, scorers)
 
 
 def _choose(rng: random.Random, possible: Sequence[str]) -> tuple[str, ...]:

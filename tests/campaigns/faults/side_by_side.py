@@ -18,19 +18,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.faults.load import Load
-from tests.campaigns.faults.watch import Watch
+from tests.campaigns.load import Load
+from tests.campaigns.watch import Watch
 from tests.proofs.bench.workload import Workload, event
 from tests.support import auditor
+from tests.support.waiting import within
 
 PARTITIONS = 4
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 180.0  # what has not come by then is missing
 QUIET_SECONDS = 5.0  # after the last event is answered: what comes twice shows by then
 
 
@@ -101,14 +102,14 @@ def play(options: argparse.Namespace, servers: str, folder: Path) -> dict[str, o
     system = System(options.command, told, folder, options.instances)
     try:
         load.start()
-        until(lambda: watch.answers > 0)
+        within(lambda: watch.seen > 0, PATIENCE_SECONDS)
         watch.stalls.forget()
         for victim in itertools.islice(itertools.cycle(range(options.instances)), options.kills):
             time.sleep(options.every)
             system.kill(victim)
         time.sleep(options.every)
         load.finish()
-        until(lambda: watch.answers >= load.written)
+        within(lambda: watch.seen >= load.written, PATIENCE_SECONDS)
         time.sleep(QUIET_SECONDS)
     finally:
         system.close()
@@ -116,13 +117,6 @@ def play(options: argparse.Namespace, servers: str, folder: Path) -> dict[str, o
     figures = {"name": options.name, "mode": options.mode, "instances": options.instances, "kills": options.kills}
     counts = count(servers, target, load.written)
     return {**figures, "events": load.written, **counts, "longest_stall_seconds": round(watch.stalls.longest, 2)}
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait for it, but not for ever: what does not come is missing."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def main() -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import psutil
 
 from tests.campaigns.faults.fleet import Fleet
-from tests.campaigns.faults.plan import PLANNERS, Round, Step
-from tests.campaigns.faults.rounds import Result, play
-from tests.campaigns.faults.stage import VERSIONS, Ground
+from tests.campaigns.faults.plan import PLANNERS, ScorerRound
+from tests.campaigns.faults.rounds import play
+from tests.campaigns.faults.stage import VERSIONS, Ground, ScorerResult
+from tests.campaigns.plan import Step
 
 FAULTS = ("kill-scorer", "freeze-scorer", "churn", "cut", "slow", "half-open", "late-endtxn", "poison", "swap", "kill-broker")
 EVERY_SECONDS = 30.0  # from one fault to the next
@@ -27,7 +28,7 @@ LIVED_SECONDS = 600.0  # a slope says nothing of a process that lived shorter af
 SCORERS = 2
 
 
-def plan(seed: int, seconds: float) -> Round:
+def plan(seed: int, seconds: float) -> ScorerRound:
     """The round of this seed. Pure. Faults of scorers befall all but the first."""
     rng = random.Random(seed)
     steps: list[Step] = []
@@ -38,7 +39,7 @@ def plan(seed: int, seconds: float) -> Round:
         swaps += 2 if fault == "swap" else 0
         steps += [_spare_the_first(step) for step in PLANNERS[fault](rng, at, SCORERS, 1)]
         at += EVERY_SECONDS
-    return Round(1, seed, FAULTS, "consumer", SCORERS, seconds, tuple(sorted(steps)))
+    return ScorerRound(1, seed, FAULTS, seconds, tuple(sorted(steps)), "consumer", SCORERS)
 
 
 def _spare_the_first(step: Step) -> Step:
@@ -109,7 +110,7 @@ class Sampler(threading.Thread):
         self.join()
 
 
-def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[Result], None]) -> list[dict[str, Any]]:
+def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[ScorerResult], None]) -> list[dict[str, Any]]:
     """Play it; the slopes of all processes that lived long enough."""
     samplers: list[Sampler] = []
 

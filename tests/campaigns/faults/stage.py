@@ -8,26 +8,33 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from publisher.audit.ledger import FAULTS as AUDITED
 from scorer.demo.broker.node import HOST
-from tests.campaigns.faults.cluster import Cluster, Node
+from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.faults.fleet import Fleet
 from tests.campaigns.faults.foreign import Foreign
-from tests.campaigns.faults.load import Load
-from tests.campaigns.faults.plan import SESSION_SECONDS, Round, Step
-from tests.campaigns.faults.proxy import Proxies
-from tests.campaigns.faults.watch import Watch
-from tests.integration.scorer.rig import Rig, until
+from tests.campaigns.faults.plan import SESSION_SECONDS, ScorerRound
+from tests.campaigns.load import Load
+from tests.campaigns.plan import Step
+from tests.campaigns.proxy import Proxies
+from tests.campaigns.result import Result
+from tests.campaigns.rounds import audited, drained
+from tests.campaigns.watch import Watch
+from tests.integration.scorer.rig import Rig
 from tests.support import models
+from tests.support.waiting import until, within
 
 PARTITIONS = 6
 VERSIONS = tuple(f"{number}.0.0" for number in range(1, 10))
 DISK_MB = 512
+READY_SECONDS = 60.0
 
 
 class Ground:
@@ -66,10 +73,29 @@ class Ground:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@dataclass
+class ScorerResult(Result):
+    """The outcome of a round with scorers. `inputs` are the events that the input topic holds."""
+
+    COUNTED = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
+
+    protocol: str = ""
+    scorers: int = 0
+    events: int = 0
+    inputs: int = 0
+
+    @property
+    def played(self) -> str:
+        return f"{self.protocol} {self.scorers} scorers: {self.events} events"
+
+
 class Stage:
     """One round's own topics, group, configuration, scorers, load and reader."""
 
-    def __init__(self, ground: Ground, played: Round, rate: float, broken: str | None = None) -> None:
+    rest_seconds = 3.0
+    settled = True
+
+    def __init__(self, ground: Ground, played: ScorerRound, rate: float, broken: str | None = None) -> None:
         self.ground = ground
         self.name = f"round-{played.number}-{uuid.uuid4().hex[:6]}"
         self.folder = ground.folder / self.name
@@ -129,12 +155,31 @@ class Stage:
             "registry-back": lambda _: self._away.rename(self.registry),
         }
 
+    @property
+    def strays(self) -> int:
+        """EndTxn requests that were delivered late so far, in all rounds."""
+        return self.ground.proxies.stray.loosed
+
+    def begin(self) -> None:
+        """Start the scorers, and the load when all have joined."""
+        self.fleet.start()
+        within(lambda: all("assigned: " in slot.said() for slot in self.fleet.slots), READY_SECONDS, self.tend)
+        self.load.start()
+
+    def may(self, _: Step) -> bool:
+        """Any step, at any time."""
+        return True
+
     def do(self, step: Step) -> None:
         """One step of the plan."""
         self._verbs[step.verb](step.argument)
 
+    def tend(self, now: float) -> None:
+        """Start again what has ended and is wanted."""
+        self.fleet.tend(now)
+
     def heal(self) -> None:
-        """End every fault: the round must come to rest from here on."""
+        """End every fault, and the load: the round must come to rest from here on."""
         if self.ground.disk is not None:
             self._free_disk()
         self.ground.proxies.heal()
@@ -147,6 +192,23 @@ class Stage:
         self.foreign.end()
         if self._failed:
             raise self._failed[0]
+        self.load.finish()
+
+    def count(self, result: ScorerResult) -> None:
+        """Both auditors, over everything that the round wrote, once it is answered."""
+        drained(self, self.load.events, result)
+        counts = self.rig.audit(self.since_ms)
+        result.counts = {name: counts[name] for name in result.COUNTED}
+        result.inputs = counts["inputs"]
+        result.lost_inputs = max(0, self.load.events - result.inputs)
+        arguments = ["--bootstrap-servers", self.rig.bootstrap_servers, "--input", self.rig.events_topic]
+        arguments += ["--output", self.rig.scores_topic, "--dead", self.rig.dead_topic]
+        audited(result, AUDITED, *arguments, "--swaps", f"{self.rig.name}.swaps", "--group", self.rig.name)
+
+    def note(self, result: ScorerResult) -> None:
+        """What was written, and how scorers ended."""
+        result.events = self.load.events
+        result.ended([code for slot in (*self.fleet.slots, *self.fleet.twins) for code in slot.exits])
 
     def close(self, keep: bool) -> None:
         """End the scorers and remove the topics; `keep` leaves the folder with its logs."""
@@ -162,7 +224,7 @@ class Stage:
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _kafka(self, played: Round) -> dict[str, Any]:
+    def _kafka(self, played: ScorerRound) -> dict[str, Any]:
         return {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
 
     def _slot(self, number: str) -> Any:
@@ -255,15 +317,3 @@ class Stage:
         if self.version + 1 < len(VERSIONS) and self.registry.exists():
             self.version += 1
             self.rig.promote(VERSIONS[self.version])
-
-
-def wait_until(done: Callable[[], bool], seconds: float, meanwhile: Callable[[float], None]) -> bool:
-    """Whether `done` within `seconds`; `meanwhile(now)` is called all the time."""
-    until = time.monotonic() + seconds
-    while not done():
-        now = time.monotonic()
-        if now > until:
-            return False
-        meanwhile(now)
-        time.sleep(0.05)
-    return True

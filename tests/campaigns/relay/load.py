@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from tests.campaigns.faults.load import Load
+from tests.campaigns.load import Load
 
 TRANSACTION_RECORDS = 50
 PERIOD_SECONDS = 0.1

@@ -4,13 +4,13 @@ A fault is a few steps of the stage (`stage.py`) at seconds after the load began
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.campaigns.faults.plan import Step
+from tests.campaigns.plan import Round, Step, around, cuts, late_endtxn
 
 CALLS = ("init_transactions", "begin_transaction", "produce", "flush", "commit_transaction")
-POINTS = (*(f"{when}:{call}" for call in CALLS for when in ("before", "after")), "during:commit_transaction")
+POINTS = (*around(CALLS), "during:commit_transaction")
 """Every step of a lane's transaction, with the crash before it, after it, and a moment after the commit was sent."""
 SIDES = ("source", "destination")
 EXCLUSIVE = (
@@ -23,18 +23,18 @@ GROWN = 2  # partitions more, each time
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round. `seconds` is how long records are written; `transactional`: half of them in transactions, many aborted."""
+class RelayRound(Round):
+    """One round. `transactional`: half of the records are written in transactions, many of them aborted."""
 
-    number: int
-    seed: int
-    faults: tuple[str, ...]
-    seconds: float
     lanes: int
     transaction_records: int
     partitions: int
     transactional: bool
-    steps: tuple[Step, ...]
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether the first process of the round has to end, refused."""
+        return "take-over" in self.faults
 
 
 Planner = Callable[[random.Random, float], list[Step]]
@@ -87,7 +87,7 @@ def _freeze(side: str) -> Planner:
 
 def _cut(side: str) -> Planner:
     def planner(rng: random.Random, at: float) -> list[Step]:
-        return [Step(at + rng.uniform(0.2, 1.2) * k, "cut", side) for k in range(5)]
+        return cuts(rng, at, 5, 1.2, side)
 
     return planner
 
@@ -107,7 +107,7 @@ def _half_open(side: str) -> Planner:
 
 
 def _late_endtxn(_: random.Random, at: float) -> list[Step]:
-    return [Step(at + 1.5 * k, "hold-endtxn") for k in range(4)]
+    return late_endtxn(at)
 
 
 PLANNERS: dict[str, Planner] = {
@@ -126,14 +126,14 @@ PLANNERS: dict[str, Planner] = {
 FAULTS = tuple(PLANNERS)
 
 
-def plan(number: int, seed: int, seconds: float, only: str | None = None) -> Round:
+def plan(number: int, seed: int, seconds: float, only: str | None = None) -> RelayRound:
     """The round of this seed: one to three faults, or `only` this one, over `seconds` of load."""
     rng = random.Random(seed)
     faults = (only,) if only else _choose(rng)
     lanes, most, partitions = rng.choice((1, 2, 4)), rng.choice((200, 1_000, 4_000)), rng.choice((4, 6, 8))
     transactional = rng.random() < 0.5
     steps = [step for fault in faults for step in PLANNERS[fault](rng, rng.uniform(1.0, max(1.5, seconds * 0.4)))]
-    return Round(number, seed, faults, seconds, lanes, most, partitions, transactional, tuple(sorted(steps)))
+    return RelayRound(number, seed, faults, seconds, tuple(sorted(steps)), lanes, most, partitions, transactional)
 
 
 def _choose(rng: random.Random) -> tuple[str, ...]:
@@ -146,8 +146,3 @@ def _choose(rng: random.Random) -> tuple[str, ...]:
         if len(chosen) < wanted and fault not in chosen and not clash:
             chosen.append(fault)
     return tuple(chosen)
-
-
-def taken_over(faults: Sequence[str]) -> bool:
-    """Whether the first process of the round has to end, refused."""
-    return "take-over" in faults

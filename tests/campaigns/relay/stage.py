@@ -9,19 +9,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from publisher.audit.copies import FAULTS as AUDITED
 from scorer.demo.broker.node import HOST
-from tests.campaigns.faults.cluster import Cluster, Node
-from tests.campaigns.faults.plan import Step
-from tests.campaigns.faults.proxy import Proxies
-from tests.campaigns.faults.stray import PRODUCE
-from tests.campaigns.faults.supervised import Supervised
+from tests.campaigns import rounds
+from tests.campaigns.cluster import Cluster, Node
+from tests.campaigns.plan import Step
+from tests.campaigns.proxy import Proxies
 from tests.campaigns.relay.load import Records, Transactions
-from tests.campaigns.relay.plan import GROWN, SIDES, Round
-from tests.campaigns.relay.watch import Watch
+from tests.campaigns.relay.plan import GROWN, SIDES, RelayRound
+from tests.campaigns.relay.result import RelayResult
+from tests.campaigns.rounds import audited, drained
+from tests.campaigns.stray import PRODUCE
+from tests.campaigns.supervised import Supervised
+from tests.campaigns.watch import Watch
+from tests.integration.relay.counting import compare
 from tests.integration.relay.rig import RelayRig
+from tests.support import auditor
+from tests.support.waiting import within
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 STARTED, BEGUN = "health and metrics on", " partitions of "  # words of its log
+READY_SECONDS = 60.0
 WHILE_COPYING = frozenset({"arm", "restart-relay", "take-over", "freeze-relay"})
 
 
@@ -62,8 +70,11 @@ class Ground:
 class Stage:
     """One round's own topics, relay, load and reader. `broken`: a relay that is wrong on purpose (`launcher.py`)."""
 
-    def __init__(self, ground: Ground, played: Round, rate: float, broken: str | None) -> None:
+    rest_seconds = 1.0
+
+    def __init__(self, ground: Ground, played: RelayRound, rate: float, broken: str | None) -> None:
         self.ground = ground
+        self._played = played
         self.folder = ground.folder / f"round-{played.number}-{uuid.uuid4().hex[:6]}"
         self.folder.mkdir()
         direct = {side: ground.clusters[side].bootstrap_servers for side in SIDES}
@@ -81,7 +92,7 @@ class Stage:
         self.transactions = (
             Transactions(direct["source"], self.rig.topic, played.partitions, played.seed) if played.transactional else None
         )
-        self.watch = Watch(direct["destination"], self.rig.topic)
+        self.watch = Watch(direct["destination"], self.rig.topic, grows=True)
         self.crashes: list[str] = []
         self._armed = ""
         self._current = 0
@@ -118,8 +129,17 @@ class Stage:
         """EndTxn requests that were delivered late so far, in all rounds."""
         return self.ground.proxies["destination"].stray.loosed
 
+    @property
+    def settled(self) -> bool:
+        """Whether the relay copies, has crashed where it was told to, and the one that was replaced has ended."""
+        first = self.slots[0]
+        return not self.relay.armed and self.copying and (self.relay is first or not first.running)
+
     def begin(self) -> None:
-        """Writers, and what they wait for, from now on."""
+        """Start the relay, and the writers when it copies."""
+        self.relay.start()
+        if not within(lambda: self.copying, READY_SECONDS, self.tend):
+            raise RuntimeError(f"the relay did not begin within {READY_SECONDS:.0f} s: {self.relay.said()}")
         self.load.start()
         if self.transactions is not None:
             self.transactions.start()
@@ -144,28 +164,44 @@ class Stage:
             slot.tend(now)
 
     def heal(self) -> None:
-        """End every fault: the round must come to rest from here on."""
+        """End every fault, and the load: the round must come to rest from here on."""
         self.ground.heal()
         self._used_up()
         for slot in self.slots:
             slot.disarm()
             slot.send(signal.SIGCONT)
-
-    def finish(self) -> None:
-        """No more load; what is open at the source is decided."""
         self.load.finish()
         if self.transactions is not None:
             self.transactions.finish()
 
-    def end_relays(self) -> None:
+    def count(self, result: RelayResult) -> None:
+        """Both auditors, over everything that the round wrote, once it is copied and the relays have ended."""
+        rig = self.rig
+        source = list(auditor.read(rig.source, rig.topic))
+        result.records = len(source)
+        own = {(m.partition(), m.offset()) for m in source if b'"id"' in (m.value() or b"")}
+        result.lost_inputs = max(0, self.load.events - len(own))
+        drained(self, len(source), result)
+        self._end_relays()
+        result.counts = compare(source, list(auditor.read(rig.destination, rig.topic)))
+        audited(result, AUDITED, str(rig.path))
+        result.judge_exits(self._played, *(slot.exits for slot in self.slots))
+
+    def note(self, result: RelayResult) -> None:
+        """Where relays crashed, and how they ended."""
+        result.crashes = self.crashes
+        result.ended([code for slot in self.slots for code in slot.exits])
+
+    def _end_relays(self) -> None:
         """SIGTERM: what a relay has in hand it commits."""
         for slot in self.slots:
             slot.end()
 
     def close(self, keep: bool) -> None:
         """End the relays and remove the topics; `keep` leaves the folder with its logs."""
+        self.ground.heal()
         self.watch.close()
-        self.end_relays()
+        self._end_relays()
         for servers, topic in (
             (self.rig.source, self.rig.topic),
             (self.rig.destination, self.rig.topic),
@@ -207,3 +243,9 @@ class Stage:
         more = self.load.partitions + GROWN
         self.rig.grow(self.rig.source, more)
         self.load.widen(more)
+
+
+def play(ground: Ground, played: RelayRound, rate: float, broken: str | None = None, keep_logs: bool = False) -> RelayResult:
+    """Play one round on this ground at `rate` records a second."""
+    result = RelayResult(played.number, played.seed, played.faults, lanes=played.lanes, transactional=played.transactional)
+    return rounds.play(Stage(ground, played, rate, broken), played, result, keep_logs)

@@ -1,4 +1,4 @@
-"""Places where models are opened, one for each test class; and the real broker of the end-to-end tests."""
+"""Places where models are opened, one for each test class."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +10,6 @@ from tests.conformance.backend import Place
 from tests.conformance.remote_backend import DEADLINE_MS
 from tests.integration.backends import models
 from tests.integration.backends.servers import KINDS
-from tests.integration.scorer.conftest import broker, make_rig, unique
-
-__all__ = ["broker", "make_rig", "unique"]
 
 
 @pytest.fixture(scope="class")

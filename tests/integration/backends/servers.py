@@ -4,10 +4,8 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from platformdirs import user_cache_path
 
 from tests.integration.backends import models
 from tests.support.environment import ROOT
+from tests.support.processes import free_port
 
 START_SECONDS = 60.0
 CACHE = user_cache_path("scorestream-tests")
@@ -44,14 +43,6 @@ def environment(name: str) -> Path:
                 subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", *bare], check=True)
             done.write_text(repr(PINNED[name]))
     return python
-
-
-def free_port() -> int:
-    """A loopback port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ModelServer:
@@ -169,11 +160,3 @@ KINDS = {
     "triton": Kind("open-inference", lambda folder: ModelServer(_triton, folder), models.triton_model),
     "tf-serving": Kind("tf-serving", lambda folder: ModelServer(_stand_in, folder), _saved_model),
 }
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Return when the condition holds; a test's patience with a server."""
-    until, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < until, f"not in {seconds:g} s: {what}"
-        pause.wait(0.05)

@@ -2,13 +2,14 @@
 
 import contextlib
 import http.client
-import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.processes import free_port
 
 START_SECONDS = 20.0
 
@@ -108,9 +109,3 @@ def config(content: Path, port: int, htpasswd: Path | None, tls: Tls | None, tok
         signer = f"issuer: test, service: registry, rootcertbundle: {tokens.roots}"
         lines.append(f"auth: {{token: {{realm: '{tokens.realm}', {signer}}}}}")
     return "\n".join(lines) + "\n"
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

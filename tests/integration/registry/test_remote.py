@@ -17,7 +17,8 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import StoreConformance, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
-from tests.integration.registry.server import DockerRegistry, free_port
+from tests.integration.registry.server import DockerRegistry
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.debian("docker-registry")
 

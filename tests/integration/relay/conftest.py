@@ -1,7 +1,5 @@
 """What tests of the relay share: two real brokers, each a cluster of its own, and a rig for each test."""
 
-import re
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +25,12 @@ def us() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def make_relay(eu: EmbeddedBroker, us: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeRelay]:
+def make_relay(eu: EmbeddedBroker, us: EmbeddedBroker, tmp_path: Path, unique: str) -> Iterator[MakeRelay]:
     """`make_relay(lanes=2, source={...})`: a relay's surroundings with these settings changed. What runs is ended."""
-    name = f"{re.sub(r'[^a-zA-Z0-9_-]', '-', request.node.name)[:50]}-{uuid.uuid4().hex[:6]}"
     rigs: list[RelayRig] = []
 
     def make(**overrides: Any) -> RelayRig:
-        rigs.append(RelayRig((eu.bootstrap_servers, us.bootstrap_servers), tmp_path, f"{name}-{len(rigs)}", **overrides))
+        rigs.append(RelayRig((eu.bootstrap_servers, us.bootstrap_servers), tmp_path, f"{unique}-{len(rigs)}", **overrides))
         return rigs[-1]
 
     yield make

@@ -2,123 +2,24 @@
 and a count of what arrived that shares no code with the product."""
 
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests.integration.relay.counting import compare
 from tests.support import auditor
+from tests.support.follower import Follower
+from tests.support.processes import Service, command
+from tests.support.waiting import STEP_SECONDS, until
 
-STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
+__all__ = ["STEP_SECONDS", "MakeRelay", "RelayRig", "until"]
+
 CHECKPOINTS = "checkpoints"
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    """Wait for an effect. Fails where it does not show."""
-    deadline = time.monotonic() + STEP_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, f"{what} did not come within {STEP_SECONDS:.0f} s"
-        time.sleep(0.05)
-
-
-class RelayProcess:
-    """A `publisher run`."""
-
-    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str]) -> None:
-        self.log = log
-        with log.open("wb") as said:
-            self.process = subprocess.Popen(
-                command, stdout=said, stderr=said, stdin=subprocess.DEVNULL, env={**os.environ, **environment}
-            )
-
-    @property
-    def said(self) -> str:
-        """Its log so far."""
-        return self.log.read_text(errors="replace")
-
-    @property
-    def address(self) -> str:
-        """Where it serves health and metrics, `host:port`."""
-        until(lambda: "http://" in self.said or self.process.poll() is not None, "the address in the log")
-        return self.said.rpartition("http://")[2].split('"')[0].split()[0]
-
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a GET."""
-        try:
-            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def metric(self, name: str) -> float:
-        """The sum of a metric's samples over its labels."""
-        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
-        return sum(float(row[-1]) for row in rows)
-
-    def ready(self) -> "RelayProcess":
-        """Wait until it copies."""
-        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
-        assert self.process.poll() is None, self.said
-        return self
-
-    def send(self, number: signal.Signals) -> None:
-        """Any signal."""
-        self.process.send_signal(number)
-
-    def stop(self) -> int:
-        """SIGTERM; its exit code."""
-        self.process.terminate()
-        return self.wait()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
-        self.process.wait()
-
-    def wait(self) -> int:
-        """Its exit code, once it ends."""
-        return self.process.wait(STEP_SECONDS)
-
-
-class Follower:
-    """Counts the records that readers of committed records see in a topic, which may grow."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": "follower",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-            }
-        )
-        self._topic = topic
-        self._followed: set[int] = set()
-        self._seen = 0
-
-    def seen(self) -> int:
-        """How many so far; of a topic that is written to all the time, as many as come within a second."""
-        deadline = time.monotonic() + 1.0
-        there = set(self.consumer.list_topics(self._topic, timeout=10).topics[self._topic].partitions)
-        self.consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in there - self._followed])
-        self._followed |= there
-        while found := sum(message.error() is None for message in self.consumer.consume(10_000, 0.1)):
-            self._seen += found
-            if time.monotonic() > deadline:
-                break
-        return self._seen
 
 
 class RelayRig:
@@ -139,8 +40,8 @@ class RelayRig:
             "checkpoint_topic": f"{name}.{CHECKPOINTS}",
             "http": {"listen": "127.0.0.1:0"},
         }
-        self.program = [str(Path(sys.executable).with_name("publisher"))]
-        self.processes: list[RelayProcess] = []
+        self.program = [command("publisher")]
+        self.processes: list[Service] = []
         self.written = 0
         self._followers: dict[str, Follower] = {}
         self.configure(**overrides)
@@ -158,20 +59,20 @@ class RelayRig:
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """A command about this relay, which must end with `code`."""
         words = [*arguments[:2]] if arguments[0] == "checkpoint" else [arguments[0]]
-        command = [*self.program, *words, str(self.path), *arguments[len(words) :]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STEP_SECONDS)
-        assert done.returncode == code, f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}"
+        full = [*self.program, *words, str(self.path), *arguments[len(words) :]]
+        done = subprocess.run(full, capture_output=True, text=True, check=False, timeout=STEP_SECONDS)
+        assert done.returncode == code, f"{full} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}"
         return done
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """What a command prints with --json."""
         return json.loads(self.run(*arguments, "--json", code=code).stdout)
 
-    def start(self, *flags: str, program: Sequence[str] = (), **environment: str) -> RelayProcess:
+    def start(self, *flags: str, program: Sequence[str] = (), **environment: str) -> Service:
         """A relay."""
         settings = [word for flag in flags for word in ("--set", flag)]
-        command = [*(program or self.program), "run", str(self.path), *settings]
-        process = RelayProcess(command, self.folder / f"{self.name}-{len(self.processes)}.log", environment)
+        arguments = [*(program or self.program), "run", str(self.path), *settings]
+        process = Service(arguments, self.folder / f"{self.name}-{len(self.processes)}.log", environment)
         self.processes.append(process)
         return process
 
@@ -242,8 +143,6 @@ class RelayRig:
         """Records that readers of committed records see at the destination."""
         name = topic or self.topic
         if name not in self._followers:
-            if not self.partitions(self.destination, name):
-                return 0
             self._followers[name] = Follower(self.destination, name)
         return self._followers[name].seen()
 
@@ -264,11 +163,9 @@ class RelayRig:
     def close(self) -> None:
         """End what runs."""
         for follower in self._followers.values():
-            follower.consumer.close()
+            follower.close()
         for process in self.processes:
-            if process.process.poll() is None:
-                process.send(signal.SIGCONT)
-                process.kill()
+            process.kill()
 
 
 MakeRelay = Callable[..., RelayRig]

@@ -8,8 +8,6 @@ from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.lethal import STEPS
 from tests.integration.relay.rig import MakeRelay, until
 
-RESUMED_SECONDS = 10.0  # 1 to 2 s on a quiet machine
-
 
 def test_a_kill_at_any_step_loses_and_doubles_nothing(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2, transaction_records=50)

@@ -116,7 +116,7 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
         until(lambda relay=relay: relay.metric("publisher_partition_stopped") == 1, "the stop")  # type: ignore[misc]
         others = rig.written // 4 * 3
         until(lambda others=others: in_partitions(rig, 1, 2, 3) == others, "the copies of the others")  # type: ignore[misc]
-        status = rig.json("status", "--metrics", relay.address)
+        status = rig.json("status", "--metrics", relay.endpoint)
         assert (
             f"{rig.topic}[0] stopped at offset {offset}, which cannot be carried: {reason}" in status["process"]["stopped"][0]
         )

@@ -68,7 +68,7 @@ def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
     rig.fill(400)
     relay = rig.start("transaction_records=50").ready()
     rig.wait_copied(400)
-    told = [*rig.program, "status", str(rig.path), "--metrics", relay.address, "--live", "--every", "0.2"]
+    told = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
     with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
         assert live.stdout is not None
         looks = (json.loads(line) for line in live.stdout)

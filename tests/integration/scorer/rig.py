@@ -1,17 +1,10 @@
 """A scorer's whole surroundings for one test: a registry folder, a configuration, topics of its own on the real broker, and the
 installed commands, used as a person would use them."""
 
-import contextlib
 import functools
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,75 +25,23 @@ from model_registry.oci import reference
 from model_registry.package import push as store_package
 from model_registry.stores import open_store
 from tests.support import auditor
+from tests.support.follower import Follower
+from tests.support.processes import Service, command
+from tests.support.waiting import STEP_SECONDS, until
+
+__all__ = ["STEP_SECONDS", "MakeRig", "Rig", "ScorerProcess", "command", "events", "until"]
 
 PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
 
 
-def command(name: str) -> str:
-    """The command installed beside this interpreter."""
-    return str(Path(sys.executable).with_name(name))
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    """Wait for an effect. Fails where it does not show."""
-    deadline = time.monotonic() + STEP_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, f"{what} did not come within {STEP_SECONDS:.0f} s"
-        time.sleep(0.05)
-
-
-class ScorerProcess:
+class ScorerProcess(Service):
     """A `scorer run`."""
 
     def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], workers: int, environment: dict[str, str]) -> None:
         self.replica = replica
         Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
-        self.log = rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log"
-        with self.log.open("wb") as said:
-            self.process = subprocess.Popen(
-                [*rig.program, "run", str(rig.path), "--workers", str(workers), "--set", f"replica={replica}", *flags],
-                stdout=said,
-                stderr=said,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **environment},
-                process_group=0,
-            )
-
-    @property
-    def said(self) -> str:
-        """Its log so far."""
-        return self.log.read_text(errors="replace")
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Its log as JSON objects."""
-        return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
-
-    @property
-    def address(self) -> str:
-        """Where its health and metrics are."""
-        told = "health and metrics on "
-        until(lambda: told in self.said or self.process.poll() is not None, "the address in the log")
-        return self.said.rpartition(told)[2].split('"')[0].split()[0]
-
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a GET."""
-        try:
-            with urllib.request.urlopen(self.address + path, timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def metric(self, name: str) -> float:
-        """The sum of a metric's samples over its labels."""
-        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
-        return sum(float(row[-1]) for row in rows)
-
-    def ready(self) -> "ScorerProcess":
-        """Wait until it is in its group."""
-        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
-        assert self.process.poll() is None, self.said
-        return self
+        arguments = [*rig.program, "run", str(rig.path), "--workers", str(workers), "--set", f"replica={replica}", *flags]
+        super().__init__(arguments, rig.folder / f"scorer-{replica}-{len(rig.scorers)}.log", environment)
 
     @property
     def worker(self) -> int:
@@ -112,25 +53,6 @@ class ScorerProcess:
     def deaths(self) -> int:
         """How many workers were started in place of another."""
         return self.said.count("starting it again in")
-
-    def kill(self) -> None:
-        """SIGKILL to all its processes."""
-        self.send(signal.SIGKILL)
-        self.process.wait()
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal to all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def stop(self) -> int:
-        """SIGTERM; its exit code."""
-        self.process.terminate()
-        return self.process.wait(STEP_SECONDS)
-
-    def wait(self) -> int:
-        """Its exit code, once it ends by itself."""
-        return self.process.wait(STEP_SECONDS)
 
 
 class Rig:
@@ -154,8 +76,7 @@ class Rig:
         self.path = folder / "scorer.yaml"
         self.program = [command("scorer")]
         self.scorers: list[ScorerProcess] = []
-        self._follower: Consumer | None = None
-        self._seen = 0
+        self._follower: Follower | None = None
         self.configure(**overrides)
 
     def configure(self, **overrides: Any) -> None:
@@ -313,20 +234,8 @@ class Rig:
     def answered(self) -> int:
         """Scores and dead letters that read_committed readers have seen so far."""
         if self._follower is None:
-            self._follower = Consumer(
-                {
-                    "bootstrap.servers": self.bootstrap_servers,
-                    "group.id": f"{self.name}.follower",
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_committed",
-                }
-            )
-            known = self._follower.list_topics(timeout=10).topics
-            topics = self.scores_topic, self.dead_topic
-            self._follower.assign([TopicPartition(topic, p, 0) for topic in topics for p in known[topic].partitions])
-        self._seen += sum(message.error() is None for message in self._follower.consume(20_000, 0.2))
-        return self._seen
+            self._follower = Follower(self.bootstrap_servers, self.scores_topic, self.dead_topic, grows=False)
+        return self._follower.seen()
 
     def close(self) -> None:
         """End what runs."""

@@ -11,8 +11,8 @@ from publisher.audit.ledger import FAULTS
 from publisher.audit.topics import Plan, audit
 from publisher.kafka.clients import KafkaSettings
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.integration.scorer.conftest import MakeTopics
 from tests.support import auditor
+from tests.support.fixtures import MakeTopics
 
 T0 = 1_700_000_000_000  # Unix ms of the first event; one a second, the partitions in turn
 Score = tuple[int, int, str]

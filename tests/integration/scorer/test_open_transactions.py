@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from publisher.kafka.clients import KafkaSettings
 from publisher.session.open_transactions import OpenTransactions
-from tests.campaigns.faults.cluster import Cluster
-from tests.campaigns.faults.proxy import Proxies
+from tests.campaigns.cluster import Cluster
+from tests.campaigns.proxy import Proxies
 
 FORGETFUL = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",

@@ -1,14 +1,12 @@
 """What is tracked: the agreed top level, nothing about the machine it was made on, and requirements that are pinned."""
 
 import ast
-import hashlib
 import importlib.metadata
 import itertools
 import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from tests.support.environment import ROOT
 
 TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry", "deploy", "tests", "Dockerfile"}
 DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
-APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
 HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
 """A path that exists on somebody's machine only."""
 INDEXES = re.compile(rb"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
@@ -45,16 +42,6 @@ def test_top_level_is_the_agreed_one() -> None:
 def test_nothing_names_a_machine() -> None:
     found = {str(path): paths for path in tracked() if (paths := machine_paths((ROOT / path).read_bytes()))}
     assert found == {}
-
-
-def test_the_wheel_carries_the_licence_unmodified(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        found = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
-    licence = next(content for name, content in found.items() if name.endswith("/licenses/LICENSE"))
-    assert hashlib.sha256(licence).hexdigest() == APACHE_2
-    assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
 
 
 @pytest.mark.parametrize("home", ["work", "root", "home/ann", "Users/ann"])

@@ -25,7 +25,6 @@ from tests.proofs.bench.stage import PARTITIONS, PATIENCE_SECONDS, Reader, Runni
 from tests.proofs.bench.workload import event, key
 
 MIDDLE = (0.1, 0.9)
-LEAD_SECONDS = 0.3
 LINGER_MS = 1.0  # of the load's producer
 WARM_SECONDS = 2.0  # of load that is not counted
 

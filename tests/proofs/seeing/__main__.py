@@ -26,6 +26,7 @@ from tests.proofs.seeing import rules, runbooks
 from tests.proofs.seeing.faults import FAULTS
 from tests.proofs.seeing.fleet import Fleet, Load
 from tests.proofs.seeing.prometheus import STEP_SECONDS, Prometheus
+from tests.support.waiting import until
 
 LOOK_BACK = "15m"  # rates of the dashboards are taken over all of the run
 
@@ -98,7 +99,7 @@ def answered(prometheus: Prometheus) -> Iterator[Finding]:
     """Each expression of each dashboard."""
     for query in asked(LOOK_BACK):
         try:
-            prometheus.until(partial(figures, prometheus, query.expression), query.expression)
+            until(partial(figures, prometheus, query.expression), query.expression, STEP_SECONDS)
         except AssertionError as error:
             yield Finding(f"{query.dashboard}, {query.panel}", f"no answer: {error}", False)
         else:

@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from publisher.session.transactional_ids import transactional_ids
 from tests.integration.scorer.rig import ScorerProcess, until
 from tests.proofs.seeing.fleet import Fleet, Load
+from tests.support.waiting import within
 
 MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
 LOOK_SECONDS = 0.2
@@ -91,7 +91,7 @@ def brokers_away(fleet: Fleet, load: Load) -> Iterator[str]:
     try:
         for _ in range(MOST_PAUSES):
             fleet.here.pause()
-            if _within(HELD_SECONDS, lambda: any(_held(scorer) for scorer in fleet.scorers.values())):
+            if within(lambda: any(_held(scorer) for scorer in fleet.scorers.values()), HELD_SECONDS):
                 break
             fleet.here.resume()
             until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
@@ -156,15 +156,6 @@ def destination_away(fleet: Fleet, load: Load) -> Iterator[str]:
 def _held(scorer: ScorerProcess) -> bool:
     """Whether it has a transaction open for longer than one takes."""
     return scorer.metric("scorer_open_transaction_seconds") > 1.0
-
-
-def _within(seconds: float, done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 FAULTS: dict[str, Callable[[Fleet, Load], Iterator[str]]] = {

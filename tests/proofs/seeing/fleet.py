@@ -11,10 +11,11 @@ from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.intake.marks import Mark
-from tests.integration.relay.rig import RelayProcess, RelayRig
+from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig, ScorerProcess
 from tests.proofs.seeing.prometheus import Prometheus
 from tests.support import models
+from tests.support.processes import Service
 
 NAMESPACE = "scoring"
 RELAY = "publisher-from-us-east-0"
@@ -73,7 +74,7 @@ class Fleet:
         """A scorer as the pod of that name; its replica too."""
         scorer = self.rig.start(pod, *flags).ready()
         self.scorers[pod], self.addresses[pod] = scorer, scorer.address
-        self.prometheus.scrape(scorer.address, namespace=namespace, pod=pod)
+        self.prometheus.scrape(scorer.endpoint, namespace=namespace, pod=pod)
         return scorer
 
     def stop(self, pod: str) -> None:
@@ -82,12 +83,11 @@ class Fleet:
         self.prometheus.forget(self.addresses.pop(pod))
         assert code == 0, f"{pod} ended with {code}"
 
-    def start_relay(self) -> RelayProcess:
+    def start_relay(self) -> Service:
         """The relay, as a pod."""
         relay = self.relay.start().ready()
-        address = relay.said.rpartition("http://")[2].split('"')[0].split()[0]
-        self.addresses[RELAY] = f"http://{address}"
-        self.prometheus.scrape(address, namespace=NAMESPACE, pod=RELAY)
+        self.addresses[RELAY] = relay.address
+        self.prometheus.scrape(relay.endpoint, namespace=NAMESPACE, pod=RELAY)
         return relay
 
     def mark(self, partition: int, revision: int) -> None:

@@ -2,10 +2,8 @@
 
 import json
 import subprocess
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import yaml
 
 from scorer.demo.broker.node import free_ports
+from tests.support.waiting import until
 
 STEP_SECONDS = 240.0  # how long anything may take to show on a busy machine; far more than it takes
 Labels = dict[str, str]
@@ -53,7 +52,7 @@ class Prometheus:
                 stdout=said,
                 stderr=said,
             )
-        self.until(self._answers, "Prometheus")
+        until(self._answers, "Prometheus", STEP_SECONDS)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -82,19 +81,11 @@ class Prometheus:
 
     def fires(self, *names: str) -> None:
         """Wait until these alerts fire."""
-        self.until(lambda: set(names) <= {name for name, _ in self.firing()}, " and ".join(names))
+        until(lambda: set(names) <= {name for name, _ in self.firing()}, " and ".join(names), STEP_SECONDS)
 
     def clears(self, *names: str) -> None:
         """Wait until none of these fires any more."""
-        self.until(lambda: not set(names) & {name for name, _ in self.firing()}, f"the end of {' and '.join(names)}")
-
-    def until(self, done: Callable[[], object], what: str) -> None:
-        """Wait for it. Raises AssertionError where it does not come."""
-        deadline = time.monotonic() + STEP_SECONDS
-        while not done():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what} did not come within {STEP_SECONDS:.0f} s")
-            time.sleep(0.2)
+        until(lambda: not set(names) & {name for name, _ in self.firing()}, f"the end of {' and '.join(names)}", STEP_SECONDS)
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:

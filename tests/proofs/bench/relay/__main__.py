@@ -79,7 +79,7 @@ def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
                     talk.print(f"{time.strftime('%H:%M:%S')} {place} {kind} {name}", markup=False)
                     try:
                         runs[name].append(kinds[kind](engine))
-                    except RuntimeError as error:
+                    except (AssertionError, RuntimeError) as error:
                         faults.append(f"{place} {kind} {name}: {error}")
             found[kind] = {name: measures.summary(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
     return found

@@ -10,7 +10,8 @@ import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from tests.proofs.bench.relay.engines import Job, Running
-from tests.proofs.bench.relay.stage import PARTITIONS, START_SECONDS, VALUE_BYTES, Stage, wait_for
+from tests.proofs.bench.relay.stage import LOOK_SECONDS, PARTITIONS, START_SECONDS, VALUE_BYTES, Stage
+from tests.support.waiting import until
 
 Engine = Callable[[Job], AbstractContextManager[Running]]
 TICK_SECONDS = 0.005
@@ -137,7 +138,12 @@ def back(stage: Stage, engine: Engine, rate: float, away_seconds: float) -> dict
         before = stage.readable(topic)
         stage.link.heal()
         healed = time.monotonic()
-        wait_for(lambda: stage.readable(topic) > before or running.ended, "a copy after the link is back", BACK_SECONDS)
+        until(
+            lambda: stage.readable(topic) > before or running.ended,
+            "a copy after the link is back",
+            BACK_SECONDS,
+            LOOK_SECONDS,
+        )
         seconds = time.monotonic() - healed
         load.finish()
         stage.follow(topic, load.written, running, healed)
@@ -153,7 +159,7 @@ def _live_topic(stage: Stage) -> str:
 
 
 def _copying(stage: Stage, running: Running, topic: str) -> None:
-    wait_for(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS)
+    until(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS, LOOK_SECONDS)
     if running.ended:
         raise RuntimeError(f"it ended: {running.said()}")
 

@@ -3,17 +3,19 @@
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.proofs.bench.relay.engines import Job, Running
 from tests.proofs.bench.relay.link import FAR, Link
+from tests.support import auditor
+from tests.support.waiting import until
 
 PARTITIONS = 8
 VALUE_BYTES = 200
@@ -72,7 +74,7 @@ class Stage:
         if topic in self._admin.list_topics(timeout=WAIT_SECONDS).topics:
             self._admin.delete_topics([topic])[topic].result()
             self._made.discard(topic)
-            wait_for(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
+            until(lambda: topic not in self._admin.list_topics(timeout=WAIT_SECONDS).topics, "the end of the old copy")
         self._jobs += 1
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
 
@@ -143,24 +145,7 @@ class Stage:
 
     def count(self, topic: str) -> int:
         """Records that readers of committed records see at the destination."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.destination,
-                "group.id": "bench-count",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        found, ended = 0, 0
-        while ended < PARTITIONS:
-            messages = consumer.consume(10_000, 1.0)
-            errors = sum(message.error() is not None for message in messages)
-            found, ended = found + len(messages) - errors, ended + errors
-        consumer.close()
-        return found
+        return sum(1 for _ in auditor.read(self.destination, topic))
 
     def _far_listener(self, ports: tuple[int, int]) -> Mapping[str, str]:
         """A second listener, at the link; buffers that TCP itself sizes, as far links want them."""
@@ -178,12 +163,3 @@ class Stage:
     def _stop_source(self, broker: EmbeddedBroker) -> None:
         with self.at_source():
             broker.stop()
-
-
-def wait_for(done: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
-    """Raises RuntimeError where it does not come."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come within {seconds:.0f} s")
-        time.sleep(LOOK_SECONDS)

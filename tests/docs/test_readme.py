@@ -19,37 +19,27 @@ from scorer.demo import flights
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.events.decoder import Reason
 from scorer.settings import Settings
+from tests.docs.blocks import block, in_the_text, lines, pages
 from tests.integration.registry.server import DockerRegistry, Tls, running
-from tests.integration.scorer.rig import until
 from tests.support.environment import ROOT
 from tests.support.every_setting import setting_names
+from tests.support.waiting import until
 
-README = (ROOT / "README.md").read_text()
-QUICKSTART = README.partition("## Score your own events")[2].partition("\n## ")[0]
 KAFKA, FAR_KAFKA, REGISTRY = "127.0.0.1:9092", "kafka.example.com:9092", "registry.example.com"
 RUN = "scorer run scorer.yaml"
 IDENTITY = "2013-09-01-UA-1545-EWR-0516"
 
 
-def blocks(language: str, text: str = README) -> list[str]:
-    """The code blocks of one language."""
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)
+def line_of(name: str, beginning: str) -> str:
+    """The first line of a block that begins so."""
+    return next(line for line in lines(name) if line.startswith(beginning))
 
 
-def lines_of(beginning: str) -> list[str]:
-    """The lines of the shell block in which a line begins so; a continued line is one."""
-    block = next(block for block in blocks("sh") if re.search(rf"^{re.escape(beginning)}", block, flags=re.M))
-    return block.replace("\\\n", "").splitlines()
-
-
-def line_of(beginning: str) -> str:
-    """The first such line."""
-    return next(line for line in lines_of(beginning) if line.startswith(beginning))
-
-
-def in_the_text(beginning: str) -> str:
-    """A command in a sentence."""
-    return str(re.findall(rf"`({re.escape(beginning)}[^`]+)`", README)[0])
+def start_of(name: str) -> tuple[list[str], str, list[str]]:
+    """The lines of a block before the one that runs the scorer, that line, and the lines after it."""
+    every = lines(name)
+    at = every.index(line_of(name, RUN))
+    return every[:at], every[at], every[at + 1 :]
 
 
 class Reader:
@@ -67,7 +57,7 @@ class Reader:
         self._running: list[Terminal] = []
         (folder / "scorer").symlink_to(ROOT / "scorer")
         self.shell(in_the_text("cp -r "))
-        (folder / "scorer.yaml").write_text(self.ours(blocks("yaml")[0]))
+        (folder / "scorer.yaml").write_text(self.ours(block("configuration")))
 
     def exchange(self, theirs: str, ours: str) -> None:
         """One more name."""
@@ -142,16 +132,14 @@ def reader(tmp_path: Path, broker: EmbeddedBroker, unique: str) -> Iterator[Read
 
 
 def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None:
-    lines = lines_of(RUN)
-    at = next(number for number, line in enumerate(lines) if line.startswith(RUN))
-    for line in lines[:at]:
+    before, run, after = start_of("quickstart")
+    for line in before:
         reader.shell(line)
-    scorer = reader.start(lines[at])
-    produce, consume = blocks("python")
-    reader.python(produce)
-    identity, _, version = reader.python(consume).split()
+    scorer = reader.start(run)
+    reader.python(block("produce"))
+    identity, _, version = reader.python(block("consume")).split()
     assert (identity, version) == (IDENTITY, "1.0.0")
-    *moves, status = lines[at + 1 :]
+    *moves, status = after
     assert moves
     for line in moves:
         reader.shell(line)
@@ -159,21 +147,21 @@ def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None
     until(lambda: [row.split()[-1] for row in reader.shell(status).splitlines()[2:]] == ["2.0.0"] * workers, "2.0.0")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(flights.lines(50)))
     reader.shell(in_the_text("scorer emit "))
-    records = [json.loads(line) for line in reader.start(line_of("scorer tail")).lines(51)]
+    records = [json.loads(line) for line in reader.start(line_of("tail", "scorer tail")).lines(51)]
     assert [record["version"] for record in records].count("2.0.0") == 50
-    assert set(records[0]) == set(json.loads(blocks("json")[0]))
+    assert set(records[0]) == set(json.loads(block("score")))
     assert scorer.close() == 0
 
 
 @pytest.mark.debian("kcat")
 def test_kcat_writes_and_reads_what_the_readme_says(reader: Reader) -> None:
-    lines = lines_of(RUN)
-    for line in lines[: next(number for number, line in enumerate(lines) if line.startswith(RUN))]:
+    before, run, _ = start_of("quickstart")
+    for line in before:
         reader.shell(line)
     (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines(1)) + b"\n")
     reader.shell(f"{in_the_text('kcat -P')} < event")
-    reader.start(line_of(RUN))
-    (record,) = reader.start(line_of("kcat -C")).lines(1)
+    reader.start(run)
+    (record,) = reader.start(line_of("tail", "kcat -C")).lines(1)
     assert json.loads(record)["status"] == "scored"
 
 
@@ -203,11 +191,10 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     reader.shell("mv flight-delay-1.0.0 flight-delay-1.3.0; mv flight-delay-2.0.0 flight-delay-1.4.0")
     reader.shell(f"model-registry push ./flight-delay-1.3.0 {source}:1.3.0 && model-registry promote {source} --to 1.3.0")
     reader.shell("scorer check scorer.yaml --create")
-    reader.start(line_of(RUN))
-    lines = lines_of(f"model-registry push ./flight-delay-1.4.0 {REGISTRY}")
-    watch = reader.start(next(line for line in lines if " watch " in line))
+    reader.start(start_of("quickstart")[1])
+    watch = reader.start(next(line for line in lines("registry") if " watch " in line))
     until(lambda: "behind revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
-    said = {line.split()[1]: reader.shell(line) for line in lines if " watch " not in line}
+    said = {line.split()[1]: reader.shell(line) for line in lines("registry") if " watch " not in line}
     assert list(said) == ["push", "inspect", "promote", "rollback", "status", "prune"]
     assert "~ model.onnx" in said["inspect"]
     assert "1.3.0 -> 1.4.0 (revision 2)" in said["promote"]
@@ -216,23 +203,24 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     assert [json.loads(line)["revision"] for line in watch.lines(2)] == [2, 3]
 
 
-def test_every_setting_and_every_reason_stands_in_the_readme() -> None:
-    documented = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", README))
+def test_every_setting_and_every_reason_stands_in_the_pages() -> None:
+    text = "\n".join(pages().values())
+    documented = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", text))
     assert setting_names(Settings) - documented == set()
     defaults = {"kafka.session_timeout_ms": "10000", "batching.max_events": "4096", "input.max_event_bytes": "1000000"}
     for name, default in defaults.items():
-        assert re.search(rf"`{name}` \| {default} ", README), name
+        assert re.search(rf"`{name}` \| {default} ", text), name
     for reason in Reason:
-        assert f"`{reason.value}`" in README, reason
+        assert f"`{reason.value}`" in text, reason
 
 
 def test_the_readmes_signature_and_golden_example_fit_each_other() -> None:
-    signature = Signature.parse(blocks("json")[1])
-    example = json.loads(blocks("json")[2])
+    signature = Signature.parse(block("signature"))
+    example = json.loads(block("golden"))
     assert {field.name for field in signature.fields} == set(example["event"])
     assert set(example) == {"event", "score", "tolerance"}
 
 
 def test_the_readmes_configuration_names_only_settings_that_exist() -> None:
-    settings = yaml.safe_load(blocks("yaml")[0])
+    settings = yaml.safe_load(block("configuration"))
     assert Settings.model_validate(settings).dead_letter.topic == "flights.dead"

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from scorer.demo.broker.node import HOST
-from tests.campaigns.faults.stray import TXN_OFFSET_COMMIT, Action, StrayEndTxn
+from tests.campaigns.stray import TXN_OFFSET_COMMIT, Action, StrayEndTxn
 
 CHUNK = 65_536
 LATE_SECONDS = 0.05  # between the records' way to the log and the stray request

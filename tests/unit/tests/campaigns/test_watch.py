@@ -1,6 +1,6 @@
 """Stalls as a reader sees them."""
 
-from tests.campaigns.faults.watch import Stalls
+from tests.campaigns.watch import Stalls
 
 
 def test_the_longest_pause_of_one_partition_counts() -> None:

@@ -1,4 +1,4 @@
-"""What end-to-end tests share: one real broker for each process of the run, and topics of each test's own."""
+"""Fixtures of all tests with a real broker: one broker for each process of the run, and names and topics of each test's own."""
 
 import re
 import uuid

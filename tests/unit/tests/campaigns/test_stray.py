@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.campaigns.faults.stray import (
+from tests.campaigns.stray import (
     ADD_PARTITIONS,
     END_TXN,
     PRODUCE,

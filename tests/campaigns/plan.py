@@ -1,0 +1,40 @@
+"""A step of a round's plan, and the parts of a plan that all campaigns share."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Step:
+    """One thing done to the stage. `at`: seconds after the load began."""
+
+    at: float
+    verb: str
+    argument: str = ""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round. `seconds` is how long the load is written."""
+
+    number: int
+    seed: int
+    faults: tuple[str, ...]
+    seconds: float
+    steps: tuple[Step, ...]
+
+
+def around(calls: Sequence[str]) -> tuple[str, ...]:
+    """The points before and after each of these calls."""
+    return tuple(f"{when}:{call}" for call in calls for when in ("before", "after"))
+
+
+def cuts(rng: random.Random, at: float, times: int, longest: float, side: str = "") -> list[Step]:
+    """Connections cut again and again."""
+    return [Step(at + rng.uniform(0.2, longest) * k, "cut", side) for k in range(times)]
+
+
+def late_endtxn(at: float) -> list[Step]:
+    """Four EndTxn requests in turn are held and delivered late."""
+    return [Step(at + 1.5 * k, "hold-endtxn") for k in range(4)]

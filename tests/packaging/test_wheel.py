@@ -1,0 +1,69 @@
+"""The wheel that people install: what is in it, and that its commands run where no checkout is."""
+
+import hashlib
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.environment import ROOT
+
+APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
+PACKAGES = ("scorer", "publisher", "model_registry")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of a new environment with the wheel in it.
+
+    Dependencies come from this interpreter's environment, by a path that does not lead to the checkout.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python3"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python.parent
+
+
+def test_it_carries_the_licence_unmodified(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" in name}
+    licence = next(content for name, content in found.items() if name.endswith("/licenses/LICENSE"))
+    assert hashlib.sha256(licence).hexdigest() == APACHE_2
+    assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
+
+
+@pytest.mark.parametrize("command", ["scorer", "publisher", "model-registry"])
+def test_its_commands_run(installed: Path, tmp_path: Path, command: str) -> None:
+    done = subprocess.run([installed / command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: {command}" in done.stdout
+
+
+def test_its_packages_are_those_of_the_environment(installed: Path, tmp_path: Path) -> None:
+    say = f"import {', '.join(PACKAGES)}; print(*(package.__file__ for package in ({', '.join(PACKAGES)})))"
+    done = subprocess.run([installed / "python3", "-c", say], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(Path(file).is_relative_to(installed.parent) for file in done.stdout.split())
+
+
+def test_it_holds_every_file_of_its_packages(wheel: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
+    with zipfile.ZipFile(wheel) as archive:
+        assert set(filter(None, tracked.decode().split("\0"))) <= set(archive.namelist())

@@ -1,0 +1,63 @@
+"""A reader of committed records, without a group, of topics that may not be there yet and may grow."""
+
+import time
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+LOOK_SECONDS = 0.5  # from one look at the topics to the next
+GOING_ON_SECONDS = 1.0
+
+
+class Follower:
+    """Reads topics from their beginnings. `grows` False: the partitions that are found at first are all there will be."""
+
+    def __init__(self, bootstrap_servers: str, *topics: str, grows: bool = True) -> None:
+        self._topics = topics
+        self._grows = grows
+        self._followed: set[tuple[str, int]] = set()
+        self._looked = float("-inf")
+        self._seen = 0
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "follower",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                "error_cb": lambda _: None,
+            }
+        )
+
+    def take(self, seconds: float) -> list[Message]:
+        """The records that come within `seconds`, at most 10,000 of them."""
+        self._look(time.monotonic())
+        return [message for message in self._consumer.consume(10_000, seconds) if message.error() is None]
+
+    def seen(self) -> int:
+        """How many records there are so far. Of a topic that is written to all the time, as many as come within a second."""
+        deadline = time.monotonic() + GOING_ON_SECONDS
+        while found := len(self.take(0.1)):
+            self._seen += found
+            if time.monotonic() > deadline:
+                break
+        return self._seen
+
+    def close(self) -> None:
+        """End the client."""
+        self._consumer.close()
+
+    def _look(self, now: float) -> None:
+        """Follow partitions that have come."""
+        if now - self._looked < LOOK_SECONDS or (not self._grows and {topic for topic, _ in self._followed} >= {*self._topics}):
+            return
+        self._looked = now
+        try:
+            known = self._consumer.list_topics(timeout=1.0).topics
+        except KafkaException:  # the brokers are away: at the next look
+            return
+        there = {(topic, number) for topic in self._topics if topic in known for number in known[topic].partitions}
+        self._consumer.incremental_assign([TopicPartition(topic, p, 0) for topic, p in sorted(there - self._followed)])
+        self._followed |= there

@@ -1,0 +1,104 @@
+"""The installed commands as processes: started with a log of their own, asked over HTTP, sent signals."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.waiting import STEP_SECONDS, until
+
+LISTENING = "health and metrics on "
+"""The words before the address in a service's log."""
+
+
+def command(name: str) -> str:
+    """The command installed beside this interpreter."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Service:
+    """A command that goes on until it is stopped, and serves health and metrics. It is a process group of its own."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.log = log
+        with log.open("wb") as said:
+            self.process = subprocess.Popen(
+                arguments,
+                stdout=said,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+                process_group=0,
+            )
+
+    @property
+    def said(self) -> str:
+        """Its log so far."""
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log as JSON objects."""
+        return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+
+    @property
+    def address(self) -> str:
+        """Where it serves health and metrics, `http://host:port`."""
+        until(lambda: LISTENING in self.said or self.process.poll() is not None, "the address in the log")
+        return self.said.rpartition(LISTENING)[2].split('"')[0].split()[0]
+
+    @property
+    def endpoint(self) -> str:
+        """The same as `host:port`."""
+        return self.address.removeprefix("http://")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples over its labels."""
+        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
+        return sum(float(row[-1]) for row in rows)
+
+    def ready(self) -> Self:
+        """Wait until it is ready. Raises AssertionError, with its log, if it ends instead."""
+        until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
+        assert self.process.poll() is None, self.said
+        return self
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to all its processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes."""
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM to the first process; its exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        return self.process.wait(STEP_SECONDS)
