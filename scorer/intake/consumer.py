@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec.structs import replace
 
 from publisher.errors import Evicted, Fatal, MemberLost
@@ -30,7 +30,7 @@ HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody m
 ELSEWHERE_SECONDS = 1.0
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
-RANGE = "out of range"  # why a partition is held
+RANGE, UNLED = "out of range", "no leader"  # why a partition is held
 
 
 class Intake:
@@ -80,6 +80,7 @@ class Intake:
         self._unled: set[Partition] = set()
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._unread: set[Partition] = set()
+        self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin
         self._next: dict[Partition, int] = {}
         self._doubted: dict[Partition, int] = {}
         self._end: End = "empty"
@@ -151,6 +152,7 @@ class Intake:
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
         positions = self._positions([TopicPartition(*p) for p in wanted])
         self._unread = (self._unread - set(wanted)) | {(p.topic, p.partition) for p in positions if not self._seek(p)}
+        self.hold(self._unbegun, UNLED)
         self._group = self._ask_group()
 
     def rejoin(self) -> None:
@@ -178,6 +180,7 @@ class Intake:
             return
         self._look_at = now + LOOK_SECONDS
         self._mind_leaders()
+        self._unread |= self._unbegun - self._unled
         moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside.keys() - self._unled})
         if moved:
             self.rewind(moved)
@@ -209,7 +212,7 @@ class Intake:
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
-        found = group_offsets.known_ends(self._consumer, self.epochs, self._pauses.partitions)
+        found = group_offsets.known_ends(self._consumer, self.epochs, set(self._pauses.partitions) - self._unled)
         return {key: max(0, high - self._next.get(key, low)) for key, (low, high) in found.items()}
 
     def close(self) -> None:
@@ -320,10 +323,11 @@ class Intake:
             raise MemberLost(f"assigned and refused at once: {error}") from error
         self.joined = True
         self._changes += 1
-        for p in positions:
-            self.epochs[p.topic, p.partition] = self._changes
-            self.arrived.add((p.topic, p.partition))
-        self._consumer.incremental_assign(positions)
+        self.epochs |= {(p.topic, p.partition): self._changes for p in partitions}
+        self.arrived |= {(p.topic, p.partition) for p in positions}
+        unbegun = [TopicPartition(*p, OFFSET_BEGINNING) for p in self._unbegun & {(p.topic, p.partition) for p in partitions}]
+        self._consumer.incremental_assign([*positions, *unbegun])
+        self.hold(self._unbegun, UNLED)
         log.info("assigned: %s", _names(partitions))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
@@ -337,6 +341,7 @@ class Intake:
             self.arrived.discard(key)
             self.outside.pop(key, None)
             self._unread.discard(key)
+            self._unbegun.discard(key)
             self._next.pop(key, None)
             self._doubted.pop(key, None)
             self.leader_epochs.pop(key, None)
@@ -346,10 +351,30 @@ class Intake:
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along."""
+        """Where to read from: the committed offset, else where `beginnings` says; partitions that it leaves out are `_unbegun`
+        from here on. Takes the marks along."""
         self._before_read()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
-        return [self._begin(beginning) for beginning in self._beginnings.of(self._consumer, list(map(self._remembered, found)))]
+        beginnings = self._beginnings.of(self._consumer, list(map(self._remembered, found)))
+        begun = {(b.position.topic, b.position.partition): self._begin(b) for b in beginnings}
+        late = self._unbegun & begun.keys()
+        self.arrived |= late
+        self.release(late, UNLED)
+        self._unbegun -= late
+        for key in {(p.topic, p.partition) for p in partitions} - begun.keys():
+            self._without_beginning(key)
+        return list(begun.values())
+
+    def _without_beginning(self, key: Partition) -> None:
+        """What is known of a partition counts no more: it is held until it has a leader, and begins then."""
+        self._unbegun.add(key)
+        self.arrived.discard(key)
+        self.marks[key] = Mark()
+        for known_of in (self.committed, self._next, self.leader_epochs, self.anew):
+            known_of.pop(key, None)
+        if key in self.epochs:
+            self._changes += 1
+            self.epochs[key] = self._changes
 
     def _remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""

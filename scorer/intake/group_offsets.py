@@ -48,12 +48,14 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
 
 
 def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]) -> dict[Partition, int]:
-    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them. As `committed`."""
-    if not partitions:
-        return {}
-    asked = [TopicPartition(*partition, edge) for partition in partitions]
-    found = _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS), waiting)
-    return {(p.topic, p.partition): p.offset for p in found}
+    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them; partitions without
+    a leader are left out. As `committed`."""
+
+    def found() -> list[TopicPartition]:
+        asked = [TopicPartition(*partition, edge) for partition in led(consumer, partitions)]
+        return consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else []
+
+    return {(p.topic, p.partition): p.offset for p in _ask(found, waiting)} if partitions else {}
 
 
 def known_ends(
@@ -85,6 +87,12 @@ def leaderless(consumer: Consumer, topics: Iterable[str]) -> set[Partition]:
             break
         found |= {(topic, number) for number, partition in told.partitions.items() if partition.leader < 0}
     return found
+
+
+def led(consumer: Consumer, partitions: Collection[Partition]) -> list[Partition]:
+    """Those of the partitions that are not known to be without a leader."""
+    without = leaderless(consumer, {topic for topic, _ in partitions})
+    return [partition for partition in partitions if partition not in without]
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:

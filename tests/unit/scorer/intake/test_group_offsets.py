@@ -1,6 +1,7 @@
 """What is asked again while no broker tells the committed offsets, and what is not."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -53,6 +54,16 @@ def test_the_edges_are_asked_again_too() -> None:
     assert group_offsets.edges(told.consumer, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
     assert group_offsets.edges(told.consumer, [], OFFSET_END, told.wait) == {}
     assert told.waits == 1
+
+
+def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
+    told = Told([HERE])
+    partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
+    told.consumer.list_topics.return_value = SimpleNamespace(topics={"flights": SimpleNamespace(partitions=partitions)})
+    found = group_offsets.edges(told.consumer, [("flights", 0), ("flights", 1)], OFFSET_END, told.wait)
+    assert found == {("flights", 0): 7}
+    ((asked,), _) = told.consumer.offsets_for_times.call_args
+    assert [p.partition for p in asked] == [0]
 
 
 def test_a_stop_ends_the_waiting() -> None:
