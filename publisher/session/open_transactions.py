@@ -22,8 +22,8 @@ from publisher.kafka.error_codes import REFUSED_CODES
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
-TOGETHER_SECONDS, ALONE_SECONDS = 0.5, 0.3
-FEW = 4
+TOLD_SECONDS = 0.3  # by then the positions of decided transactions are told
+NO_PARTITION = 2**31 - 1
 LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
 SLOWEST_LOOK_SECONDS = 1.0
@@ -73,6 +73,7 @@ class OpenTransactions:
         began, tell_after = time.monotonic(), min(TELL_SECONDS, self._limit)
         ends: dict[TopicPartition, int] | None = None
         unread: list[TopicPartition] = []
+        singly = False
         while True:
             try:
                 if ends is None:
@@ -81,7 +82,7 @@ class OpenTransactions:
                 stable = _ends(admin, list(ends), IsolationLevel.READ_COMMITTED)
                 ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
                 if not ends:
-                    unread = positions.undecided(unread)
+                    unread, singly = positions.undecided(unread, singly=singly), True
             except KafkaException as exception:
                 _refuse(exception.args[0])
                 said, hint = f"whether transactions are open is not known: {exception.args[0].str()}", AWAY_HINT
@@ -99,41 +100,36 @@ class OpenTransactions:
 
 
 class Positions:
-    """The committed positions of a group, asked for by consumers that do not join it: the library's administrative client may
-    end the process where a coordinator goes away in the middle of an answer (librdkafka #4605)."""
+    """The committed positions of a group, asked for by a consumer that does not join it. (The library's administrative client
+    may end the process where a coordinator goes away in the middle of an answer: librdkafka #4605.)"""
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str) -> None:
-        def reader(isolation: str) -> Consumer:
-            return kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
-
-        self._decided: Consumer | None = reader("read_committed") if group else None
-        self._any: Consumer | None = reader("read_uncommitted") if group else None
+        self._consumer: Consumer | None = kafka.reader(settings, client_id, **{"group.id": group}) if group else None
 
     def close(self) -> None:
-        """End the consumers."""
-        for consumer in (self._decided, self._any):
-            if consumer is not None:
-                consumer.close()
+        """End the consumer."""
+        if self._consumer is not None:
+            self._consumer.close()
 
-    def undecided(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those with a position that belongs to an open transaction. Not all are looked at where several do.
+    def undecided(self, partitions: list[TopicPartition], *, singly: bool) -> list[TopicPartition]:
+        """Those with a position that belongs to an open transaction, and perhaps others, which further calls with `singly`
+        leave out.
 
-        The client repeats a question for as long as one partition in it is undecided: so first all together, then each alone.
+        The client repeats a question for as long as one partition in it is undecided, and asks no other meanwhile. So a call
+        asks for all together and, with `singly`, for each until one is undecided: that one comes last in the next call.
         Raises KafkaException where the group's coordinator does not answer.
         """
-        if self._decided is None or self._any is None or not partitions or _told(self._decided, partitions, TOGETHER_SECONDS):
+        if self._consumer is None or not partitions:
             return []
-        left = []
-        for number, partition in enumerate(partitions):
-            if _told(self._decided, [partition], ALONE_SECONDS):
-                continue
-            left.append(partition)
-            if len(left) >= FEW:
-                left += partitions[number + 1 :]
-                break
-        if left and not _told(self._any, left, ANSWER_SECONDS):
+        nobodys = TopicPartition(partitions[0].topic, NO_PARTITION)  # always decided: only a coordinator that is away is silent
+        if not _told(self._consumer, [nobodys], ANSWER_SECONDS):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
-        return left
+        if _told(self._consumer, partitions, TOLD_SECONDS):
+            return []
+        for number, partition in enumerate(partitions if singly else ()):
+            if not _told(self._consumer, [partition], TOLD_SECONDS):
+                return [*partitions[number + 1 :], partition]
+        return [] if singly else partitions
 
 
 def _told(consumer: Consumer, partitions: list[TopicPartition], seconds: float) -> bool:
