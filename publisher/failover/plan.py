@@ -13,8 +13,9 @@ from publisher.errors import Fatal, Retriable
 from publisher.failover.copy_reader import CopyReader
 from publisher.failover.translation import in_copy, in_source
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, Target
-from publisher.kafka.reader import Partition, TopicReader
-from publisher.kafka.topics import Bounds, Cluster
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import Refused, recreated
@@ -173,7 +174,7 @@ def _members(groups: ConsumerGroups, names: Sequence[str]) -> list[str]:
     return [member for group in names for member in groups.members(group)]
 
 
-def _refuse_other_copies(settings: RelaySettings, destination: Cluster, places: Mapping[Place, Checkpoint]) -> None:
+def _refuse_other_copies(settings: RelaySettings, destination: Topics, places: Mapping[Place, Checkpoint]) -> None:
     """A copy that was made again does not hold what the checkpoints say."""
     there = destination.topics(found.destination_topic for found in places.values())
     for found in places.values():

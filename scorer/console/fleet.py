@@ -7,7 +7,7 @@ import msgspec
 
 from model_registry import rollout
 from model_registry.channels.history import Move
-from scorer.console.records import Partition
+from publisher.kafka.partitions import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus
 
 FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more

@@ -14,8 +14,9 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from publisher.errors import Fatal, Retriable
+from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.topics import Cluster, Topic
+from publisher.kafka.topics import Topic, Topics
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
@@ -23,7 +24,6 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 Way = Literal["position", "made again", "added", "start", "expired"]
 Answer = TypeVar("Answer")
 
@@ -85,7 +85,7 @@ class Beginnings:
     def __init__(self, settings: Settings, waiting: Callable[[], None]) -> None:
         self._settings = settings
         self._waiting = waiting
-        self._cluster = Cluster(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
+        self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
         self._judged: Mapping[str, Topic] = {}
         self._first: dict[str, str] = {}

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from msgspec.structs import replace
 
 from publisher.errors import Evicted, Fatal, MemberLost
+from publisher.kafka.error_codes import ABSENT, NOT_NOW, OUT_OF_RANGE
+from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
 from scorer.intake import group_offsets
 from scorer.intake.beginnings import AnswersFrom, Beginning, Beginnings, known
@@ -25,7 +27,6 @@ from scorer.intake.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 ELSEWHERE_SECONDS = 1.0
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
@@ -259,7 +260,7 @@ class Intake:
             self._consumer.seek(position)
         except KafkaException as error:
             self._unsought_since = self._unsought_since or time.monotonic()
-            if error.args[0].code() != KafkaError._STATE or time.monotonic() > self._unsought_since + SEEK_SECONDS:
+            if error.args[0] not in NOT_NOW or time.monotonic() > self._unsought_since + SEEK_SECONDS:
                 self._unsought_since = 0.0
                 raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
             return False
@@ -276,9 +277,9 @@ class Intake:
             error = message.error()
             if error is None:
                 events.append(message)
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            elif error in OUT_OF_RANGE:
                 outside[message.topic(), message.partition()] = message.offset()  # type: ignore[index]
-            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            elif error not in ABSENT:
                 usable(message)
         if not outside:
             return events

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from model_registry import rollout
 from publisher.kafka import clients as kafka
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
 from scorer.observe.status import Twins
 from scorer.settings import Settings
 
@@ -65,7 +65,7 @@ class Notices:
         if (error := message.error()) is not None:
             if kafka.of_no_group(error):
                 return
-            if error.fatal() or error.code() in REFUSED_CODES:
+            if error.fatal() or error in REFUSED:
                 raise KafkaException(error)
             log.info("notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)

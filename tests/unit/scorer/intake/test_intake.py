@@ -14,6 +14,11 @@ from scorer.intake.marks import Mark
 from scorer.intake.pauses import Pauses
 
 
+def metadata(partitions: dict[int, SimpleNamespace]) -> SimpleNamespace:
+    """What a broker tells of the topic flights."""
+    return SimpleNamespace(topics={"flights": SimpleNamespace(error=None, partitions=partitions)})
+
+
 def message(offset: int, size: int = 2) -> Message:
     """An event of so many bytes."""
     return Message(topic="flights", partition=0, offset=offset, key=None, value=b"x" * size, timestamp=(1, 1_000), headers=None)
@@ -70,7 +75,9 @@ def test_partitions_without_a_leader_are_told_until_they_have_one() -> None:
     told = []
     for second, leader in enumerate((2, -1, -1, 2)):
         partitions = {0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=leader), 2: SimpleNamespace(leader=-1)}
-        consumer.list_topics.return_value = SimpleNamespace(topics={"flights": SimpleNamespace(partitions=partitions)})
+        consumer.list_topics.return_value = SimpleNamespace(
+            topics={"flights": SimpleNamespace(error=None, partitions=partitions)}
+        )
         intake.look_again(float(second) * LOOK_SECONDS)
         told.append(sorted(intake.outside))
     assert told == [[], [("flights", 1)], [("flights", 1)], []]
@@ -93,7 +100,7 @@ def test_a_partition_without_a_leader_and_without_a_position_is_held_until_it_be
 
     led[1] = Beginning("added", TopicPartition("flights", 1, 3), Mark(topic_id="x"))
     partitions = {0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=1)}
-    consumer.list_topics.return_value = SimpleNamespace(topics={"flights": SimpleNamespace(partitions=partitions)})
+    consumer.list_topics.return_value = metadata(partitions)
     intake.look_again(1.0)
     intake.take(0.0, lambda _: 1)
     assert intake.arrived == {("flights", 0), ("flights", 1)}
