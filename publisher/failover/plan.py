@@ -12,7 +12,7 @@ from typing import NamedTuple
 from publisher.errors import Fatal, Retriable
 from publisher.failover.copy_reader import CopyReader
 from publisher.failover.translation import in_copy, in_source
-from publisher.kafka.groups import ConsumerGroups, GroupPosition, Target
+from publisher.kafka.groups import ConsumerGroups, GroupPosition
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
@@ -78,7 +78,7 @@ def carry_out(settings: RelaySettings, found: Plan) -> None:
     try:
         for group in settings.source.groups:
             targets = [
-                Target(move.topic, move.partition, move.after, move.metadata)
+                GroupPosition(move.topic, move.partition, move.after, move.metadata)
                 for move in found.moves
                 if move.group == group and move.before != move.after
             ]

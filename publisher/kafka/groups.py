@@ -6,7 +6,6 @@ away in the middle of an answer (librdkafka #4605, #5397).
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -28,21 +27,12 @@ log = logging.getLogger(__name__)
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """Up to where a consumer group has committed a partition, and the metadata of that commit."""
+    """Up to where a consumer group has committed a partition, or is to, and the metadata of that commit."""
 
     topic: str
     partition: int
     next: int
     metadata: str = ""
-
-
-class Target(NamedTuple):
-    """A position that a group is to take."""
-
-    topic: str
-    partition: int
-    next: int
-    metadata: str
 
 
 class GroupReader:
@@ -107,11 +97,13 @@ class Follower:
     def positions(self, group: str, partitions: Iterable[Partition]) -> tuple[GroupPosition, ...]:
         """What a group has committed of these. Raises Retriable where the cluster does not answer, Fatal (3) where it
         refuses."""
+        wanted = list(partitions)
         try:
-            found = self._readers[group].committed(partitions, self._seconds)
+            return _positions(self._readers[group].committed(wanted, self._seconds))
         except KafkaException as exception:
-            raise _failure(self._settings, exception.args[0], "the source", Right(DESCRIBE, GROUP, group)) from exception
-        return _positions(found)
+            topics = (Right(DESCRIBE, TOPIC, topic) for topic in sorted({topic for topic, _ in wanted}))
+            needed = Right(DESCRIBE, GROUP, group), *topics
+            raise _failure(self._settings, exception.args[0], "the source", *needed) from exception
 
     def close(self) -> None:
         """Let the clients go."""
@@ -148,7 +140,7 @@ class ConsumerGroups:
         except KafkaException as exception:
             raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
 
-    def move(self, group: str, targets: Iterable[Target]) -> None:
+    def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
         """Commit these positions. Raises Fatal (3) where the group has members by now."""
         offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata or None) for t in targets]
         if not offsets:
@@ -204,6 +196,8 @@ def _positions(found: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
 
 
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
+    """What an error means; of the rights that are `needed` those are told that the broker may have missed."""
     if error in REFUSED:
-        return rights.refused(settings, needed)
+        kind = REFUSED.why(error)
+        return rights.refused(settings, [right for right in needed if right.kind == kind] or needed)
     return Retriable(f"{cluster} does not answer: {error.str()}")

@@ -6,7 +6,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal, Retriable
 from publisher.kafka.connection import connect
-from publisher.kafka.groups import ConsumerGroups, Target, check_right_to_join
+from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
 from publisher.kafka.topics import Topics
 from scorer import topics
 from scorer.settings import Settings
@@ -54,7 +54,7 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
         if live := groups.members(settings.name):
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", 3)
         chosen = _chosen(_standing(settings, admin), topic, partition)
-        groups.move(settings.name, [Target(s.topic, s.partition, _target(s, to), "") for s in chosen])
+        groups.move(settings.name, [GroupPosition(s.topic, s.partition, _target(s, to)) for s in chosen])
     except Retriable as error:
         raise Fatal(f"the group was not moved: {error}", "see the broker's log") from error
     return _standing(settings, admin)
