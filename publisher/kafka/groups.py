@@ -142,7 +142,7 @@ class ConsumerGroups:
 
     def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
         """Commit these positions. Raises Fatal (3) where the group has members by now."""
-        offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata or None) for t in targets]
+        offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata) for t in targets]
         if not offsets:
             return
         request = ConsumerGroupTopicPartitions(group, offsets)

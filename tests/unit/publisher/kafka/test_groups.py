@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from publisher.errors import NotAllowed, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupReader
+from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupPosition, GroupReader
 from publisher.kafka.partitions import Partition
 
 SETTINGS = KafkaSettings(bootstrap_servers="nowhere:9092")
@@ -75,3 +75,10 @@ def test_a_group_that_does_not_exist_has_no_members() -> None:
         KafkaError(KafkaError.GROUP_ID_NOT_FOUND)
     )
     assert ConsumerGroups(admin, SETTINGS, "eu", 1.0).members("g") == []
+
+
+def test_a_position_without_metadata_is_moved_too() -> None:
+    admin = MagicMock()
+    ConsumerGroups(admin, SETTINGS, "eu", 1.0).move("g", [GroupPosition("flights", 0, 7), GroupPosition("flights", 1, 8, "m")])
+    (((request,),), _) = admin.alter_consumer_group_offsets.call_args
+    assert [(p.partition, p.offset, p.metadata or "") for p in request.topic_partitions] == [(0, 7, ""), (1, 8, "m")]
