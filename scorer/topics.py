@@ -1,26 +1,20 @@
 """The topics a scorer needs: which, how they must be, and how `scorer check --create` makes them."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from publisher.errors import Fatal
-from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.errors import Fatal, Retriable
+from publisher.kafka import topics as kafka_topics
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.error_codes import REFUSED_CODES
-from publisher.kafka.rights import CREATE, DESCRIBE, READ, WRITE, Operations, Right
+from publisher.kafka.rights import DESCRIBE, READ, WRITE, Operations
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
 LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made meanwhile
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
-LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION}
 UNLIMITED = {"retention.ms": "-1"}
 
 
@@ -41,42 +35,17 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     Raises Fatal: 3 where the broker does not allow that, 4 where it does not answer. A topic that nothing is to be done with
     is left out where it may not be seen.
     """
-    asked = admin.describe_topics(
-        TopicCollection(list(needed)), include_authorized_operations=True, request_timeout=BROKER_SECONDS
-    )
-    found: dict[str, int] = {}
-    allowed: dict[str, Operations | None] = {}
-    for name, answer in asked.items():
-        try:
-            told = answer.result()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                allowed[name] = frozenset()
-            elif code not in ABSENT:
-                raise Fatal(
-                    f"the broker does not describe topic {name}: {error.args[0].str()}", "see its log; try again"
-                ) from None
-        else:
-            found[name] = len(told.partitions)
-            allowed[name] = frozenset(told.authorized_operations) if told.authorized_operations else None
-    if lacking := rights.missing(needed, allowed):
-        raise rights.refused(settings, lacking)
-    limits = _limits(admin, list(found))
-    return {n: Topic(n, count, limits.get(n, DEFAULT_MAX_BYTES), n in limits) for n, count in found.items()}
-
-
-def _limits(admin: AdminClient, names: list[str]) -> dict[str, int]:
-    if not names:
-        return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    limits = {}
-    for resource, answer in admin.describe_configs(resources, request_timeout=BROKER_SECONDS).items():
-        try:
-            limits[resource.name] = int(answer.result()["max.message.bytes"].value)
-        except KafkaException:  # no right to describe it, which is not needed
-            continue
-    return limits
+    asked = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
+    try:
+        found = asked.allowed(needed)
+        limits = {name: config.get("max.message.bytes") for name, config in asked.configs(found).items()}
+    except Retriable as error:
+        raise Fatal(str(error), "see its log; try again") from None
+    return {
+        name: Topic(name, found[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
+        for name in needed
+        if name in found
+    }
 
 
 def required(settings: Settings) -> dict[str, Operations]:
@@ -133,32 +102,10 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
 
 
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:
-    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal.
-
-    With a client of its own: one that has asked for a topic which did not exist goes on finding no leaders for it.
-    """
-    admin = kafka.admin(settings, client_id)
-    for name, made in admin.create_topics(topics, operation_timeout=BROKER_SECONDS).items() if topics else ():
-        try:
-            made.result()
-        except KafkaException as error:
-            if error.args[0].code() in REFUSED_CODES:
-                raise rights.refused(settings, [Right(CREATE, rights.TOPIC, name)]) from None
-            raise Fatal(f"cannot create topic {name}: {error.args[0].str()}", "see the broker's log", 3) from error
-    partitions = [TopicPartition(topic.topic, p) for topic in topics for p in range(topic.num_partitions)]
-    deadline = time.monotonic() + LEADER_SECONDS
-    while fault := _not_led(kafka.admin(settings, client_id), partitions):
-        if time.monotonic() > deadline:
-            raise Fatal(f"the new topics have no leaders yet: {fault}", "see the broker's log; then try again", 4)
-        time.sleep(0.2)
-
-
-def _not_led(admin: AdminClient, partitions: list[TopicPartition]) -> KafkaError | None:
-    """What the first partition that has no leader answers; None where all have one."""
+    """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
+    asked = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
     try:
-        for answer in admin.list_offsets(dict.fromkeys(partitions, LATEST), request_timeout=BROKER_SECONDS).values():
-            answer.result()
-    except KafkaException as error:
-        refusal: KafkaError = error.args[0]
-        return refusal
-    return None
+        asked.create_all(topics)
+        asked.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)
+    except Retriable as error:
+        raise Fatal(f"the topics are not made yet: {error}", "see the broker's log; then try again") from None

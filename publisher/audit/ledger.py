@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from publisher.audit.bitmap import Bitmap, Offsets
 from publisher.audit.repeated_ids import Hashes, RepeatedIds
 from publisher.audit.revisions import Swap, regressions
+from publisher.kafka.partitions import Partition
 
-Partition = tuple[str, int]
 """(topic, partition)"""
 
 FAULTS = (

@@ -7,9 +7,10 @@ import msgspec
 import numpy as np
 
 from publisher import positions
-from publisher.audit.ledger import Answers, Audit, Kind, Partition
+from publisher.audit.ledger import Answers, Audit, Kind
 from publisher.audit.revisions import Swap
 from publisher.kafka.headers import Headers, headers_of
+from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
 from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
 

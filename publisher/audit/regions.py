@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from publisher.audit.bitmap import Bitmap
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.positions import Position
 
 Integers = NDArray[np.int64]

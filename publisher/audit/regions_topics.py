@@ -20,7 +20,8 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.headers import headers_of, headers_of_one
-from publisher.kafka.reader import Batch, Offsets, Partition, TopicReader
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, TopicReader
 from publisher.positions import origin_of
 
 Columns = tuple[list[int], list[int]]
@@ -85,7 +86,7 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
     """Up to where the region's group has committed; nothing where it never did."""
     if not side.plan.group:
         return {}
-    groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.region, answer_seconds)
+    groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
     try:
         return {(p.topic, p.partition): p.next for p in groups.positions(side.plan.group)}
     except Retriable as error:

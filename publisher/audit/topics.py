@@ -12,10 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from publisher.audit.ledger import Audit, Partition, Report, Window
+from publisher.audit.ledger import Audit, Report, Window
 from publisher.audit.records import Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.reader import Batch, Offsets, TopicReader
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, TopicReader
 
 CLIENT_ID = "scorestream-audit"
 NEVER = 2**63 - 1

@@ -4,15 +4,16 @@ import time
 from types import TracebackType
 from typing import Self, cast
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from publisher import positions
 from publisher.errors import Fatal, Retriable
 from publisher.failover.translation import Read, Seen
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.error_codes import END
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.positions import Position, origin_of
 
 CALL_SECONDS = 0.1
@@ -76,7 +77,7 @@ class CopyReader:
             error = message.error()
             if error is None:
                 return message
-            if error.code() == KafkaError._PARTITION_EOF:
+            if error in END:
                 return None
             if not kafka.of_no_group(error):
                 raise Fatal(f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=3)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from publisher.errors import Fatal, Retriable
 from publisher.failover.copy_reader import CopyReader
 from publisher.failover.translation import in_copy, in_source
-from publisher.kafka.groups import ConsumerGroups, GroupPosition, Target
-from publisher.kafka.reader import Partition, TopicReader
-from publisher.kafka.topics import Bounds, Cluster
+from publisher.kafka.groups import ConsumerGroups, GroupPosition
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import Refused, recreated
@@ -77,7 +78,7 @@ def carry_out(settings: RelaySettings, found: Plan) -> None:
     try:
         for group in settings.source.groups:
             targets = [
-                Target(move.topic, move.partition, move.after, move.metadata)
+                GroupPosition(move.topic, move.partition, move.after, move.metadata)
                 for move in found.moves
                 if move.group == group and move.before != move.after
             ]
@@ -173,7 +174,7 @@ def _members(groups: ConsumerGroups, names: Sequence[str]) -> list[str]:
     return [member for group in names for member in groups.members(group)]
 
 
-def _refuse_other_copies(settings: RelaySettings, destination: Cluster, places: Mapping[Place, Checkpoint]) -> None:
+def _refuse_other_copies(settings: RelaySettings, destination: Topics, places: Mapping[Place, Checkpoint]) -> None:
     """A copy that was made again does not hold what the checkpoints say."""
     there = destination.topics(found.destination_topic for found in places.values())
     for found in places.values():

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from publisher.errors import Fatal
 from publisher.kafka import security as security_section
+from publisher.kafka.error_codes import NOBODY_THERE, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
 
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
@@ -158,9 +159,9 @@ class ErrorWatch:
         self.last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or error.fatal():
+        if error in UNKNOWN_CLIENT or error.fatal():
             self.fatal = self.fatal or error
-        if self.last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if self.last is None or error not in NOBODY_THERE:
             self.last = error
         log.info("kafka client: %s", error.str())
 
@@ -264,7 +265,7 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
 
 def of_no_group(error: KafkaError) -> bool:
     """Whether a `reader` only says that it may not use the group of its name, which it has no need of."""
-    return error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    return REFUSED.why(error) == "group"
 
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:

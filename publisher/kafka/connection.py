@@ -13,6 +13,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import handshake
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
+from publisher.kafka.error_codes import NO_TRUST, WRONG_LOGIN
 
 ANSWER_SECONDS = 10.0
 FIRST_LOOK_SECONDS = 0.25
@@ -51,11 +52,11 @@ def connect(
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
     """What an error means that no repetition cures: a wrong password, a certificate that is not trusted, a fenced member."""
     security, section = settings.security, f"{settings.section}.security"
-    if error.code() == KafkaError._AUTHENTICATION:
+    if error in WRONG_LOGIN:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
-    if error.code() == KafkaError._SSL and (found := handshake.why(settings, dt.datetime.now(dt.UTC))):
+    if error in NO_TRUST and (found := handshake.why(settings, dt.datetime.now(dt.UTC))):
         return Fatal(found.problem, found.hint, 3)
     return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 

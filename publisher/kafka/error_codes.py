@@ -1,41 +1,133 @@
-"""What the codes of Kafka's errors mean: one table, and a word why for each group."""
+"""What the codes of Kafka's errors mean: one table for each meaning, with a word why for each code. `error in FENCED` asks.
 
-from confluent_kafka import KafkaError
+No other module reads a code. Codes whose names begin with an underscore are librdkafka's own, the others are the broker's.
+"""
 
-FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-MEMBERSHIP_CODES = frozenset(
+from confluent_kafka import KafkaError, KafkaException
+
+
+class Codes(dict[int, str]):
+    """Codes of one meaning, each with the reason why it stands here. An error is in it where its code is."""
+
+    def __contains__(self, error: object) -> bool:
+        return super().__contains__(error.code() if isinstance(error, KafkaError) else error)
+
+    def why(self, error: KafkaError) -> str | None:
+        """The word of this error's code; None where it has another meaning."""
+        return self.get(error.code())
+
+
+FENCED = Codes(
     {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.STALE_MEMBER_EPOCH,
-        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError._FENCED: "the client has been told so before",
+        KafkaError.PRODUCER_FENCED: "a newer producer has the transactional.id",
+        KafkaError.INVALID_PRODUCER_EPOCH: "the same, in the words of older brokers",
+    }
+)
+"""Another producer has this transactional.id."""
+EVICTED = Codes(
+    {
+        KafkaError.ILLEGAL_GENERATION: "the group has rebalanced since",
+        KafkaError.UNKNOWN_MEMBER_ID: "the group has given this member up",
+        KafkaError.STALE_MEMBER_EPOCH: "the group has rebalanced since (KIP-848)",
+        KafkaError.FENCED_MEMBER_EPOCH: "the group has given this member up (KIP-848)",
     }
 )
 """The group's refusals after a rebalance: nothing is wrong with any producer."""
-REFUSED_CODES = frozenset(
+LOST = Codes({KafkaError._FATAL: "the client repeats the error that ended it"})
+"""This client will never work again."""
+
+REFUSED = Codes(
     {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
     }
 )
-"""The broker's answers that say that a right is missing."""
-RECORD_CODES = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
-    KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
-    KafkaError.INVALID_RECORD: "invalid-record",
-    KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
-}
-"""The broker's answers that are about a record, and a word for each: no repetition will help."""
-INIT_REPEATED_CODES = frozenset(
+"""A right is missing; the word is the kind of its resource, as in `rights`."""
+WRONG_LOGIN = Codes({KafkaError._AUTHENTICATION: "user, password or mechanism"})
+NO_TRUST = Codes({KafkaError._SSL: "a certificate, or no TLS at all"})
+UNKNOWN_CLIENT = Codes(WRONG_LOGIN | NO_TRUST)
+"""Broker and client refuse each other. librdkafka goes on trying for ever."""
+
+UNFIT_RECORD = Codes(
     {
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._STATE,
+        KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
+        KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
+        KafkaError.INVALID_RECORD: "invalid-record",
+        KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
     }
 )
+"""The broker takes a record in no case; the word is the reason that dead letters and refusals give."""
+UNFIT_NEIGHBOUR = Codes({KafkaError._INVALID_DIFFERENT_RECORD: "the broker has named another record of the batch"})
+BEHIND_UNFIT = Codes(
+    {
+        KafkaError._STATE: "the transaction has failed already",
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "the refused request before it left a gap",
+    }
+)
+"""What a client says of the records and requests behind the one that was refused."""
+
+BEGINS_LATER = Codes(
+    {
+        KafkaError.CONCURRENT_TRANSACTIONS: "the end of the last transaction is being written",
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log",
+        KafkaError.COORDINATOR_NOT_AVAILABLE: "the coordinator is being elected",
+        KafkaError.NOT_COORDINATOR: "the coordinator has moved",
+        KafkaError._TIMED_OUT: "no answer yet",
+        KafkaError._TRANSPORT: "the connection broke",
+        KafkaError._STATE: "the call before has not ended inside the client",
+    }
+)
+"""The same `init_transactions` succeeds later."""
+TOLD_LATER = Codes(
+    {
+        KafkaError.FENCED_LEADER_EPOCH: "the client's metadata is old",
+        KafkaError.UNKNOWN_LEADER_EPOCH: "the broker's metadata is old",
+        KafkaError.NOT_LEADER_FOR_PARTITION: "the leader has moved",
+        KafkaError.LEADER_NOT_AVAILABLE: "a leader is being elected",
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log",
+        KafkaError.COORDINATOR_NOT_AVAILABLE: "the coordinator is being elected",
+        KafkaError.NOT_COORDINATOR: "the coordinator has moved",
+        KafkaError.REQUEST_TIMED_OUT: "the broker is busy",
+        KafkaError.UNSTABLE_OFFSET_COMMIT: "a transaction with this position is not decided",
+        KafkaError._TIMED_OUT: "no answer yet",
+        KafkaError._TRANSPORT: "the connection broke",
+        KafkaError._WAIT_COORD: "the client looks for the coordinator",
+    }
+)
+"""The same question about offsets has an answer later."""
+NOBODY_THERE = Codes({KafkaError._ALL_BROKERS_DOWN: "no connection is up"})
+NO_ANSWER = Codes({KafkaError._TIMED_OUT: "the broker does not answer in time"})
+PASSING = Codes(NOBODY_THERE | NO_ANSWER | {KafkaError._TRANSPORT: "the connection broke"})
+"""The client itself connects again."""
+NOT_NOW = Codes({KafkaError._STATE: "the partition has not begun to be fetched, or the transaction has failed"})
+
+END = Codes({KafkaError._PARTITION_EOF: "everything that is there has been read"})
+OUT_OF_RANGE = Codes({KafkaError._AUTO_OFFSET_RESET: "the log does not hold the position, and `auto.offset.reset` is error"})
+ABSENT = Codes(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART: "no topic of this name",
+        KafkaError.UNKNOWN_TOPIC_ID: "no topic of this id",
+        KafkaError._UNKNOWN_TOPIC: "the client knows of none",
+        KafkaError.TOPIC_EXCEPTION: "no topic can have this name",
+    }
+)
+THERE_ALREADY = Codes(
+    {
+        KafkaError.TOPIC_ALREADY_EXISTS: "somebody else has made it",
+        KafkaError.INVALID_PARTITIONS: "somebody else has given it as many partitions",
+    }
+)
+NO_SUCH_GROUP = Codes({KafkaError.GROUP_ID_NOT_FOUND: "nobody has joined it, and it has committed nothing"})
+
+
+def no_answer(message: str) -> KafkaException:
+    """A broker is silent that the library still waits for."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, message))
+
+
+def no_leader(message: str) -> KafkaException:
+    """A broker has left out what only a partition's leader knows."""
+    return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

@@ -1,20 +1,33 @@
-"""Where consumer groups stand in a cluster, who their members are, and moving a group that has none. Thin I/O."""
+"""Where consumer groups stand in a cluster, who their members are, and moving a group that has none. Thin I/O.
 
+Long-lived processes ask by consumers that join nothing: the administrative client may end the process where a coordinator goes
+away in the middle of an answer (librdkafka #4605, #5397).
+"""
+
+import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal, Retriable
 from publisher.kafka import clients as kafka
+from publisher.kafka import rights
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import EVICTED, NO_ANSWER, NO_SUCH_GROUP, REFUSED, no_answer
+from publisher.kafka.partitions import Partition
+from publisher.kafka.rights import DESCRIBE, GROUP, READ, TOPIC, Right
+
+TOLD_SECONDS = 0.3  # by then the positions of decided transactions are told
+NO_PARTITION = 2**31 - 1
+ANSWER_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """Up to where a consumer group has committed a partition, and the metadata of that commit."""
+    """Up to where a consumer group has committed a partition, or is to, and the metadata of that commit."""
 
     topic: str
     partition: int
@@ -22,53 +35,89 @@ class GroupPosition(msgspec.Struct, frozen=True):
     metadata: str = ""
 
 
-class Target(NamedTuple):
-    """A position that a group is to take."""
+class GroupReader:
+    """The committed positions of one group, asked for by a consumer that does not join it. `decided`: positions of open
+    transactions are waited for. Methods raise KafkaException where the coordinator does not answer, or refuses."""
 
-    topic: str
-    partition: int
-    next: int
-    metadata: str
+    def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
+        isolation = "read_committed" if decided else "read_uncommitted"
+        self._consumer: Consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
+
+    def committed(self, partitions: Iterable[Partition], seconds: float) -> list[TopicPartition]:
+        """What is committed of each: offset (negative where there is none) and metadata."""
+        self._consumer.poll(0)  # what it has to say of its connections must not pile up
+        found = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
+        for partition in found:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return found
+
+    def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
+        """Those with a position that belongs to an open transaction, and perhaps others, which further calls with `singly`
+        leave out.
+
+        The client repeats a question for as long as one partition in it is undecided, and asks no other meanwhile. So a call
+        asks for all together and, with `singly`, for each until one is undecided: that one comes last in the next call.
+        """
+        if not partitions:
+            return []
+        nobodys = partitions[0][0], NO_PARTITION  # always decided: only a coordinator that is away is silent
+        if not self._tells([nobodys], ANSWER_SECONDS):
+            raise no_answer("the group's coordinator does not answer")
+        if self._tells(partitions, TOLD_SECONDS):
+            return []
+        for number, partition in enumerate(partitions if singly else ()):
+            if not self._tells([partition], TOLD_SECONDS):
+                return [*partitions[number + 1 :], partition]
+        return [] if singly else partitions
+
+    def _tells(self, partitions: list[Partition], seconds: float) -> bool:
+        try:
+            self.committed(partitions, seconds)
+        except KafkaException as exception:
+            if exception.args[0] in NO_ANSWER:
+                return False
+            raise
+        return True
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._consumer.close()
 
 
 class Follower:
-    """Asks again and again where groups stand, for long-lived processes: by consumers that join nothing. (The administrative
-    client ends the process where its connection to a group's coordinator breaks at the wrong moment: librdkafka 5397.)"""
+    """Asks again and again where groups stand, for long-lived processes. What open transactions are committing is not waited
+    for."""
 
     def __init__(self, settings: KafkaSettings, client_id: str, groups: Iterable[str], answer_seconds: float) -> None:
+        self._settings = settings
         self._seconds = answer_seconds
-        # read_uncommitted: what is being committed by an open transaction is not waited for
-        self._consumers = {
-            group: kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": "read_uncommitted"})
-            for group in groups
-        }
+        self._readers = {group: GroupReader(settings, client_id, group, decided=False) for group in groups}
 
-    def positions(self, group: str, partitions: Iterable[tuple[str, int]]) -> tuple[GroupPosition, ...]:
+    def positions(self, group: str, partitions: Iterable[Partition]) -> tuple[GroupPosition, ...]:
         """What a group has committed of these. Raises Retriable where the cluster does not answer, Fatal (3) where it
         refuses."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        self._consumers[group].poll(0)  # what it has to say of its connections must not pile up
+        wanted = list(partitions)
         try:
-            found = self._consumers[group].committed(wanted, timeout=self._seconds)
+            return _positions(self._readers[group].committed(wanted, self._seconds))
         except KafkaException as exception:
-            raise _failure(exception.args[0], group, "the source") from exception
-        for partition in found:
-            if partition.error is not None:
-                raise _failure(partition.error, group, "the source")
-        return tuple(GroupPosition(p.topic, p.partition, p.offset, p.metadata or "") for p in found if p.offset >= 0)
+            topics = (Right(DESCRIBE, TOPIC, topic) for topic in sorted({topic for topic, _ in wanted}))
+            needed = Right(DESCRIBE, GROUP, group), *topics
+            raise _failure(self._settings, exception.args[0], "the source", *needed) from exception
 
     def close(self) -> None:
         """Let the clients go."""
-        for consumer in self._consumers.values():
-            consumer.close()
+        for reader in self._readers.values():
+            reader.close()
 
 
 class ConsumerGroups:
-    """Questions to one cluster. Methods raise Retriable where it does not answer in `answer_seconds`, Fatal (3) where it
-    refuses."""
+    """Questions to one cluster, which messages call `name`. Methods raise Retriable where it does not answer in
+    `answer_seconds`, Fatal (3) where it refuses."""
 
-    def __init__(self, admin: AdminClient, name: str, answer_seconds: float) -> None:
+    def __init__(self, admin: AdminClient, settings: KafkaSettings, name: str, answer_seconds: float) -> None:
         self._admin = admin
+        self._settings = settings
         self._name = name
         self._seconds = answer_seconds
 
@@ -78,44 +127,77 @@ class ConsumerGroups:
         wanted = [ConsumerGroupTopicPartitions(group)]
         try:
             answer = self._admin.list_consumer_group_offsets(wanted, require_stable=False, request_timeout=self._seconds)
-            found = answer[group].result().topic_partitions or []
+            return _positions(answer[group].result().topic_partitions or [])
         except KafkaException as exception:
-            if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            if exception.args[0] in NO_SUCH_GROUP:
                 return ()
-            raise _failure(exception.args[0], group, self._name) from exception
-        kept = sorted((p.topic, p.partition, p.offset, p.metadata or "") for p in found if p.offset >= 0)
-        return tuple(GroupPosition(*row) for row in kept)
+            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
 
     def members(self, group: str) -> list[str]:
         """The client ids of its members now."""
         try:
-            found = self._admin.describe_consumer_groups([group], request_timeout=self._seconds)[group].result()
+            return members(self._admin, group, self._seconds)
         except KafkaException as exception:
-            if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return []
-            raise _failure(exception.args[0], group, self._name) from exception
-        return sorted(member.client_id for member in found.members)
+            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
 
-    def move(self, group: str, targets: Iterable[Target]) -> None:
+    def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
         """Commit these positions. Raises Fatal (3) where the group has members by now."""
-        offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata or None) for t in targets]
+        offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata) for t in targets]
         if not offsets:
             return
         request = ConsumerGroupTopicPartitions(group, offsets)
         try:
             moved = self._admin.alter_consumer_group_offsets([request], request_timeout=self._seconds)[group].result()
         except KafkaException as exception:
-            if exception.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID:
+            if exception.args[0] in EVICTED:
                 raise Fatal(f"group {group} has members in {self._name}", "stop them first", 3) from exception
-            raise _failure(exception.args[0], group, self._name) from exception
+            topics = sorted({partition.topic for partition in offsets})
+            needed = Right(READ, GROUP, group), *(Right(READ, TOPIC, topic) for topic in topics)
+            raise self._failure(exception, *needed) from exception
         for partition in moved.topic_partitions or []:
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
                 raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)
 
+    def _failure(self, exception: KafkaException, *needed: Right) -> Exception:
+        return _failure(self._settings, exception.args[0], self._name, *needed)
 
-def _failure(error: KafkaError, group: str, cluster: str) -> Exception:
-    if error.code() in REFUSED_CODES:
-        hint = f"grant this client Describe (to move it: Read) on group {group}, and Read on its topics"
-        return Fatal(f"{cluster} refuses group {group}: {error.str()}", hint, 3)
+
+def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
+    """The client ids of the group's members now. Raises KafkaException where the coordinator does not answer."""
+    try:
+        found = admin.describe_consumer_groups([group], request_timeout=seconds)[group].result()
+    except KafkaException as exception:
+        if exception.args[0] in NO_SUCH_GROUP:
+            return []
+        raise
+    return sorted(member.client_id for member in found.members)
+
+
+def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
+    """Raises NotAllowed where the broker does not let this client work in the group; one that does not tell is asked no
+    further."""
+    asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
+    lacking = [Right(READ, GROUP, group)]
+    try:
+        allowed = asked[group].result().authorized_operations
+    except KafkaException as exception:
+        if exception.args[0] in REFUSED:
+            raise rights.refused(settings, lacking) from None
+        log.info("the rights to group %s are not known yet: %s", group, exception.args[0])
+        return
+    if allowed and READ not in allowed:
+        raise rights.refused(settings, lacking)
+
+
+def _positions(found: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:
+    kept = sorted((p.topic, p.partition, p.offset, p.metadata or "") for p in found if p.offset >= 0)
+    return tuple(GroupPosition(*row) for row in kept)
+
+
+def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
+    """What an error means; of the rights that are `needed` those are told that the broker may have missed."""
+    if error in REFUSED:
+        kind = REFUSED.why(error)
+        return rights.refused(settings, [right for right in needed if right.kind == kind] or needed)
     return Retriable(f"{cluster} does not answer: {error.str()}")

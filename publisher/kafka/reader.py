@@ -4,10 +4,11 @@ Committed records only, where not told otherwise. Asks for offsets explicitly by
 means two things: what readers see now, and what they will see when the open transactions are decided.
 """
 
+import contextlib
 import difflib
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
@@ -17,22 +18,16 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED
+from publisher.kafka.groups import GroupReader
+from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
-
-Partition = tuple[str, int]
-"""(topic, partition)"""
-Offsets = dict[Partition, int]
-Spans = Mapping[Partition, tuple[int, int]]
-"""Offsets from (inclusive), to (exclusive), by partition."""
 
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
 HINT_SECONDS = 2.0  # for what only makes an error clearer
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
-EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 Answer = TypeVar("Answer")
 
@@ -99,15 +94,12 @@ class TopicReader:
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
         """The group's committed offsets, pending transactions waited for; 0 where it has none."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        consumer = kafka.reader(self._settings, self._client_id, **{"group.id": group})
-        try:
-            self._may_see(group)
-            found = self._ask(lambda: consumer.committed(wanted, timeout=self._answer_seconds))
-        finally:
-            consumer.close()
+        wanted = list(partitions)
+        with contextlib.closing(GroupReader(self._settings, self._client_id, group, decided=True)) as reader:
+            self._check_right_to_see(group)
+            found = self._ask(lambda: reader.committed(wanted, self._answer_seconds))
         if wanted and all(place.offset < 0 for place in found):
-            topics = ", ".join(sorted({place.topic for place in wanted}))
+            topics = ", ".join(sorted({topic for topic, _ in wanted}))
             raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
         return {(place.topic, place.partition): max(0, place.offset) for place in found}
 
@@ -143,13 +135,9 @@ class TopicReader:
                 )
 
     def _offsets(self, partitions: Iterable[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
-        wanted = {TopicPartition(*partition): spec for partition in partitions}
-        if not wanted:
-            return {}
-        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._answer_seconds)
-        return {(p.topic, p.partition): self._ask(answer.result).offset for p, answer in asked.items()}
+        return self._ask(lambda: offsets(self._admin, partitions, spec, self._answer_seconds, isolation))
 
-    def _may_see(self, group: str) -> None:
+    def _check_right_to_see(self, group: str) -> None:
         """Raises NotAllowed where the broker does not let us: a consumer that asks for offsets would wait in vain."""
         asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(asked[group].exception()):
@@ -163,13 +151,13 @@ class TopicReader:
 
     def _failure(self, error: KafkaError) -> Fatal:
         servers = self._settings.bootstrap_servers
-        if error.code() in REFUSED_CODES:
+        if error in REFUSED:
             return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
         return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
 
 
 def _refused(answer: BaseException | None) -> bool:
-    return isinstance(answer, KafkaException) and answer.args[0].code() in REFUSED_CODES
+    return isinstance(answer, KafkaException) and answer.args[0] in REFUSED
 
 
 def _fetching(partitions: int, undecided: bool) -> dict[str, object]:
@@ -190,7 +178,7 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
         error = message.error()
         if error is None:
             by_partition.setdefault(partition, []).append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif error in END:
             ends[cast("Partition", partition)] = cast("int", message.offset())
         elif not kafka.of_no_group(error):
             raise _broken(*partition, error)
@@ -206,6 +194,6 @@ def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch
 
 def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+    if error in OUT_OF_RANGE:
         return Fatal(f"{name} was cut off while it was read: {error.str()}", "retention runs: begin later", exit_code=3)
-    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error.code() in REFUSED_CODES else 4)
+    return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error in REFUSED else 4)

@@ -1,4 +1,4 @@
-"""What a cluster says of itself and of its topics: ids, partitions, where logs begin and end, how topics are configured.
+"""What a cluster says of its topics: ids, partitions, where logs begin and end, how they are configured; and making them.
 
 Ids are how a topic that was deleted and made again is told from the one before. Thin I/O; nothing is decided here.
 """
@@ -8,19 +8,18 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
-from publisher.kafka.error_codes import REFUSED_CODES
-from publisher.kafka.reader import EARLIEST, LATEST, Partition
+from publisher.kafka.error_codes import ABSENT, PASSING, REFUSED, THERE_ALREADY
+from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.rights import ALTER, CREATE, DESCRIBE, TOPIC, Operations, Right
 
 LOOK_SECONDS = 0.25
-ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC})
 COPIED_CONFIG = (
     "cleanup.policy",
     "compression.type",
@@ -52,17 +51,19 @@ class Bounds(NamedTuple):
     high: int
 
 
-class Cluster:
-    """Questions to one cluster, which messages call `name`. Methods raise Retriable where it does not answer in
-    `answer_seconds`, Fatal (3) where it refuses."""
+class Topics:
+    """Questions about the topics of one cluster, which messages call `name`. Methods raise Retriable where it does not answer
+    in `answer_seconds`, Fatal (3) where it refuses."""
 
-    def __init__(self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float) -> None:
-        """Raises Fatal (2) for client properties that the client does not take."""
+    def __init__(
+        self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float, admin: AdminClient | None = None
+    ) -> None:
+        """`admin`: the client to ask first. Raises Fatal (2) for client properties that the client does not take."""
         self.name = name
         self._settings = settings
         self._client_id = client_id
         self._watch = ErrorWatch()
-        self._admin = self._before = kafka.admin(settings, client_id, self._watch)
+        self._admin = self._before = admin or kafka.admin(settings, client_id, self._watch)
         self._seconds = answer_seconds
 
     def id(self) -> str:
@@ -88,9 +89,9 @@ class Cluster:
             try:
                 described = self._wait(answer)
             except KafkaException as exception:
-                if exception.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                if REFUSED.why(exception.args[0]) == rights.TOPIC:
                     may[name] = frozenset()
-                elif exception.args[0].code() not in ABSENT:
+                elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
                 continue
             found[name] = Topic(str(described.topic_id), len(described.partitions))
@@ -101,20 +102,12 @@ class Cluster:
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """Where each partition begins and ends, open transactions included."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        if not wanted:
-            return {}
-        lows, highs = (
-            self._admin.list_offsets(
-                dict.fromkeys(wanted, spec),
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=self._seconds,
-            )
-            for spec in (EARLIEST, LATEST)
-        )
-        ends = {(p.topic, p.partition): self._answer(asked).offset for p, asked in highs.items()}
-        starts = {(p.topic, p.partition): self._answer(asked).offset for p, asked in lows.items()}
-        return {partition: Bounds(starts[partition], end) for partition, end in ends.items()}
+        wanted = list(partitions)
+        try:
+            lows, highs = (offsets(self._admin, wanted, spec, self._seconds) for spec in (EARLIEST, LATEST))
+        except KafkaException as exception:
+            raise self._failure(exception) from exception
+        return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """The effective configuration of topics that exist; empty where the right to read it is missing."""
@@ -125,16 +118,20 @@ class Cluster:
             try:
                 found[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
             except KafkaException as exception:
-                if exception.args[0].code() not in REFUSED_CODES:
+                if exception.args[0] not in REFUSED:
                     raise self._failure(exception) from exception
                 found[resource.name] = {}
         return found
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic, with the cluster's own replication; one that is there by now is as good."""
-        plan = NewTopic(name, partitions, -1, config=dict(config))
-        asked = self._admin.create_topics([plan], operation_timeout=self._seconds)[name]
-        self._made(asked, f"create topic {name}", Right(CREATE, TOPIC, name))
+        self.create_all([NewTopic(name, partitions, -1, config=dict(config))])
+
+    def create_all(self, plans: list[NewTopic]) -> None:
+        """Make topics; one that is there by now is as good."""
+        asked = self._admin.create_topics(plans, operation_timeout=self._seconds) if plans else {}
+        for name, made in asked.items():
+            self._made(made, f"create topic {name}", Right(CREATE, TOPIC, name))
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions; one that has them by now is as good."""
@@ -142,10 +139,10 @@ class Cluster:
         asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._made(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name))
 
-    def led(self, partitions: Mapping[str, int]) -> None:
-        """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than an
-        answer may."""
-        deadline = time.monotonic() + self._seconds
+    def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
+        """Wait until each topic has so many partitions, all with a leader. Raises Retriable where that takes longer than
+        `seconds`, or than an answer may."""
+        deadline = time.monotonic() + (seconds or self._seconds)
         while True:
             known = self._metadata()
             leaders = {name: [p.leader for p in known[name].partitions.values()] for name in partitions if name in known}
@@ -172,11 +169,11 @@ class Cluster:
             self._wait(asked)
         except KafkaException as exception:
             error = exception.args[0]
-            if error.code() in REFUSED_CODES:
+            if error in REFUSED:
                 raise rights.refused(self._settings, [right]) from exception
-            if error.code() in (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS):
+            if error in THERE_ALREADY:
                 return
-            if error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            if error.retriable() or error in PASSING:
                 raise self._failure(exception) from exception
             raise Fatal(f"{self.name} does not {what}: {error.str()}", "see the broker's log", 3) from exception
 
@@ -202,8 +199,8 @@ class Cluster:
 
     def _failure(self, exception: KafkaException) -> Exception:
         error = exception.args[0]
-        if error.code() in REFUSED_CODES:
-            return NotAllowed(f"{self.name} refuses: {error.str()}", "see what is needed: publisher check CONFIG")
+        if error in REFUSED:
+            return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG tells what is needed")
         self._refuse_what_is_certain()
         self._renew()
         return Retriable(f"{self.name} does not answer: {error.str()}")

@@ -13,7 +13,8 @@ import msgspec
 
 from publisher.errors import Fatal
 from publisher.kafka.groups import GroupPosition
-from publisher.kafka.reader import Offsets, TopicReader
+from publisher.kafka.partitions import Offsets
+from publisher.kafka.reader import TopicReader
 
 K = TypeVar("K")
 V = TypeVar("V")

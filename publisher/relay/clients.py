@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from publisher.errors import Aborted, Fatal, NotAllowed, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
+from publisher.kafka.error_codes import FENCED, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.rights import WRITE, Right
 from publisher.relay.settings import RelaySettings
 
@@ -25,16 +26,6 @@ QUICK: dict[str, Any] = {
 }
 ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
 INIT_CALL_SECONDS = 5.0
-FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-REFUSED = frozenset(
-    {
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-    }
-)
 library_log = logging.getLogger("librdkafka")
 
 
@@ -81,8 +72,8 @@ def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
 
 
 def refusal(cluster: kafka.KafkaSettings, error: KafkaError, what: str) -> Fatal:
-    """What one of REFUSED means: who is not known, or may not do it (`what`)."""
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+    """What an error of REFUSED or UNKNOWN_CLIENT means: who is not known, or may not do it (`what`)."""
+    if error in UNKNOWN_CLIENT:
         return connection.refused(cluster, error)
     return NotAllowed(f"{what}: {error.str()}", "see what is needed: publisher check CONFIG")
 
@@ -103,13 +94,13 @@ def begin(
             return producer
         except KafkaException as exception:
             error = exception.args[0]
-            if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            if REFUSED.why(error) == rights.TRANSACTIONAL_ID:
                 every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.transactional_prefix}*")
                 raise rights.refused(settings.destination.kafka, [every]) from exception
-            if error.code() in REFUSED:
+            if error in REFUSED or error in UNKNOWN_CLIENT:
                 what = f"the destination refuses {transactional_id!r}"
                 raise refusal(settings.destination.kafka, error, what) from exception
-            if error.code() in FENCED or error.fatal():
+            if error in FENCED or error.fatal():
                 raise Aborted(f"{transactional_id}: {error.str()}") from exception
             if time.monotonic() > deadline or stopping.wait(0.02):
                 raise Retriable(f"the destination does not let {transactional_id} begin: {error.str()}") from exception

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from confluent_kafka import Message
 
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.positions import COPIED_TO, HOPS, ORIGIN, OWN, Position, address, origin_of
 
 ROOM = 1_024  # bytes that the headers may add to a record: two region and topic names of the longest kind

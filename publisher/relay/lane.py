@@ -21,16 +21,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from publisher.errors import Aborted, Fenced
 from publisher.kafka import rights
 from publisher.kafka.clients import RETRY_BACKOFF_MS, introduced, of_no_group, unwrapping
-from publisher.kafka.error_codes import RECORD_CODES
-from publisher.kafka.reader import Partition
+from publisher.kafka.error_codes import BEHIND_UNFIT, END, FENCED, OUT_OF_RANGE, REFUSED, UNFIT_RECORD, UNKNOWN_CLIENT
+from publisher.kafka.partitions import Partition
 from publisher.kafka.rights import READ, Right
 from publisher.relay.budget import Budget
-from publisher.relay.clients import FENCED, REFUSED, begin, far_reader, near_writer, refusal
+from publisher.relay.clients import begin, far_reader, near_writer, refusal
 from publisher.relay.copy import Route, Rules, copy
 from publisher.relay.refusing import Refusing, Write, places
 from publisher.relay.settings import RelaySettings
 from publisher.relay.state import LaneState
-from publisher.relay.unfit import HIDING, Unfit
+from publisher.relay.unfit import Unfit
 
 log = logging.getLogger(__name__)
 
@@ -246,18 +246,17 @@ class Lane:
         """What the consumer says that is no record."""
         error = event.error()
         assert error is not None
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
+        if error in END:
             if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
                 route.settle()
                 route.next = max(route.next, event.offset() or 0)
-        elif code == KafkaError._AUTO_OFFSET_RESET:
+        elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
-        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        elif REFUSED.why(error) == rights.TOPIC:
             raise rights.refused(self._settings.source.kafka, [Right(READ, rights.TOPIC, str(event.topic()))])
-        elif code in REFUSED or error.fatal():
-            raise refusal(self._settings.source.kafka, error, "the source refuses")
         elif not of_no_group(error):
+            if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():
+                raise refusal(self._settings.source.kafka, error, "the source refuses")
             raise Aborted(f"lane {self.state.number}: the source says: {error.str()}")
 
     def _pay(self, count: int, size: int) -> None:
@@ -280,11 +279,11 @@ class Lane:
 
     def _failure(self, error: KafkaError, written: int | None = None) -> Exception:
         """What an error means; `written` where it failed a transaction of so many records."""
-        if written is not None and (error.code() in RECORD_CODES or (written and error.code() in HIDING)):
+        if written is not None and (error in UNFIT_RECORD or (written and error in BEHIND_UNFIT)):
             return Unfit(error, written)
-        if error.code() in REFUSED:
+        if error in REFUSED or error in UNKNOWN_CLIENT:
             return refusal(self._settings.destination.kafka, error, f"the destination refuses lane {self.state.number}")
-        return (Fenced if error.code() in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
+        return (Fenced if error in FENCED else Aborted)(f"lane {self.state.number}: {error.str()}")
 
     def _abort(self) -> None:
         with unwrapping():

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.reader import Batch, Offsets, Partition, TopicReader
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import Batch, TopicReader
 from publisher.positions import offset_of, origin_of
 
 LOOK_BACK = 64  # offsets of a partition, at first: markers of transactions are among them

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from publisher.errors import Aborted
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.positions import Position
 from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.clients import LARGEST_BATCH
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topic, retention_seconds
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay import last_copies

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from publisher.errors import Retriable
 from publisher.kafka.groups import GroupPosition
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Bounds
 from publisher.relay.checkpoints import Sighting, SourceEnd
 

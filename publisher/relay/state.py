@@ -4,7 +4,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.relay.copy import Route, Tally
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from publisher.kafka.clients import introduced, unwrapping
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, Follower
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.topics import Cluster
+from publisher.kafka.topics import Topics
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Registration
 from publisher.relay.clients import begin, near_writer, quick
@@ -109,21 +109,22 @@ def reach(settings: RelaySettings) -> None:
         connect(quick(cluster), settings.name, ANSWER_SECONDS)
 
 
-def source_of(settings: RelaySettings) -> Cluster:
+def source_of(settings: RelaySettings) -> Topics:
     """The source, to be asked."""
     name = f"{settings.source.region} (source)"
-    return Cluster(quick(settings.source.kafka), settings.name, name, ANSWER_SECONDS)
+    return Topics(quick(settings.source.kafka), settings.name, name, ANSWER_SECONDS)
 
 
-def destination_of(settings: RelaySettings) -> Cluster:
+def destination_of(settings: RelaySettings) -> Topics:
     """The destination, to be asked."""
     name = f"{settings.destination.region} (destination)"
-    return Cluster(quick(settings.destination.kafka), settings.name, name, ANSWER_SECONDS)
+    return Topics(quick(settings.destination.kafka), settings.name, name, ANSWER_SECONDS)
 
 
 def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
     """The consumer groups of one side, to be asked."""
-    return ConsumerGroups(kafka.admin(quick(cluster.kafka), client_id), cluster.region, ANSWER_SECONDS)
+    settings = quick(cluster.kafka)
+    return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 
 
 def follower_of(settings: RelaySettings) -> Follower:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from publisher.errors import Retriable
-from publisher.kafka.topics import Cluster, Topic
+from publisher.kafka.topics import Topic, Topics
 from publisher.relay.start_position import gone, recreated
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class Looks:
     """A thread that asks a cluster for topics, again and again. `found` is the last answer, another object only where it says
     something else; `seen` (monotonic seconds) is when that was asked; `failure` has ended the looking."""
 
-    def __init__(self, cluster: Cluster, name: str, topics: Iterable[str]) -> None:
+    def __init__(self, cluster: Topics, name: str, topics: Iterable[str]) -> None:
         self.found: Mapping[str, Topic] = {}
         self.failure: Exception | None = None
         self.seen = float("-inf")
@@ -66,7 +66,7 @@ class Looks:
 class Watch(Looks):
     """Expects what it was told of; a topic that was made again, or is gone, ends the relay."""
 
-    def __init__(self, cluster: Cluster, region: str, expected: Mapping[str, Topic]) -> None:
+    def __init__(self, cluster: Topics, region: str, expected: Mapping[str, Topic]) -> None:
         self.region = region
         self._expected = {name: topic.id for name, topic in expected.items()}
         self._absent_since: dict[str, float] = {}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from publisher.errors import Fatal
 from publisher.kafka.rights import READ, WRITE, Operations
-from publisher.kafka.topics import Cluster, Topic, copied_config
+from publisher.kafka.topics import Topic, Topics, copied_config
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.copy import ROOM
 from publisher.relay.settings import RelaySettings
@@ -58,7 +58,7 @@ def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
 
 
 def pairs(
-    settings: RelaySettings, source: Cluster, destination: Cluster, found: Mapping[str, Topic], *, create: bool
+    settings: RelaySettings, source: Topics, destination: Topics, found: Mapping[str, Topic], *, create: bool
 ) -> list[Pair]:
     """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
 
@@ -84,7 +84,7 @@ def pairs(
     return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
 
 
-def ensure_own_topics(settings: RelaySettings, destination: Cluster, *, create: bool) -> None:
+def ensure_own_topics(settings: RelaySettings, destination: Topics, *, create: bool) -> None:
     """See that positions can be kept, and records that cannot be carried. Raises Fatal (2) where they cannot."""
     name, refusals = settings.checkpoint_topic, settings.refusal_topic
     _ensure(destination, "checkpoint", name, frozenset({READ, WRITE}), checkpoint.TOPIC_CONFIG, create)
@@ -99,7 +99,7 @@ def ensure_own_topics(settings: RelaySettings, destination: Cluster, *, create: 
         )
 
 
-def _ensure(destination: Cluster, kind: str, name: str, rights: Operations, config: Mapping[str, str], create: bool) -> None:
+def _ensure(destination: Topics, kind: str, name: str, rights: Operations, config: Mapping[str, str], create: bool) -> None:
     if name in destination.allowed({name: rights}):
         return
     if not create:
@@ -112,7 +112,7 @@ def _ensure(destination: Cluster, kind: str, name: str, rights: Operations, conf
     destination.led({name: 1})
 
 
-def _made(source: Cluster, destination: Cluster, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
+def _made(source: Topics, destination: Topics, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
     """Make what is missing; whether anything was."""
     there = destination.topics(targets.values())
     missing = [name for name, target in targets.items() if target not in there]

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
-from publisher.kafka.error_codes import RECORD_CODES
-from publisher.kafka.reader import Partition
+from publisher.kafka.error_codes import UNFIT_RECORD
+from publisher.kafka.partitions import Partition
 from publisher.positions import COPIED_TO, Position
 from publisher.relay.copy import Headers, Route
 
 UNREADABLE = "unreadable-headers"
-HIDING = frozenset({KafkaError._STATE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""What a client says of the records and requests behind the one that was refused."""
-
 SOURCE = "refused.source"
 LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
@@ -29,7 +26,7 @@ class Unfit(Exception):
 
     def __init__(self, error: KafkaError, written: int) -> None:
         super().__init__(KafkaError(error.code()).str())
-        self.reason = RECORD_CODES.get(error.code())
+        self.reason = UNFIT_RECORD.why(error)
         self.written = written
 
 

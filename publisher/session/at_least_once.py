@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.errors import Aborted, NotAllowed
-from publisher.kafka.error_codes import RECORD_CODES, REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED, UNFIT_RECORD
+from publisher.kafka.partitions import Partition
 from publisher.session.group_commits import Done
 from publisher.session.protocol import Counters, Record
 from publisher.session.refused_records import CAREFUL_SECONDS, RefusedRecords
@@ -27,7 +28,6 @@ RELEASE_SECONDS = 5.0  # a rebalance waits so long for records that are under wa
 UNCOMMITTED_SECONDS = 30.0  # positions that cannot be committed for so long are given up, and nothing more is scored meanwhile
 FULL_SECONDS = 0.05  # one wait for room in the producer's queue
 
-Partition = tuple[str, int]
 OnDelivery = Callable[[KafkaError, Message], None]
 
 
@@ -268,9 +268,9 @@ class CheckpointSession:
 
     def _failed(self, error: KafkaError, message: Message) -> None:
         """Of a record that the broker will never confirm."""
-        if error.code() in REFUSED_CODES:
+        if error in REFUSED:
             self._refusal = f"no right to Write on topic {message.topic()!r}: {error}"
-        self._unfit |= error.code() in RECORD_CODES
+        self._unfit |= error in UNFIT_RECORD
         self._fault = self._fault or Aborted(f"a record for {message.topic()}[{message.partition()}] failed: {error}")
 
     def _look(self) -> None:

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordRefused
 from publisher.kafka.clients import RETRY_BACKOFF_MS
+from publisher.kafka.error_codes import NOT_NOW
 from publisher.session.call_thread import CallThread, call_apart
 from publisher.session.protocol import Counters, Record
 from publisher.session.refused_records import CAREFUL_SECONDS, RefusedRecords
@@ -280,7 +281,7 @@ class TransactionSession:
         except (BufferError, KafkaException) as error:
             if record is not None and isinstance(error, KafkaException):
                 refused.note(record, error.args[0])
-                if error.args[0].code() == KafkaError._STATE:  # one that was sent before has failed: its report says why
+                if error.args[0] in NOT_NOW:  # one that was sent before has failed: its report says why
                     self._careful_until = self._clock() + CAREFUL_SECONDS
                     if careful:
                         producer.flush(CONFIRM_SECONDS)

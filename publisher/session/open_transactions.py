@@ -11,24 +11,23 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from publisher.errors import NotAllowed
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
+from publisher.kafka.groups import GroupReader
+from publisher.kafka.partitions import LATEST, Offsets, Partition, leaders, offsets
 
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
-TOGETHER_SECONDS, ALONE_SECONDS = 0.5, 0.3
-FEW = 4
 LOOK_SECONDS = 0.02  # a transaction of somebody who is well takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker notices that one is over (every 10 s by default)
 SLOWEST_LOOK_SECONDS = 1.0
 TELL_SECONDS = 5.0
-LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 HINT = (
     "this goes on when it ends. Either another program holds transactions open there for so long, or a broker has forgotten to "
     "end one (KAFKA-20734): kafka-transactions.sh --bootstrap-server ... find-hanging tells; see "
@@ -65,23 +64,27 @@ class OpenTransactions:
 
         `waiting` is called meanwhile and may raise. Raises NotAllowed where the broker does not let us look.
         """
-        with contextlib.closing(Positions(self._settings, self._client_id, self._group)) as positions:
-            self._wait(positions, waiting)
+        with contextlib.ExitStack() as closing:
+            group = GroupReader(self._settings, self._client_id, self._group, decided=True) if self._group else None
+            if group is not None:
+                closing.callback(group.close)
+            self._wait(group, waiting)
 
-    def _wait(self, positions: "Positions", waiting: Callable[[], None]) -> None:
+    def _wait(self, group: GroupReader | None, waiting: Callable[[], None]) -> None:
         admin = kafka.admin(self._settings, self._client_id)  # a new one: after a broker's death an old one may keep asking it
         began, tell_after = time.monotonic(), min(TELL_SECONDS, self._limit)
-        ends: dict[TopicPartition, int] | None = None
-        unread: list[TopicPartition] = []
+        ends: Offsets | None = None
+        unread: list[Partition] = []
+        singly = False
         while True:
             try:
                 if ends is None:
                     unread = _partitions(admin, self._read)
-                    ends = _ends(admin, _partitions(admin, self._written), IsolationLevel.READ_UNCOMMITTED)
-                stable = _ends(admin, list(ends), IsolationLevel.READ_COMMITTED)
+                    ends = offsets(admin, _partitions(admin, self._written), LATEST, ANSWER_SECONDS)
+                stable = offsets(admin, ends, LATEST, ANSWER_SECONDS, IsolationLevel.READ_COMMITTED)
                 ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
-                if not ends:
-                    unread = positions.undecided(unread)
+                if not ends and group is not None:
+                    unread, singly = group.undecided(unread, singly=singly), True
             except KafkaException as exception:
                 _refuse(exception.args[0])
                 said, hint = f"whether transactions are open is not known: {exception.args[0].str()}", AWAY_HINT
@@ -98,97 +101,21 @@ class OpenTransactions:
             time.sleep(min(SLOWEST_LOOK_SECONDS, max(LOOK_SECONDS, waited / 100)))
 
 
-class Positions:
-    """The committed positions of a group, asked for by consumers that do not join it: the library's administrative client may
-    end the process where a coordinator goes away in the middle of an answer (librdkafka #4605)."""
-
-    def __init__(self, settings: KafkaSettings, client_id: str, group: str) -> None:
-        def reader(isolation: str) -> Consumer:
-            return kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
-
-        self._decided: Consumer | None = reader("read_committed") if group else None
-        self._any: Consumer | None = reader("read_uncommitted") if group else None
-
-    def close(self) -> None:
-        """End the consumers."""
-        for consumer in (self._decided, self._any):
-            if consumer is not None:
-                consumer.close()
-
-    def undecided(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those with a position that belongs to an open transaction. Not all are looked at where several do.
-
-        The client repeats a question for as long as one partition in it is undecided: so first all together, then each alone.
-        Raises KafkaException where the group's coordinator does not answer.
-        """
-        if self._decided is None or self._any is None or not partitions or _told(self._decided, partitions, TOGETHER_SECONDS):
-            return []
-        left = []
-        for number, partition in enumerate(partitions):
-            if _told(self._decided, [partition], ALONE_SECONDS):
-                continue
-            left.append(partition)
-            if len(left) >= FEW:
-                left += partitions[number + 1 :]
-                break
-        if left and not _told(self._any, left, ANSWER_SECONDS):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer"))
-        return left
-
-
-def _told(consumer: Consumer, partitions: list[TopicPartition], seconds: float) -> bool:
-    """Whether the committed positions are told in time. Raises KafkaException where they are refused."""
-    try:
-        found = consumer.committed(partitions, timeout=seconds)
-    except KafkaException as exception:
-        if exception.args[0].code() == KafkaError._TIMED_OUT:
-            return False
-        raise
-    wrong = next((p.error for p in found if p.error is not None), None)
-    if wrong is not None:
-        raise KafkaException(wrong)
-    return True
-
-
 def _refuse(error: KafkaError) -> None:
     """Raises NotAllowed where the broker says that a right is missing, which no waiting cures."""
-    if error.code() in REFUSED_CODES:
+    if error in REFUSED:
         hint = "it takes Describe on the topics that are written, and Read on the group and on what it reads"
         raise NotAllowed(f"the broker does not tell whether transactions are open: {error}", hint)
 
 
-def _partitions(admin: AdminClient, names: Iterable[str]) -> list[TopicPartition]:
+def _partitions(admin: AdminClient, names: Iterable[str]) -> list[Partition]:
     """All partitions of these topics, in their order."""
-    found = []
-    for name in names:
-        topic = admin.list_topics(name, timeout=ANSWER_SECONDS).topics[name]
-        if topic.error is not None:
-            raise KafkaException(topic.error)
-        found += [TopicPartition(name, number) for number in sorted(topic.partitions)]
-    return found
+    return [partition for name in names for partition in leaders(admin, name, ANSWER_SECONDS)]
 
 
-def _ends(admin: AdminClient, partitions: list[TopicPartition], isolation: IsolationLevel) -> dict[TopicPartition, int]:
-    """The next offset of each, for readers of this isolation. Raises KafkaException where one is not told: a broker that has
-    just come back may leave it out."""
-    if not partitions:
-        return {}
-    wanted = dict.fromkeys(partitions, LATEST)
-    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=ANSWER_SECONDS)
-    found = {partition: told.result().offset for partition, told in asked.items()}
-    for partition, offset in found.items():
-        if offset < 0:
-            raise KafkaException(
-                KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"the end of {partition.topic}[{partition.partition}] is not told")
-            )
-    return found
-
-
-def _describe(
-    ends: dict[TopicPartition, int], stable: dict[TopicPartition, int], group: str, unread: list[TopicPartition]
-) -> str:
+def _describe(ends: Offsets, stable: Offsets, group: str, unread: list[Partition]) -> str:
     """One partition of an open transaction, and how many more are known."""
-    where = [f"{p.topic}[{p.partition}] from offset {stable[p]} on" for p in ends]
-    where = where or [f"the position of group {group} in {p.topic}[{p.partition}]" for p in unread]
+    where = ["{}[{}] from offset {} on".format(*partition, stable[partition]) for partition in ends]
+    where = where or ["the position of group {} in {}[{}]".format(group, *partition) for partition in unread]
     more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
     return f"a transaction is open in {where[0]}{more}"

@@ -3,7 +3,7 @@
 from confluent_kafka import KafkaError
 
 from publisher.errors import RecordRefused
-from publisher.kafka.error_codes import RECORD_CODES
+from publisher.kafka.error_codes import UNFIT_NEIGHBOUR, UNFIT_RECORD
 from publisher.session.protocol import Record
 
 CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
@@ -27,9 +27,9 @@ class RefusedRecords:
 
     def note(self, record: Record, error: KafkaError) -> None:
         """This record has failed."""
-        if error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
+        if error in UNFIT_NEIGHBOUR:
             self._told_apart.add((record[0], record[3]))
-        elif error.code() in RECORD_CODES:
+        elif error in UNFIT_RECORD:
             self._reports.append((error, record))
 
     def error(self) -> RecordRefused:
@@ -38,7 +38,7 @@ class RefusedRecords:
         why = f"{topic}[{partition}] refuses a record: {error.str()}"
         if self._singly:
             return RecordRefused(why, [record for _, record in self._reports], certain=True)
-        invalid = [record for error, record in self._reports if error.code() == KafkaError.INVALID_RECORD]
+        invalid = [record for error, record in self._reports if UNFIT_RECORD.why(error) == "invalid-record"]
         certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
         records = certain or [record for _, record in self._reports]
         return RecordRefused(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))

@@ -4,7 +4,7 @@ from enum import Enum
 
 from confluent_kafka import KafkaError
 
-from publisher.kafka.error_codes import FENCED_CODES, INIT_REPEATED_CODES, MEMBERSHIP_CODES, RECORD_CODES, REFUSED_CODES
+from publisher.kafka.error_codes import BEGINS_LATER, EVICTED, FENCED, REFUSED, UNFIT_RECORD
 
 
 class State(Enum):
@@ -65,17 +65,17 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
     Only a commit is repeated: repeating send_offsets after a transport error led to wrong states and once to a call that
     never returned (librdkafka #5456, #5511), so everything there recovers at once.
     """
-    if error.code() in REFUSED_CODES:
+    if error in REFUSED:
         return Verdict.REFUSED
     if step is Step.RECOVER:  # init_transactions
-        if error.retriable() or error.code() in INIT_REPEATED_CODES:
+        if error.retriable() or error in BEGINS_LATER:
             return Verdict.REPEAT
-        return Verdict.FENCED if error.code() in FENCED_CODES else Verdict.GIVE_UP
-    if error.code() in FENCED_CODES:
+        return Verdict.FENCED if error in FENCED else Verdict.GIVE_UP
+    if error in FENCED:
         return Verdict.FENCED
-    if error.code() in MEMBERSHIP_CODES:
+    if error in EVICTED:
         return Verdict.EVICTED
-    if error.code() in RECORD_CODES:
+    if error in UNFIT_RECORD:
         return Verdict.UNFIT
     if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
         return Verdict.REPEAT

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import Fatal, NotAllowed
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
 from publisher.session.states import Step, Verdict, verdict
 
 POOL_SIZE = 3
@@ -59,7 +59,7 @@ def initialised(
 
 def _refusal(name: str, error: KafkaError) -> Fatal:
     said = f"the broker does not let transactional.id {name!r} begin: {error}"
-    if error.code() not in REFUSED_CODES:
+    if error not in REFUSED:
         return Fatal(said, "check the broker")
     prefix = "/".join(name.split("/")[:2]) + "/"
     hint = f"allow Write on transactional-id {prefix!r} and all that begin so: {GRANT} --transactional-id {prefix}"

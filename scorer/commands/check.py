@@ -13,9 +13,9 @@ from model_registry.errors import RegistryError
 from model_registry.trust.gate import admission
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
+from publisher.kafka import groups
 from publisher.kafka.connection import connect
 from publisher.process.command_line import Finding
-from publisher.session import fencing
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
@@ -79,7 +79,7 @@ def _broker(
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
     """Try what only an attempt can tell. Raises Fatal."""
-    fencing.may_join(admin, settings.kafka, settings.name)
+    groups.check_right_to_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
             lambda name: kafka.transactional_producer(settings.kafka, name, settings.owner),

@@ -10,7 +10,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import WRITE, Right
 from scorer import topics
 from scorer.settings import Settings
@@ -86,7 +86,7 @@ class _Writer:
         """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
         left = self._producer.flush(FLUSH_SECONDS)
         if self.failures or left:
-            if self.failures and self.failures[0].code() in REFUSED_CODES:
+            if self.failures and self.failures[0] in REFUSED:
                 raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
             why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
             raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")

@@ -2,20 +2,16 @@
 
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient
 
-from publisher.errors import Fatal
-from publisher.kafka import rights
+from publisher.errors import Fatal, Retriable
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import REFUSED_CODES
-from publisher.kafka.rights import DESCRIBE, READ, Right
-from publisher.session import fencing
+from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
+from publisher.kafka.topics import Topics
 from scorer import topics
 from scorer.settings import Settings
 
 SECONDS = 10.0
-EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +27,18 @@ class Standing:
 
 def standing(settings: Settings) -> list[Standing]:
     """Every input partition. Raises Fatal where the broker does not tell."""
-    admin = connect(settings.kafka, f"{settings.name}.offsets")
+    return _standing(settings, connect(settings.kafka, f"{settings.name}.offsets"))
+
+
+def _standing(settings: Settings, admin: AdminClient) -> list[Standing]:
     found = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
-    partitions = [TopicPartition(t.name, p) for t in found.values() for p in range(t.partitions)]
     try:
-        wanted = [ConsumerGroupTopicPartitions(settings.name, partitions)]
-        answer = admin.list_consumer_group_offsets(wanted, request_timeout=SECONDS)[settings.name].result()
-        committed = {(p.topic, p.partition): p.offset for p in answer.topic_partitions or []}
-        lows = admin.list_offsets(dict.fromkeys(partitions, EARLIEST), request_timeout=SECONDS)
-        highs = admin.list_offsets(dict.fromkeys(partitions, LATEST), request_timeout=SECONDS)
-        return [
-            Standing(
-                p.topic,
-                p.partition,
-                offset if (offset := committed.get((p.topic, p.partition), -1)) >= 0 else None,
-                lows[p].result().offset,
-                highs[p].result().offset,
-            )
-            for p in partitions
-        ]
-    except KafkaException as error:
-        if error.args[0].code() in REFUSED_CODES:
-            raise rights.refused(settings.kafka, [Right(DESCRIBE, rights.GROUP, settings.name)]) from None
-        raise Fatal(f"the offsets cannot be read: {error.args[0].str()}", "check the broker") from error
+        committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
+        places = [(topic.name, number) for topic in found.values() for number in range(topic.partitions)]
+        bounds = Topics(settings.kafka, f"{settings.name}.offsets", "the broker", SECONDS, admin).bounds(places)
+    except Retriable as error:
+        raise Fatal(f"the offsets cannot be read: {error}", "check the broker") from error
+    return [Standing(*place, committed.get(place), *bounds[place]) for place in places]
 
 
 def move(settings: Settings, to: str, topic: str | None, partition: int | None) -> list[Standing]:
@@ -62,25 +47,28 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
     The group must have no members: a running scorer would go on from where it is and overwrite the move.
     """
     admin = connect(settings.kafka, f"{settings.name}.offsets")
-    fencing.may_join(admin, settings.kafka, settings.name)
+    groups = _groups(settings, admin)
+    check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, topics.read(*settings.input.topics))
-    if live := fencing.live_clients(admin, settings.name):
-        raise Fatal(f"the group {settings.name} has members: {', '.join(sorted(live))}", "stop the scorers first", 3)
-    chosen = [
-        s for s in standing(settings) if (topic is None or s.topic == topic) and (partition is None or s.partition == partition)
-    ]
+    try:
+        if live := groups.members(settings.name):
+            raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", 3)
+        chosen = _chosen(_standing(settings, admin), topic, partition)
+        groups.move(settings.name, [GroupPosition(s.topic, s.partition, _target(s, to)) for s in chosen])
+    except Retriable as error:
+        raise Fatal(f"the group was not moved: {error}", "see the broker's log") from error
+    return _standing(settings, admin)
+
+
+def _groups(settings: Settings, admin: AdminClient) -> ConsumerGroups:
+    return ConsumerGroups(admin, settings.kafka, "the broker", SECONDS)
+
+
+def _chosen(known: list[Standing], topic: str | None, partition: int | None) -> list[Standing]:
+    chosen = [s for s in known if topic in (None, s.topic) and partition in (None, s.partition)]
     if not chosen:
         raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", 2)
-    offsets = [TopicPartition(s.topic, s.partition, _target(s, to)) for s in chosen]
-    request = ConsumerGroupTopicPartitions(settings.name, offsets)
-    try:
-        admin.alter_consumer_group_offsets([request], request_timeout=SECONDS)[settings.name].result()
-    except KafkaException as error:
-        if error.args[0].code() in REFUSED_CODES:
-            inputs = [Right(READ, rights.TOPIC, name) for name in settings.input.topics]
-            raise rights.refused(settings.kafka, [Right(READ, rights.GROUP, settings.name), *inputs]) from None
-        raise Fatal(f"the group was not moved: {error.args[0].str()}", "see the broker's log", 3) from error
-    return standing(settings)
+    return chosen
 
 
 def _target(at: Standing, to: str) -> int:

@@ -11,7 +11,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import ABSENT, END, PASSING, REFUSED
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
 from scorer import topics
@@ -19,7 +19,6 @@ from scorer.scores import formats
 from scorer.settings import Settings
 
 POLL_SECONDS = 0.2
-PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART}
 SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
@@ -62,7 +61,7 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
                 error = message.error()
                 if error is None:
                     yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error in END:
                     at_end.add(message.partition())
                 else:
                     _mind(settings, topic, error)
@@ -72,9 +71,9 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
 
 def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
     """Raises Fatal for an error that does not pass."""
-    if kafka.of_no_group(error) or error.retriable() or error.code() in PASSING:
+    if kafka.of_no_group(error) or error.retriable() or error in PASSING or error in ABSENT:
         return
-    if error.code() in REFUSED_CODES:
+    if error in REFUSED:
         raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
     raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
 

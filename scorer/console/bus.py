@@ -16,7 +16,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import END, PASSING, REFUSED
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
 from scorer import topics
@@ -137,7 +137,7 @@ class BusFeed:
             error = message.error()
             if error is None:
                 self._handlers[message.topic() or ""](message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error in END:
                 self._reading.discard((message.topic() or "", message.partition() or 0))
             else:
                 self._mind(message.topic() or "", error)
@@ -152,13 +152,9 @@ class BusFeed:
 
     def _mind(self, topic: str, error: KafkaError) -> None:
         """Raises Fatal for an error that does not pass by itself."""
-        if (
-            kafka.of_no_group(error)
-            or error.retriable()
-            or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-        ):
+        if kafka.of_no_group(error) or error.retriable() or error in PASSING:
             return
-        if error.code() in REFUSED_CODES:
+        if error in REFUSED:
             raise rights.refused(self._settings.kafka, [Right(READ, rights.TOPIC, topic)])
         raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
 

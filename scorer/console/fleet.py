@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from model_registry.channels.history import Move
-from scorer.console.records import Partition
+from publisher.kafka.partitions import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
 from scorer.rollout import progress
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from publisher.kafka.partitions import Partition
 from scorer.console.fleet import FleetFold
-from scorer.console.records import Partition, ScoreRecord
+from scorer.console.records import ScoreRecord
 
 STEP_SECONDS = 2.0
 POINTS = 300

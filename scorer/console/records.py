@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
 Told = TypeVar("Told")
-Partition = tuple[str, int]
 """(topic, partition)"""
 
 

@@ -3,7 +3,8 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from scorer.console.records import Partition, SwapRecord
+from publisher.kafka.partitions import Partition
+from scorer.console.records import SwapRecord
 
 KEPT = 500  # changes that are shown at all
 

@@ -7,9 +7,9 @@ alone. An event is guilty if two processes in a row have died over it alone: one
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch
 
-Partition = tuple[str, int]
 FEWER = 8  # times fewer events after a death: measured in simulation, 10 deaths for one guilty event among 4,096
 QUIET_SECONDS = 600.0  # partitions that another scorer holds may be behind: an examination without a death ends all the same
 

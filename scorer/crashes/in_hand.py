@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-Partition = tuple[str, int]
+from publisher.kafka.partitions import Partition
+
 SIZE = 1 << 16  # bytes
 MOST = 1_000  # partitions in one note, fewer where their names are long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

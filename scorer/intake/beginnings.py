@@ -14,8 +14,9 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from publisher.errors import Fatal, Retriable
+from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.kafka.topics import Cluster, Topic
+from publisher.kafka.topics import Topic, Topics
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
@@ -23,7 +24,6 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 Way = Literal["position", "made again", "added", "start", "expired"]
 Answer = TypeVar("Answer")
 
@@ -85,7 +85,7 @@ class Beginnings:
     def __init__(self, settings: Settings, waiting: Callable[[], None]) -> None:
         self._settings = settings
         self._waiting = waiting
-        self._cluster = Cluster(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
+        self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
         self._judged: Mapping[str, Topic] = {}
         self._first: dict[str, str] = {}
@@ -120,7 +120,8 @@ class Beginnings:
         return all(topic in found and found[topic].id == known for topic, known in topic_ids)
 
     def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[Beginning]:
-        """Where to read each partition from, given the group's offsets. Raises Fatal (3) where only a person can tell."""
+        """Where to read each partition from, given the group's offsets. A partition that has no position is left out while no
+        broker leads it. Raises Fatal (3) where only a person can tell."""
         self._await(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
         marks = {(p.topic, p.partition): Mark.decode(p.metadata) for p in committed}
@@ -142,6 +143,8 @@ class Beginnings:
         for p in committed:
             place = p.topic, p.partition
             how = ways.get(place, "position")
+            if how != "position" and place not in positions:
+                continue
             mark = msgspec.structs.replace(marks[place], topic_id=ids[p.topic])
             epoch = known(p.leader_epoch if how == "position" else None)
             position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=epoch)
@@ -194,7 +197,7 @@ class Beginnings:
 
     def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> dict[Partition, int]:
         first = [place for place, how in ways.items() if how in ("made again", "added")]
-        lows = {place: bounds.low for place, bounds in self._told(lambda: self._cluster.bounds(first)).items()}
+        lows = {p: at.low for p, at in self._told(lambda: self._cluster.bounds(group_offsets.led(consumer, first))).items()}
         return lows | self._started(consumer, {topic for (topic, _), how in ways.items() if how == "start"}, ids)
 
     def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:

@@ -11,9 +11,10 @@ from confluent_kafka import TopicPartition
 from msgspec.structs import replace
 
 from publisher.errors import Aborted
+from publisher.kafka.partitions import Partition
 from publisher.session.protocol import Session
 from scorer.intake.beginnings import NO_EPOCH
-from scorer.intake.consumer import Intake, Partition
+from scorer.intake.consumer import Intake
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from msgspec.structs import replace
 
 from publisher.errors import Evicted, Fatal, MemberLost
+from publisher.kafka.error_codes import ABSENT, NOT_NOW, OUT_OF_RANGE
+from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
 from scorer.intake import group_offsets
 from scorer.intake.beginnings import AnswersFrom, Beginning, Beginnings, known
@@ -25,12 +27,11 @@ from scorer.intake.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
-Partition = tuple[str, int]
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
 ELSEWHERE_SECONDS = 1.0
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
-RANGE = "out of range"  # why a partition is held
+RANGE, UNLED = "out of range", "no leader"  # why a partition is held
 
 
 class Intake:
@@ -80,6 +81,7 @@ class Intake:
         self._unled: set[Partition] = set()
         self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._unread: set[Partition] = set()
+        self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin
         self._next: dict[Partition, int] = {}
         self._doubted: dict[Partition, int] = {}
         self._end: End = "empty"
@@ -151,6 +153,7 @@ class Intake:
         wanted = [p for p in (self.epochs if partitions is None else partitions) if p in self.epochs]
         positions = self._positions([TopicPartition(*p) for p in wanted])
         self._unread = (self._unread - set(wanted)) | {(p.topic, p.partition) for p in positions if not self._seek(p)}
+        self.hold(self._unbegun, UNLED)
         self._group = self._ask_group()
 
     def rejoin(self) -> None:
@@ -178,6 +181,7 @@ class Intake:
             return
         self._look_at = now + LOOK_SECONDS
         self._mind_leaders()
+        self._unread |= self._unbegun - self._unled
         moved = group_offsets.moved(self._consumer, {p: self.committed[p] for p in self.outside.keys() - self._unled})
         if moved:
             self.rewind(moved)
@@ -209,7 +213,7 @@ class Intake:
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
-        found = group_offsets.known_ends(self._consumer, self.epochs, self._pauses.partitions)
+        found = group_offsets.known_ends(self._consumer, self.epochs, set(self._pauses.partitions) - self._unled)
         return {key: max(0, high - self._next.get(key, low)) for key, (low, high) in found.items()}
 
     def close(self) -> None:
@@ -256,7 +260,7 @@ class Intake:
             self._consumer.seek(position)
         except KafkaException as error:
             self._unsought_since = self._unsought_since or time.monotonic()
-            if error.args[0].code() != KafkaError._STATE or time.monotonic() > self._unsought_since + SEEK_SECONDS:
+            if error.args[0] not in NOT_NOW or time.monotonic() > self._unsought_since + SEEK_SECONDS:
                 self._unsought_since = 0.0
                 raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
             return False
@@ -273,9 +277,9 @@ class Intake:
             error = message.error()
             if error is None:
                 events.append(message)
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            elif error in OUT_OF_RANGE:
                 outside[message.topic(), message.partition()] = message.offset()  # type: ignore[index]
-            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            elif error not in ABSENT:
                 usable(message)
         if not outside:
             return events
@@ -321,10 +325,11 @@ class Intake:
             raise MemberLost(f"assigned and refused at once: {error}") from error
         self.joined = True
         self._changes += 1
-        for p in positions:
-            self.epochs[p.topic, p.partition] = self._changes
-            self.arrived.add((p.topic, p.partition))
-        self._consumer.incremental_assign(positions)
+        self.epochs |= {(p.topic, p.partition): self._changes for p in partitions}
+        self.arrived |= {(p.topic, p.partition) for p in positions}
+        unbegun = [TopicPartition(*p, OFFSET_BEGINNING) for p in self._unbegun & {(p.topic, p.partition) for p in partitions}]
+        self._consumer.incremental_assign([*positions, *unbegun])
+        self.hold(self._unbegun, UNLED)
         log.info("assigned: %s", _names(partitions))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
@@ -338,6 +343,7 @@ class Intake:
             self.arrived.discard(key)
             self.outside.pop(key, None)
             self._unread.discard(key)
+            self._unbegun.discard(key)
             self._next.pop(key, None)
             self._doubted.pop(key, None)
             self.leader_epochs.pop(key, None)
@@ -347,7 +353,8 @@ class Intake:
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Where to read from: the committed offset, else where `beginnings` says. Takes the marks along.
+        """Where to read from: the committed offset, else where `beginnings` says; partitions that it leaves out are `_unbegun`
+        from here on. Takes the marks along.
 
         Raises MemberLost where a topic was made again: its leader epochs begin at 0, and a client that has known higher ones of
         the old topic takes those for outdated, and never reads the new topic (librdkafka 2.16). Another client does.
@@ -358,7 +365,25 @@ class Intake:
         for position, topic_id in ((b.position, b.mark.topic_id) for b in beginnings):
             if self._topic_ids.setdefault(position.topic, topic_id) != topic_id:
                 raise MemberLost(f"{position.topic} was made again, and the client reads on at the old one's leader epochs")
-        return [self._begin(beginning) for beginning in beginnings]
+        begun = {(b.position.topic, b.position.partition): self._begin(b) for b in beginnings}
+        late = self._unbegun & begun.keys()
+        self.arrived |= late
+        self.release(late, UNLED)
+        self._unbegun -= late
+        for key in {(p.topic, p.partition) for p in partitions} - begun.keys():
+            self._without_beginning(key)
+        return list(begun.values())
+
+    def _without_beginning(self, key: Partition) -> None:
+        """What is known of a partition counts no more: it is held until it has a leader, and begins then."""
+        self._unbegun.add(key)
+        self.arrived.discard(key)
+        self.marks[key] = Mark()
+        for known_of in (self.committed, self._next, self.leader_epochs, self.anew):
+            known_of.pop(key, None)
+        if key in self.epochs:
+            self._changes += 1
+            self.epochs[key] = self._changes
 
     def _remembered(self, told: TopicPartition) -> TopicPartition:
         """The group's position; ours, where the group has none yet."""

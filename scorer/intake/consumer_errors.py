@@ -2,17 +2,16 @@
 
 import logging
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from publisher.errors import Fatal, MemberLost
+from publisher.kafka import rights
+from publisher.kafka.error_codes import LOST, REFUSED
 
 log = logging.getLogger(__name__)
 
 RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknown
-FATAL_CODES = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the right to read this topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "the right to use this consumer group",
-}
+LACKING = {rights.TOPIC: "the right to read this topic", rights.GROUP: "the right to use this consumer group"}
 
 
 def usable(message: Message) -> bool:
@@ -20,10 +19,10 @@ def usable(message: Message) -> bool:
     error = message.error()
     if error is None:
         return True
-    if error.fatal() or error.code() == KafkaError._FATAL:
+    if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group refuses this member: {error.str()}")
-    if error.code() in FATAL_CODES:
-        raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {FATAL_CODES[error.code()]}", 3)
+    if lacking := LACKING.get(REFUSED.why(error) or ""):
+        raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {lacking}", 3)
     log.warning("consumer: %s", error.str())
     return False
 

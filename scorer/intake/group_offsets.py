@@ -5,34 +5,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from publisher.errors import Evicted, Fatal, MemberLost
-from publisher.kafka.error_codes import MEMBERSHIP_CODES
+from publisher.kafka.error_codes import ABSENT, EVICTED, TOLD_LATER
+from publisher.kafka.partitions import Partition, leaders
 
 ANSWER_SECONDS = 5.0  # for one answer
 PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a consumer that lost its way is better replaced
 PAUSE_SECONDS = 0.1
-AGAIN_CODES = frozenset(
-    {
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._WAIT_COORD,
-    }
-)
-"""A broker is away or coming back, a transaction is not decided, or somebody's metadata is about to change: the same question
-has an answer later."""
 END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
-Partition = tuple[str, int]
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +30,14 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
 
 
 def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]) -> dict[Partition, int]:
-    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them. As `committed`."""
-    if not partitions:
-        return {}
-    asked = [TopicPartition(*partition, edge) for partition in partitions]
-    found = _ask(lambda: consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS), waiting)
-    return {(p.topic, p.partition): p.offset for p in found}
+    """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them; partitions without
+    a leader are left out. As `committed`."""
+
+    def found() -> list[TopicPartition]:
+        asked = [TopicPartition(*partition, edge) for partition in led(consumer, partitions)]
+        return consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else []
+
+    return {(p.topic, p.partition): p.offset for p in _ask(found, waiting)} if partitions else {}
 
 
 def known_ends(
@@ -80,11 +64,17 @@ def leaderless(consumer: Consumer, topics: Iterable[str]) -> set[Partition]:
     found = set()
     for topic in topics:
         try:
-            told = consumer.list_topics(topic, timeout=END_SECONDS).topics[topic]
-        except KafkaException:
-            break
-        found |= {(topic, number) for number, partition in told.partitions.items() if partition.leader < 0}
+            found |= {key for key, leader in leaders(consumer, topic, END_SECONDS).items() if leader < 0}
+        except KafkaException as exception:
+            if exception.args[0] not in ABSENT:
+                break
     return found
+
+
+def led(consumer: Consumer, partitions: Collection[Partition]) -> list[Partition]:
+    """Those of the partitions that are not known to be without a leader."""
+    without = leaderless(consumer, {topic for topic, _ in partitions})
+    return [partition for partition in partitions if partition not in without]
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
@@ -111,9 +101,9 @@ def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], Non
             if wrong is None:
                 return answer
             error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
-        if error.code() in MEMBERSHIP_CODES:
+        if error in EVICTED:
             raise Evicted(f"{what}: {error.str()}")
-        if error.code() not in AGAIN_CODES:
+        if error not in TOLD_LATER:
             raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
         if time.monotonic() > deadline:
             raise MemberLost(f"{what}: {error.str()}")

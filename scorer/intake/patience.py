@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.connection import connect
+from publisher.kafka.error_codes import NOBODY_THERE
 from publisher.session.call_thread import call_apart
 from scorer.observe.progress import Progress
 from scorer.outages import BROKERS, UNREACHABLE, Away, Outages
@@ -63,7 +64,7 @@ class Patience:
 
         def told(error: KafkaError) -> None:
             watch(error)
-            if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            if error in NOBODY_THERE:
                 self.look()
 
         return told

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from confluent_kafka import Consumer, TopicPartition
 
-Partition = tuple[str, int]
+from publisher.kafka.partitions import Partition
 
 
 class Pauses:

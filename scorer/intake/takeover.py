@@ -1,5 +1,6 @@
 """A scorer that was killed leaves a transaction open. The survivors end it by fencing its owner, before its time-out would."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -7,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from confluent_kafka import KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
-from publisher.session import fencing
+from publisher.kafka.groups import GroupReader, members
+from publisher.session.fencing import fence
 from scorer.intake.marks import Mark
 from scorer.settings import Settings
 
@@ -24,14 +26,15 @@ def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fen
     is no more.
     """
     try:
-        marks = fencing.last_metadata(settings.kafka, settings.owner, settings.name, partitions).values()
-        others = {Mark.decode(metadata).owner for metadata in marks} - {"", settings.owner}
-        alive = fencing.live_clients(kafka.admin(settings.kafka, settings.owner), settings.name) if others else set()
-        dead = others - alive
+        with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
+            found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS)
+        dead = {Mark.decode(p.metadata).owner for p in found} - {"", settings.owner}
+        if dead:
+            dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))
     except KafkaException as error:
         log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
         return set()
-    fencing.fence(
+    fence(
         lambda name: kafka.introduced(
             kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic
         ),

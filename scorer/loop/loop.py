@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from publisher.kafka.clients import LARGEST_BATCH
+from publisher.kafka.partitions import Partition
 from publisher.session.protocol import Record, Session
 from scorer.crashes.aftermath import Aftermath
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.batch import Batch
 from scorer.intake.claims import Claims
-from scorer.intake.consumer import Intake, Partition
+from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
 from scorer.loop.batching import RecordSize, full, take_limit, within

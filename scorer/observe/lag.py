@@ -7,7 +7,7 @@ event comes after a quiet hour is not.
 
 from collections.abc import Mapping
 
-Partition = tuple[str, int]
+from publisher.kafka.partitions import Partition
 
 
 class LagClock:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
 from scorer.observe.status import Twins, notice_key
 from scorer.settings import Settings
 
@@ -64,7 +64,7 @@ class Notices:
         if (error := message.error()) is not None:
             if kafka.of_no_group(error):
                 return
-            if error.fatal() or error.code() in REFUSED_CODES:
+            if error.fatal() or error in REFUSED:
                 raise KafkaException(error)
             log.info("notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)

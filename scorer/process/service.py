@@ -22,11 +22,11 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Aborted, Fatal, NotAllowed
 from publisher.kafka import clients as kafka
+from publisher.kafka import groups
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.connection import connect, refused
 from publisher.process.health import HealthServer
 from publisher.process.memory import few_arenas, rare_collections
-from publisher.session import fencing
 from publisher.session.at_least_once import CheckpointSession
 from publisher.session.call_thread import call_apart
 from publisher.session.exactly_once import TransactionSession
@@ -182,7 +182,7 @@ def _broker_allows(settings: Settings, twins: Twins, stopping: threading.Event) 
     """Output and dead-letter topics, once it is known that nothing is missing and no twin is alive. Raises Fatal."""
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     targets = _targets(settings, admin)
-    fencing.may_join(admin, settings.kafka, settings.name)
+    groups.check_right_to_join(admin, settings.kafka, settings.name)
     _refuse_a_twin(settings, admin, twins, stopping)
     return targets
 
@@ -204,7 +204,7 @@ def _name_what_is_missing(settings: Settings) -> None:
     try:
         admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
         topics.describe(admin, settings.kafka, topics.required(settings))
-        fencing.may_join(admin, settings.kafka, settings.name)
+        groups.check_right_to_join(admin, settings.kafka, settings.name)
     except NotAllowed:
         raise
     except Fatal as error:
@@ -237,7 +237,7 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stoppin
 
 def _in_group(settings: Settings, admin: AdminClient) -> bool:
     try:
-        return settings.owner in fencing.live_clients(admin, settings.name)
+        return settings.owner in groups.members(admin, settings.name)
     except KafkaException as error:
         log.info("the group's members are not known yet: %s", error.args[0])
         return False

@@ -15,7 +15,7 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import END, PASSING, REFUSED
 from publisher.kafka.rights import READ, WRITE, Right
 from scorer import topics
 from scorer.observe import status
@@ -25,7 +25,6 @@ from scorer.settings import Settings
 
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1
-PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
 class StatusTopic:
@@ -96,11 +95,11 @@ class StatusTopic:
                     now = self._clock()
                     live = self._at_end and record.state == "running"
                     self.fleet.hear(record, now if live else min(now, record.heartbeat_ms / 1_000))
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error in END:
                 ended += 1
-            elif error.code() in REFUSED_CODES and not kafka.of_no_group(error):
+            elif error in REFUSED and not kafka.of_no_group(error):
                 raise rights.refused(self._settings.kafka, [Right(READ, rights.TOPIC, self._topic)])
-            elif not (kafka.of_no_group(error) or error.retriable() or error.code() in PASSING):
+            elif not (kafka.of_no_group(error) or error.retriable() or error in PASSING):
                 raise Fatal(f"topic {self._topic} cannot be read: {error.str()}", "see the broker's log", 3)
         return ended
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
+from publisher.kafka.partitions import Partition
 from publisher.session.exactly_once import TransactionSession
 from scorer.intake.beginnings import Beginning
-from scorer.intake.consumer import Intake, Partition
+from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
 from tests.unit.publisher.session.scripted import Log, ScriptedProducer
 
@@ -107,7 +108,7 @@ class MemoryConsumer:
 
     def list_topics(self, topic: str, **_: Any) -> SimpleNamespace:
         """One partition, which has a leader."""
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: SimpleNamespace(leader=0)})})
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=0)})})
 
     def consumer_group_metadata(self) -> str:
         """What offsets are sent with."""

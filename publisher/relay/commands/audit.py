@@ -14,7 +14,8 @@ from rich.table import Table
 from publisher.audit.copies import FAULTS, Column, Copies, CopyReport, compare
 from publisher.errors import Fatal
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.reader import Partition, TopicReader
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
 from publisher.positions import Position, offset_of, origin_of, parse
 from publisher.relay.checkpoints import Place
 from publisher.relay.copy import Rules

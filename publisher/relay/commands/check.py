@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka.rights import READ, WRITE
-from publisher.kafka.topics import Cluster
+from publisher.kafka.topics import Topics
 from publisher.process.command_line import Finding
 from publisher.relay.clients import begin, near_writer
 from publisher.relay.copy import ROOM
@@ -42,7 +42,7 @@ def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]
         yield Finding("cluster", False, str(error), NOT_REACHED)
 
 
-def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> Iterator[Finding]:
+def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> Iterator[Finding]:
     """Every right that is missing, of those that copying needs."""
     names = selected(settings, source.names() if has_patterns(settings) else [])
     refusals = [settings.refusal_topic] if settings.refusal_topic else []
@@ -59,7 +59,7 @@ def _lacking(settings: RelaySettings, source: Cluster, destination: Cluster) -> 
             yield Finding("rights", False, str(error), error.hint)
 
 
-def _topics(settings: RelaySettings, source: Cluster, destination: Cluster, *, create: bool) -> Iterator[Finding]:
+def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, create: bool) -> Iterator[Finding]:
     ensure_own_topics(settings, destination, create=create)
     yield Finding("checkpoints", True, f"topic {settings.checkpoint_topic} keeps the positions")
     names = selected(settings, source.names() if has_patterns(settings) else [])
@@ -72,7 +72,7 @@ def _topics(settings: RelaySettings, source: Cluster, destination: Cluster, *, c
         yield from _unlike(pair, source, destination)
 
 
-def _unlike(pair: Pair, source: Cluster, destination: Cluster) -> Iterator[Finding]:
+def _unlike(pair: Pair, source: Topics, destination: Topics) -> Iterator[Finding]:
     """What a copy in this topic would not keep."""
     here = source.configs([pair.name])[pair.name]
     there = destination.configs([pair.destination_name])[pair.destination_name]

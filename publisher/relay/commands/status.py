@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from publisher.errors import Retriable
-from publisher.kafka.reader import Partition
+from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Bounds
 from publisher.relay.checkpoints import Checkpoint, Place, Registration
 from publisher.relay.commands.running_process import LaneStanding, Process, ask

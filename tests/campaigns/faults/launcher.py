@@ -25,11 +25,12 @@ from confluent_kafka import Producer
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.partitions import Partition
 from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.session.exactly_once import TransactionSession
 from scorer.events.batch import Batch
-from scorer.intake.consumer import Intake, Partition
+from scorer.intake.consumer import Intake
 from scorer.process import service
 from scorer.process import workers as supervisor
 from scorer.settings import load

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from publisher.audit.ledger import Answers, Audit, Kind, Partition, Report, Window
+from publisher.audit.ledger import Answers, Audit, Kind, Report, Window
 from publisher.audit.revisions import Swap
+from publisher.kafka.partitions import Partition
 
 TOPIC = "flights"
 DIGESTS = ("sha256:a", "sha256:b", "sha256:c")

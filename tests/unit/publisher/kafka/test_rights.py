@@ -6,7 +6,7 @@ from confluent_kafka.admin import AclOperation
 
 from publisher.kafka import rights
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.error_codes import REFUSED_CODES
+from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import DESCRIBE, READ, WRITE, Right
 from publisher.session.states import Step, Verdict, verdict
 
@@ -26,7 +26,7 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
 
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.RECOVER])
 def test_no_step_is_repeated_without_the_right_to_it(step: Step) -> None:
-    for code in REFUSED_CODES:
+    for code in REFUSED:
         assert verdict(step, KafkaError(code)) is Verdict.REFUSED
 
 

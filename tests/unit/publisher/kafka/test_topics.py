@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.errors import Retriable
 from publisher.kafka import clients as kafka
-from publisher.kafka import topics as clusters
 from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.topics import Topics
 
 
 class Lost:
@@ -38,7 +38,7 @@ class Well(Lost):
 def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [Lost(), Well()]
     monkeypatch.setattr(kafka, "admin", lambda *_: made.pop(0))
-    cluster = clusters.Cluster(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
+    asked = Topics(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
     with pytest.raises(Retriable, match="waiting for controller"):
-        cluster.id()
-    assert cluster.id() == "c1"
+        asked.id()
+    assert asked.id() == "c1"

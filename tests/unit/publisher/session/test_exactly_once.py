@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
-from publisher.kafka.error_codes import FENCED_CODES, MEMBERSHIP_CODES
+from publisher.kafka.error_codes import EVICTED, FENCED
 from publisher.session import transactional_ids as transactional_ids_module
 from publisher.session.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
 from publisher.session.states import TRANSITIONS, State, Step, Verdict, advance, verdict
@@ -123,8 +123,8 @@ def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, 
     under_test.open()
     with pytest.raises(Aborted) as caught:
         under_test.publish([RECORD], OFFSETS, "metadata")
-    assert isinstance(caught.value, Fenced) == (error.code() in FENCED_CODES)
-    assert isinstance(caught.value, Evicted) == (error.code() in MEMBERSHIP_CODES)
+    assert isinstance(caught.value, Fenced) == (error in FENCED)
+    assert isinstance(caught.value, Evicted) == (error in EVICTED)
     with pytest.raises(RuntimeError, match="cannot"):
         under_test.publish([RECORD], OFFSETS, "metadata")
     broken[0] = False
@@ -133,7 +133,7 @@ def test_after_any_failure_nothing_goes_on_before_a_recovery(error: KafkaError, 
     under_test.recover()
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert len(log.visible) == before + 1
-    refused = error.code() in MEMBERSHIP_CODES  # by the group alone: else no producer of the pool is trusted any more
+    refused = error in EVICTED  # by the group alone: else no producer of the pool is trusted any more
     under_test.open()
     assert len(log.made) == (POOL_SIZE + before if refused else 2 * POOL_SIZE)  # nothing was left to abort: that is odd
     assert under_test.counters.aborts == 1

@@ -1,6 +1,7 @@
 """What is asked again while no broker tells the committed offsets, and what is not."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -8,6 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost
+from publisher.kafka.error_codes import TOLD_LATER
 from scorer.intake import group_offsets
 
 HERE = TopicPartition("flights", 0, 7)
@@ -16,6 +18,11 @@ HERE = TopicPartition("flights", 0, 7)
 def failing(code: int) -> KafkaException:
     """What a client raises."""
     return KafkaException(KafkaError(code))
+
+
+def metadata(partitions: dict[int, SimpleNamespace]) -> SimpleNamespace:
+    """What a broker tells of the topic flights."""
+    return SimpleNamespace(topics={"flights": SimpleNamespace(error=None, partitions=partitions)})
 
 
 class Told:
@@ -41,7 +48,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "PAUSE_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("code", sorted(group_offsets.AGAIN_CODES))
+@pytest.mark.parametrize("code", sorted(TOLD_LATER))
 def test_brokers_that_are_away_are_asked_again(code: int) -> None:
     told = Told(failing(code), failing(code), [HERE])
     assert told.committed() == [HERE]
@@ -53,6 +60,18 @@ def test_the_edges_are_asked_again_too() -> None:
     assert group_offsets.edges(told.consumer, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
     assert group_offsets.edges(told.consumer, [], OFFSET_END, told.wait) == {}
     assert told.waits == 1
+
+
+def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
+    told = Told([HERE])
+    partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
+    told.consumer.list_topics.return_value = SimpleNamespace(
+        topics={"flights": SimpleNamespace(error=None, partitions=partitions)}
+    )
+    found = group_offsets.edges(told.consumer, [("flights", 0), ("flights", 1)], OFFSET_END, told.wait)
+    assert found == {("flights", 0): 7}
+    ((asked,), _) = told.consumer.offsets_for_times.call_args
+    assert [p.partition for p in asked] == [0]
 
 
 def test_a_stop_ends_the_waiting() -> None:

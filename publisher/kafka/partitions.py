@@ -1,0 +1,45 @@
+"""Partitions: who leads them, and where they begin and end."""
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from publisher.kafka.error_codes import no_leader
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+Offsets = dict[Partition, int]
+Spans = Mapping[Partition, tuple[int, int]]
+"""Offsets from (inclusive), to (exclusive), by partition."""
+
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def offsets(
+    admin: AdminClient,
+    partitions: Iterable[Partition],
+    spec: OffsetSpec,
+    seconds: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Offsets:
+    """The offset of each partition that fits `spec`, for readers of this isolation; -1 where no record is as late as a
+    timestamp asks. Raises KafkaException where one is not told: a broker that has just come back may leave it out.
+    """
+    wanted = {TopicPartition(*partition): spec for partition in partitions}
+    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds) if wanted else {}
+    found = {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+    for (topic, number), offset in found.items():
+        if offset < 0 and spec in (EARLIEST, LATEST):
+            raise no_leader(f"the end of {topic}[{number}] is not told")
+    return found
+
+
+def leaders(client: AdminClient | Consumer, topic: str, seconds: float) -> dict[Partition, int]:
+    """By partition of a topic the number of its leader, negative where it has none. Raises KafkaException, also for a topic
+    that is not there."""
+    told = client.list_topics(topic, timeout=seconds).topics[topic]
+    if told.error is not None:
+        raise KafkaException(told.error)
+    return {(topic, number): told.partitions[number].leader for number in sorted(told.partitions)}
