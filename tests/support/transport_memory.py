@@ -13,8 +13,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from publisher.session.exactly_once import TransactionSession
 from scorer.intake.beginnings import Beginning
-from scorer.intake.consumer import Intake, Partition
+from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
+from scorer.intake.partitions import Partition
 from tests.unit.publisher.session.scripted import Log, ScriptedProducer
 
 GROUP = "metadata"
@@ -154,12 +155,4 @@ def transport(
     session.open()
     consumer: Any = MemoryConsumer(topic, events, log, due)
     beginnings: Any = MemoryBeginnings()
-    intake = Intake(
-        consumer,
-        [topic],
-        beginnings,
-        lambda _: None,
-        lambda partitions, lost: session.release(partitions, lost=lost),
-        session.decide,
-    )
-    return intake, session
+    return Intake(consumer, [topic], beginnings, session), session

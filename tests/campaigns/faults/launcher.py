@@ -29,9 +29,9 @@ from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.session.exactly_once import TransactionSession
 from scorer.events.batch import Batch
-from scorer.intake.consumer import Intake, Partition
-from scorer.process import service
-from scorer.process import workers as supervisor
+from scorer.intake.consumer import Intake
+from scorer.intake.partitions import Partition
+from scorer.process import service, supervisor
 from scorer.settings import load
 
 AHEAD_SECONDS = 1.0  # as if inference took so long
