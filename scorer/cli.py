@@ -45,8 +45,7 @@ def run(
     """Score events until SIGTERM."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
     from publisher.process import logs
-    from scorer.process import cores, service
-    from scorer.process import workers as supervisor
+    from scorer.process import cores, service, supervisor
 
     loaded = _load(config, settings)
     logs.configure({"scorer": loaded.settings.owner}, log_level.upper())

@@ -1,13 +1,12 @@
 """`publisher run` as a process: signals, health and metrics around the relay, and an end where a call never returns."""
 
-import faulthandler
 import logging
-import os
 import signal
 import threading
 
 from prometheus_client import CollectorRegistry
 
+from publisher.process import watchdog
 from publisher.process.health import HealthServer
 from publisher.process.memory import rare_collections
 from publisher.relay.metrics import RelayMetrics
@@ -15,8 +14,6 @@ from publisher.relay.relay import Relay
 from publisher.relay.settings import RelaySettings
 
 log = logging.getLogger(__name__)
-
-HANGING = 70  # exit status of the watchdog (EX_SOFTWARE)
 
 
 def run(settings: RelaySettings) -> None:
@@ -36,20 +33,10 @@ def run(settings: RelaySettings) -> None:
         settings.destination.region,
         health.address,
     )
-    threading.Thread(target=_watch, args=(relay, limit), name="watchdog", daemon=True).start()
+    watchdog.watch(lambda: relay.state.not_live(2 * limit))
     rare_collections()
     try:
         relay.run()
     finally:
         health.close()
     log.info("stopped; everything copied is committed")
-
-
-def _watch(relay: Relay, limit: float) -> None:
-    """End the process where a lane hangs in a call that never returns: whoever comes next goes on from the checkpoints."""
-    never = threading.Event()
-    while not never.wait(1.0):
-        if stuck := relay.state.not_live(2 * limit):
-            log.critical("%s; ending the process", stuck)
-            faulthandler.dump_traceback(all_threads=True)
-            os._exit(HANGING)

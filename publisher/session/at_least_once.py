@@ -117,7 +117,7 @@ class CheckpointSession:
         self._fault: Aborted | None = None
         self._refused = RefusedRecords()
         self._careful_until = float("-inf")
-        self._careful = self._unfit = False
+        self._careful = self._unfit = self._uncommitted = False
         self._refusal: str | None = None
         self._producer = make_producer(self._failed, False)
 
@@ -243,8 +243,7 @@ class CheckpointSession:
         began = self._clock()
         self._flush(seconds)
         self._commits.commit(offsets)
-        spent = self._clock() - began
-        self.counters.committed(spent, spent)
+        self._committed(self._clock() - began)
 
     def _flush(self, seconds: float) -> None:
         """Return once every record is confirmed. Raises Aborted where one failed or took too long."""
@@ -258,9 +257,16 @@ class CheckpointSession:
             return
         self._positions.answered(committed=error is None)
         if error is None:
-            self.counters.committed(seconds, seconds)
-        else:
+            self._committed(seconds)
+        elif not self._uncommitted:
+            self._uncommitted = True
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
+
+    def _committed(self, seconds: float) -> None:
+        self.counters.committed(seconds, seconds)
+        if self._uncommitted:
+            self._uncommitted = False
+            log.info("checkpoints are committed again")
 
     def _told(self, record: Record, error: KafkaError, message: Message) -> None:
         self._refused.note(record, error)

@@ -28,6 +28,7 @@ from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
 from scorer.events.batch import Batch
 from scorer.loop.scoring import Scoring, Target
+from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
@@ -108,20 +109,21 @@ def bench(settings: Settings, folder: Package | None) -> Report:
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or _pulled(settings)
-        servable = make(found, Resolution(found.digest, found.version, 0), backends.find(settings.model), settings)
+        load = loader(backends.find(settings.model), settings)
+        servable = make(found, Resolution(found.digest, found.version, 0), load, settings)
     except backends.BackendMissing as error:
         raise Fatal(str(error), error.hint, 2) from error
     except backends.ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", 3) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
-    events = [example.event for example in found.golden] or [example(servable.model.signature())]
+    events = [example.event for example in found.golden] or [example(servable.loaded.model.signature())]
     curve, points = _measured(settings, servable, [orjson.dumps(event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
     return Report(
         f"{found.name}:{found.version}",
         settings.model.device,
-        getattr(servable.model, "buckets", ()),
+        getattr(servable.loaded.model, "buckets", ()),
         choose({size: curve[size] for size in CANDIDATES if size in curve}),
         points,
         *_line(points),
@@ -155,8 +157,8 @@ def _measured(
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
-    decoded = {size: servable.decoder.decode(batch.values).tensors for size, batch in batches.items()}
-    curve = measured(sizes, lambda size: servable.model.run(decoded[size]), rounds=ROUNDS)
+    decoded = {size: servable.loaded.decoder.decode(batch.values).tensors for size, batch in batches.items()}
+    curve = measured(sizes, lambda size: servable.loaded.model.run(decoded[size]), rounds=ROUNDS)
     loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
     return curve, tuple(Point(size, curve[size], seconds) for size, seconds in loop.items())
 

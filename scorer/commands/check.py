@@ -18,6 +18,7 @@ from publisher.kafka.connection import connect
 from publisher.process.command_line import Finding
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
+from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
@@ -124,7 +125,7 @@ def _servable(settings: Settings) -> tuple[Servable, int]:
     cache = open_cache(settings.model)
     admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
     package = cache.fetch(store, resolution.digest, version=resolution.version)
-    return make(package, resolution, backends.find(settings.model), settings), len(package.golden)
+    return make(package, resolution, loader(backends.find(settings.model), settings), settings), len(package.golden)
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
@@ -135,7 +136,7 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
         values, offsets = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
         if settings.input.tombstones == "skip":
             values = [value for value in values if value is not None]
-        decoded = servable.decoder.decode(values)
+        decoded = servable.loaded.decoder.decode(values)
         good = len(decoded.rows)
         if not values:
             none = f"no event came of its newest {offsets} offsets within {SAMPLE_SECONDS:.0f} s" if offsets else "it is empty"

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from typing import Any
 
-from model_registry.channels.channel import Resolution
-from model_registry.package import Package
+from model_registry.package.folder import Package
 from model_registry.package.signature import Signature
 from publisher.errors import Fatal
 from publisher.process import logs
@@ -27,7 +26,7 @@ from scorer.backends import InferenceFailed, ModelRefused
 from scorer.events import formats
 from scorer.events.decoder import Decoded, Unsuited
 from scorer.outages import MODEL, Away
-from scorer.servables.servable import Servable, made_ready
+from scorer.servables.loaded import LoadedModel, made_ready
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class ExaminerDied(Away):
 
 
 class Examiner:
-    """Makes servables whose decoder and model live in a child process, which is started again when it has died.
+    """Loads models that live, with their decoders, in a child process, which is started again when it has died.
 
     `alive` is called while the thread that made this one waits for the child. Threads take turns.
     """
@@ -67,24 +66,24 @@ class Examiner:
         library = ["scorer.backends.onnx.onnx_runtime"] if settings.model.backend == "onnx-runtime" else []
         self._context.set_forkserver_preload([__name__, *library])
 
-    def make(self, package: Package, resolution: Resolution) -> Servable:
-        """As `servable.make`. A package that kills two children in a row, before any event came, is refused."""
+    def load(self, package: Package) -> LoadedModel:
+        """See `servable.Load`. A package that kills two children in a row, before any event came, is refused."""
         try:
-            return self._made(package, resolution)
+            return self._loaded(package)
         except ExaminerDied as error:
             log.warning("the examiner %s while it made %s ready; trying again", error, package.version)
         try:
-            return self._made(package, resolution)
+            return self._loaded(package)
         except ExaminerDied as error:
             raise ModelRefused(f"a process {error} while it made this version ready, twice") from error
 
-    def _made(self, package: Package, resolution: Resolution) -> Servable:
+    def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
         signature = self.ask("open", digest, package, seconds=math.inf)
         self._opened[digest] = package
         try:
             model = ExaminedModel(self, digest, signature)
-            return made_ready(model, ExaminedDecoder(self, digest), package, resolution, self._settings)
+            return made_ready(model, ExaminedDecoder(self, digest), package.golden, self._settings)
         except BaseException:
             self._opened.pop(digest, None)
             raise

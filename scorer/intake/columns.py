@@ -29,16 +29,3 @@ def _times(messages: Sequence[Message]) -> list[int]:
     """Unix ms, 0 where the broker has none."""
     stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
     return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]
-
-
-BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
-
-
-def chunk(events: int, size: int, largest: int) -> int:
-    """How many more events to read at once: at most `events`, and in all no more than BATCH_BYTES bytes are expected.
-
-    `size` bytes were read so far, `largest` is the largest event among them. 0 where the batch is full.
-    """
-    if events <= 0 or size >= BATCH_BYTES:
-        return 0
-    return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))

@@ -2,9 +2,12 @@
 
 import msgspec
 
+from scorer.servables.servable import Servable
+
 
 class Mark(msgspec.Struct, frozen=True):
-    """`revision` is the channel's, `digest` the manifest digest of `version`: they tell of what lies before the offset.
+    """What lies before the offset was scored under `revision` of the channel, which names the versions of all roles. `version`
+    and `digest` (of its manifest) are the champion's. A tag that is no channel has revision 0.
 
     `owner` (`<name>.<replica>`) has the partition, or had it until it died; "" where it left in good order. `topic_id` is that
     of the topic whose offset this is; "" where nobody has said it. `anew`: an earlier topic of its name was scored, and nothing
@@ -17,6 +20,17 @@ class Mark(msgspec.Struct, frozen=True):
     digest: str = ""
     topic_id: str = ""
     anew: bool = False
+
+    @classmethod
+    def of(cls, owner: str, champion: Servable) -> "Mark":
+        """What this owner scores, while this version is the champion."""
+        origin = champion.encoder.provenance
+        return cls(owner, champion.resolution.revision, origin["version"], origin["digest"])
+
+    @property
+    def served(self) -> tuple[int, str]:
+        """What scored up to here: equal for equal versions in every role."""
+        return self.revision, self.digest
 
     def encode(self) -> str:
         """As it stands in the offset metadata."""

@@ -1,25 +1,30 @@
 """Which assigned partitions are not read, and why. Each reason holds by itself: a partition is read again when none is left."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Set
+from typing import Literal
 
 from confluent_kafka import Consumer, TopicPartition
 
 from publisher.kafka.partitions import Partition
 
+Reason = Literal["away", "out of range", "no leader", "revision"]
+"""Servers are away that scoring needs; the position is not in the log; nobody tells where the partition begins; a newer
+revision has scored the partition."""
+
 
 class Pauses:
-    """For one consumer at a time; its owner thread's."""
+    """For one consumer; its owner thread's."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._reasons: dict[Partition, set[str]] = {}
+        self._reasons: dict[Partition, set[Reason]] = {}
 
     @property
-    def partitions(self) -> Collection[Partition]:
-        """Those that are held, for whatever reason."""
+    def partitions(self) -> Set[Partition]:
+        """Those that are paused, for any reason."""
         return self._reasons.keys()
 
-    def hold(self, partitions: Iterable[Partition], reason: str) -> None:
+    def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
         """Stop reading these until this reason is gone."""
         fresh = [p for p in partitions if reason not in self._reasons.get(p, ())]
         for partition in fresh:
@@ -27,8 +32,8 @@ class Pauses:
         if fresh:
             self._consumer.pause([TopicPartition(*p) for p in fresh])
 
-    def release(self, partitions: Iterable[Partition], reason: str) -> None:
-        """This reason is gone."""
+    def resume(self, partitions: Iterable[Partition], reason: Reason) -> None:
+        """This reason is gone. Partitions with another one stay paused."""
         free = []
         for partition in partitions:
             reasons = self._reasons.get(partition, set())
@@ -40,5 +45,5 @@ class Pauses:
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """They go to another owner; should they come back, they are read."""
-        if held := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
-            self._consumer.resume(held)
+        if paused := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
+            self._consumer.resume(paused)

@@ -20,10 +20,10 @@ METADATA_SECONDS = 5.0
 
 
 def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()) -> set[str]:
-    """End what the last owners of these partitions left open, where they are no members any more. Who they are.
+    """End what the last owners of these partitions left open, if they are no members any more. Returns these owners.
 
-    Those in `fenced` are left alone. By a client of its own: one that has seen a broker die may keep asking a coordinator that
-    is no more.
+    Those in `fenced` are left alone. The question is asked by a client of its own: one that has seen a broker die may keep
+    asking a coordinator that is no more.
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:

@@ -1,5 +1,4 @@
-"""While events cannot be scored, because of servers that are away: nothing is read, the group is still heard, and no event is
-given up.
+"""While servers are away that scoring needs: nothing is read, the group is still heard, and no event is given up.
 
 The batch in hand is read again when they are back. The partitions stay ours all the while, because polling goes on.
 """
@@ -8,8 +7,6 @@ from collections.abc import Callable
 
 from scorer.intake.consumer import Intake
 from scorer.outages import Away, Outages
-
-AWAY = "away"  # why partitions are held
 
 
 class Absence:
@@ -36,12 +33,12 @@ class Absence:
         if self._until is None:
             return False
         if self._clock() < self._until:
-            self._intake.hold(self._intake.epochs, AWAY)
+            self._intake.pause(self._intake.partitions, "away")
             if (batch := self._intake.take(wait, lambda _: 1)) is not None:  # of a partition that was assigned just now
                 self._intake.rewind(batch.epochs)
             return True
         self._until = None
-        self._intake.release(self._intake.epochs, AWAY)
+        self._intake.resume(self._intake.partitions, "away")
         return False
 
     def end(self) -> None:

@@ -12,202 +12,198 @@ from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from publisher.kafka.clients import LARGEST_BATCH
-from publisher.kafka.partitions import Partition
-from publisher.session.protocol import Record, Session
-from scorer.crashes.aftermath import Aftermath
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.batch import Batch
 from scorer.intake.claims import Claims
-from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
-from scorer.loop.batching import RecordSize, full, take_limit, within
-from scorer.loop.metering import Accounts, Published
+from scorer.loop.batching import Limiter, full
+from scorer.loop.collaborators import Collaborators
+from scorer.loop.metering import Metering, Published
 from scorer.loop.pacing import Pacing
-from scorer.loop.recovery import RecoveryLimits
+from scorer.loop.recovery import Recoveries
 from scorer.loop.refusals import Refusals
-from scorer.loop.scoring import Scored, Scoring
-from scorer.loop.swaps import Swap
-from scorer.observe.metrics import Metrics
-from scorer.observe.progress import Progress
-from scorer.observe.traces import Traces
+from scorer.loop.revision_fence import RevisionFence
+from scorer.loop.scoring import Scored
+from scorer.loop.swaps import swap_records
 from scorer.outages import COMMITS, Away
-from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Servable
-from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
-REVISION_WAIT_SECONDS = 30.0  # a partition waits so long for the revision that scored it last, then goes on with an alarm
 HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
-HURRY_SECONDS = 0.5  # between looks at the registry while partitions wait
-REVISION = "revision"  # why they do
 
 
 class Loop:
-    """Runs until `stopping()`; see the module. `now_ms` is the wall clock, `clock` monotonic seconds."""
+    """Runs until `stopping()`; see the module."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        intake: Intake,
-        session: Session,
-        versions: VersionManager,
-        scoring: Scoring,
-        metrics: Metrics,
-        progress: Progress,
-        traces: Traces,
-        aftermath: Aftermath,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self.progress = progress
+    def __init__(self, collaborators: Collaborators) -> None:
+        settings, intake = collaborators.settings, collaborators.intake
+        scoring, metrics, clock = collaborators.scoring, collaborators.metrics, collaborators.clock
+        self._with = collaborators
         self._settings = settings
         self._intake = intake
-        self._session = session
-        self._versions = versions
-        self._scoring = scoring
-        self._metrics = metrics
+        self._session = collaborators.session
+        self._versions = collaborators.versions
         self._clock = clock
-        self._now_ms = now_ms
         self._pacing = Pacing()
-        self._sizes = RecordSize()
-        self._request_bytes = min(LARGEST_BATCH, scoring.output.max_bytes, scoring.dead.max_bytes)
-        self._limits = RecoveryLimits(settings.replica, settings.name)
-        self._aftermath = aftermath
-        self._claims = Claims(settings.owner, intake, session)
-        self._accounts = Accounts(settings, session, metrics, progress, traces, clock=clock, now_ms=now_ms)
-        self._refusals = Refusals(scoring, session, intake.offsets, now_ms, self._alive)
-        self._traces = traces
-        self._asked = self._largest = 0
-        self._published: Published | None = None
-        self._waiting: dict[Partition, float] = {}
-        self._hurry_at = 0.0
-        self._flipped = False
+        self._limiter = Limiter(
+            target=settings.batching.latency_target_ms / 1_000,
+            deadline=settings.model.deadline_ms / 1_000,
+            max_events=settings.batching.max_events,
+            request_bytes=min(LARGEST_BATCH, scoring.output.max_bytes, scoring.dead.max_bytes),
+        )
+        self._recoveries = Recoveries(settings.replica, settings.name)
+        self._claims = Claims(settings.owner, intake, collaborators.session)
+        self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, clock)
         self._absence = Absence(intake, metrics.outages, clock)
-        self._recover_at = 0.0
+        self._refusals = Refusals(collaborators)
+        self._metering = Metering(collaborators)
+        self._published: Published | None = None
+        self._flipped = False
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
         """Score until `stopping()`. Raises Fatal. `each_second` is called between batches, and after a flip."""
-        self._show(self._versions.serving)
+        self._show()
         next_second = 0.0
-        aborted: Aborted | None = None
-        self.progress.scoring = True
+        self._with.progress.scoring = True
         while not stopping():
-            self.progress.heartbeat = now = self._clock()
+            self._with.progress.heartbeat = now = self._clock()
             try:
-                if aborted is None:
-                    self._session.tick()
-                    self.step()
-                    self._intake.look_again(now)
-                    if self._published is None:
-                        self._metrics.outages.end(COMMITS)
-                elif now < self._recover_at:
-                    self._intake.hear(WAIT_SECONDS)
-                else:
-                    self._recover(aborted)
-                    aborted = None
+                self._once(now)
             except Aborted as error:
-                aborted = self._failed(error, now)
+                self._failed(error, now)
             if now >= next_second or self._flipped:
                 self._flipped = False
                 next_second = now + 1.0
-                self._accounts.second(self._intake)
-                self._aftermath.look(self._intake, self._versions)
+                self._metering.second()
+                self._with.quarantine.look(self._intake, self._versions)
                 each_second()
-        if aborted is None and self._finish():
+        if self._recoveries.pending is None and self._finish():
             self._claims.leave()
+
+    def _once(self, now: float) -> None:
+        """A step, or what leads back to one. Raises Aborted."""
+        pending = self._recoveries.pending
+        if pending is None:
+            self._session.tick()
+            self.step()
+            self._intake.look_again(now)
+            if self._published is None:
+                self._with.metrics.outages.end(COMMITS)
+        elif not self._recoveries.due(now):
+            self._intake.hear(WAIT_SECONDS)
+        else:
+            self._recover(pending)
 
     def step(self) -> None:
         """At most one batch. Raises Aborted where it has to be done again, Fatal where nobody can."""
-        if self._versions.flip() is not None:
-            self._metrics.swaps.inc()
-            self._flipped = True
-            self._show(self._versions.serving)
-        servable = self._versions.serving
+        self._flip()
+        servable = self._versions.champion
         if self._absence.lasts(WAIT_SECONDS):
             return
-        if self._intake.arrived:
-            self._settle()
-            self._claims.claim(self._intake.arrived)
-        self._mind_revisions(servable)
-        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
-            time.sleep(pause)
-        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
+        self._admit_arrivals(servable)
+        self._pace()
+        batch = self._take(servable)
         if batch is None:
-            self._settle()
-            if not self._intake.epochs:
-                self._absence.end()
+            self._idle()
             return
-        began = self._clock()
-        self._pacing.begin(began, full=full(batch.end, len(batch)))
-        self._traces.begin(batch, servable.encoder.provenance)
-        scored = self._score(batch, servable)
-        if scored is None:
+        work = self._score(batch, servable)
+        if work is None:
             return
-        scoring = self._clock() - began
         self._settle()
         if self._intake.stale(batch):
-            self._traces.fail("its partitions were assigned anew")
+            self._with.traces.fail("its partitions were assigned anew")
             self._intake.rewind(batch.epochs)
             return
-        self._publish(batch, scored, servable, began, scoring)
+        self._publish(work)
 
-    def _score(self, batch: Batch, servable: Servable) -> Scored | None:
-        """The records of a batch; None where it has to be taken again. Raises Aborted."""
-        self._aftermath.take_up(batch)
-        try:
-            scored = self._scoring.score(batch, servable, self._now_ms, self._alive)
-        except Away as error:
+    def _flip(self) -> None:
+        """Serve the aspired version from now on, if it is ready."""
+        if self._versions.flip():
+            self._with.metrics.swaps.inc()
+            self._flipped = True
+            self._show()
+
+    def _admit_arrivals(self, servable: Servable) -> None:
+        """Put our name on what was assigned, before anything of it is scored; what is ahead of us waits. Raises Aborted."""
+        revision = servable.resolution.revision
+        if arrivals := self._intake.partitions.arrivals():
             self._settle()
-            self._session.checkpoint()
-            if isinstance(error, ExaminerDied) and self._aftermath.died(batch, error):
-                scored = self._scoring.give_up(batch, servable, self._now_ms, str(error))
-            else:
-                self._traces.fail(error)
-                if isinstance(error, ExaminerDied):
-                    self._intake.rewind(batch.epochs)
-                else:
-                    self._absence.begin(error)
-                return None
-        finally:
-            self._aftermath.put_down()
-        self._aftermath.answered(batch)
-        return scored
+            self._claims.claim(arrivals)
+            self._fence.admit(revision)
+        self._fence.look(revision)
+
+    def _pace(self) -> None:
+        """The broker pays for each transaction: leave some time between two."""
+        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
+            time.sleep(pause)
+
+    def _take(self, servable: Servable) -> Batch | None:
+        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
+        if batch is not None:
+            self._pacing.begin(self._clock(), full=full(batch.end, len(batch)))
+            self._with.traces.begin(batch, servable.encoder.provenance)
+        return batch
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
-        age = max(0.0, (self._now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
-        batching, deadline = self._settings.batching, self._settings.model.deadline_ms / 1_000
-        self._largest = self._aftermath.most(self._sizes.most(self._request_bytes, batching.max_events))
-        most = within(servable.inference, deadline, self._largest)
-        self._asked = take_limit(servable.cost, target=batching.latency_target_ms / 1_000, oldest_age=age, max_events=most)
-        return self._asked
+        age = max(0.0, (self._with.now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
+        at_most = self._with.quarantine.most(self._settings.batching.max_events)
+        return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most)
 
-    def _alive(self) -> None:
-        self.progress.heartbeat = self._clock()
+    def _idle(self) -> None:
+        """Nothing came."""
+        self._settle()
+        if not self._intake.partitions:
+            self._absence.end()
 
-    def _publish(self, batch: Batch, scored: Scored, servable: Servable, taken: float, scoring: float) -> None:
-        """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
-        origin, revision = servable.encoder.provenance, servable.resolution.revision
-        mark = Mark(self._settings.owner, revision, origin["version"], origin["digest"])
-        offsets = self._intake.offsets(batch, mark)
-        swaps: list[Record] = [
-            (self._settings.swaps_topic, swap.encode(), swap.key, -1, swap.at_ms, None)
-            for swap in self._swaps(batch, servable, mark)
-        ]
-        overlap = not swaps and self._pacing.overlap(scoring)
-        began, waited, records = self._clock(), self._session.counters.commit_seconds, scored.records
-        self._sizes.observe(records)
-        done = Published(batch, scored, servable, mark, self._asked, self._largest, taken, scoring, swaps)
-        self._published = done
+    def _score(self, batch: Batch, servable: Servable) -> Published | None:
+        """The batch with its records; None where it has to be taken again. Raises Aborted."""
+        began, quarantine = self._clock(), self._with.quarantine
+        quarantine.take_up(batch)
         try:
-            self._session.publish([*records, *swaps], offsets, self._intake.group, overlap=overlap)
+            scored = self._with.scoring.score(batch, servable, self._with.now_ms, self._with.alive)
+        except Away as error:
+            given_up = self._after(error, batch, servable)
+            if given_up is None:
+                return None
+            scored = given_up
+        finally:
+            quarantine.put_down()
+        quarantine.answered(batch)
+        mark = Mark.of(self._settings.owner, servable)
+        return Published(batch, scored, servable, mark, self._limiter.limited_by(batch.end), began, self._clock() - began)
+
+    def _after(self, error: Away, batch: Batch, servable: Servable) -> Scored | None:
+        """Dead letters for one event that killed two examiners; None where the batch has to be taken again. Raises Aborted."""
+        self._settle()
+        self._session.checkpoint()
+        died = isinstance(error, ExaminerDied)
+        if died and self._with.quarantine.died(batch, error):
+            return self._with.scoring.give_up(batch, servable, self._with.now_ms, str(error))
+        self._with.traces.fail(error)
+        if died:
+            self._intake.rewind(batch.epochs)
+        else:
+            self._absence.begin(error)
+        return None
+
+    def _publish(self, work: Published) -> None:
+        """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
+        partitions = self._intake.partitions
+        work.swaps = swap_records(work, partitions, self._settings, self._with.now_ms())
+        offsets = partitions.offsets(work.batch, work.mark)
+        overlap = not work.swaps and self._pacing.overlap(work.scoring)
+        began, waited, records = self._clock(), self._session.counters.commit_seconds, work.scored.records
+        self._limiter.observe(records)
+        self._published = work
+        try:
+            self._session.publish([*records, *work.swaps], offsets, self._intake.group, overlap=overlap)
         except RecordRefused as error:
             self._bury(error)
-        done.producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
-        if swaps:  # marks that others go by, should this process die, do not wait
+        work.producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
+        if work.swaps:  # marks that others go by, should this process die, do not wait
             self._session.checkpoint()
         if not overlap:
             self._settle()
@@ -220,37 +216,25 @@ class Loop:
             self._bury(error)
         published, self._published = self._published, None
         if published is not None:
-            self._metrics.outages.end(COMMITS)
-            self._intake.commit(published.batch, published.mark)
+            self._with.metrics.outages.end(COMMITS)
+            self._intake.partitions.commit(published.batch, published.mark)
             if self._session.transactional:
                 self._pacing.committed(self._session.counters.last_commit_seconds)
             self._absence.end()
-            self._accounts.batch(published)
+            self._metering.batch(published)
 
     def _bury(self, error: RecordRefused) -> None:
         """The broker refuses records of the batch published last: see `Refusals`. Raises Aborted where it is ours no more."""
         done = self._published
         if done is None or self._intake.stale(done.batch):
             raise error
-        self._refusals.publish(done, self._intake.group, error)
+        self._refusals.publish(done, error)
 
-    def _swaps(self, batch: Batch, servable: Servable, mark: Mark) -> list[Swap]:
-        """Swap records for the partitions of this batch that another version, or another revision, scored last."""
-        marks = {partition: self._intake.marks.get(partition, Mark()) for partition in batch.epochs}
-        changed = {p: m for p, m in marks.items() if (m.revision, m.digest) != (mark.revision, mark.digest)}
-        if not changed:
-            return []
-        firsts, now = batch.first_offsets(), self._now_ms()
-        made, anew = self._settings.owner, self._intake.anew
-        return [Swap(made, *p, firsts[p], before, servable, now, anew.get(p)) for p, before in changed.items()]
-
-    def _failed(self, error: Aborted, now: float) -> Aborted:
-        """What to recover from after this error, and when; raises Fatal where there is no going on."""
-        error, pause = self._limits.judge(error, now, self._session.counters.commits)
-        self._recover_at = now + pause
-        if not isinstance(error, Evicted):
-            self._metrics.outages.begin(COMMITS, error)
-        return error
+    def _failed(self, error: Aborted, now: float) -> None:
+        """Something has to be recovered from. Raises Fatal where there is no going on."""
+        pending = self._recoveries.failed(error, now, self._session.counters.commits)
+        if not isinstance(pending, Evicted):
+            self._with.metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
         """Back to the committed offsets, with a successor for the producer whose records are in doubt.
@@ -259,16 +243,17 @@ class Loop:
         doubt), or where the group refuses this member. A member that is lost joins anew.
         """
         log.warning("recovering: %s", error)
-        self._traces.fail(error)
-        self.progress.recoveries += 1
+        self._with.traces.fail(error)
+        self._with.progress.recoveries += 1
         self._published = None
         self._session.recover()
         if isinstance(error, MemberLost):
             self._intake.rejoin()
-            return
-        if isinstance(error, Evicted):
-            self._intake.hear(HEAR_SECONDS)
-        self._intake.rewind()
+        else:
+            if isinstance(error, Evicted):
+                self._intake.hear(HEAR_SECONDS)
+            self._intake.rewind()
+        self._recoveries.recovered()
 
     def _finish(self) -> bool:
         """At the end, in good order: nothing that was published is left for others to score again. Whether that is so."""
@@ -280,30 +265,8 @@ class Loop:
             return False
         return True
 
-    def _mind_revisions(self, servable: Servable) -> None:
-        """Hold partitions that a newer revision has scored already, until it is served here or the wait is over."""
-        revision, now = servable.resolution.revision, self._clock()
-        arrived, self._intake.arrived = self._intake.arrived, set()
-        ahead = {p for p in arrived if self._intake.marks[p].revision > revision}
-        if ahead:
-            log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
-            self._intake.hold(ahead, REVISION)
-            self._waiting |= dict.fromkeys(ahead, now + REVISION_WAIT_SECONDS)
-        if not self._waiting:
-            return
-        self._waiting = {p: until for p, until in self._waiting.items() if p in self._intake.epochs}
-        reached = {p for p in self._waiting if self._intake.marks[p].revision <= revision}
-        late = {p for p, until in self._waiting.items() if now >= until} - reached
-        if late:
-            log.error("revision not reached in %d s, going on with %d: %s", REVISION_WAIT_SECONDS, revision, sorted(late))
-            self._metrics.fence_timeouts.inc(len(late))
-        self._intake.release(reached | late, REVISION)
-        for partition in reached | late:
-            del self._waiting[partition]
-        if self._waiting and now >= self._hurry_at:
-            self._hurry_at = now + HURRY_SECONDS
-            self._versions.hurry()
-
-    def _show(self, servable: Servable) -> None:
-        self._metrics.serving(servable.encoder.provenance, servable.resolution.revision)
-        log.info("serving %s (revision %d)", servable.label, servable.resolution.revision)
+    def _show(self) -> None:
+        serving, champion = self._versions.serving, self._versions.champion
+        revision = champion.resolution.revision
+        self._with.metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
+        log.info("serving %s (revision %d)", champion.label, revision)

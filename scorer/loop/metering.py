@@ -1,107 +1,67 @@
 """What is told of each batch once its commit is known to be good, and each second of the partitions: metrics and progress."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from publisher.session.protocol import Record, Session
+from publisher.session.protocol import Record
 from scorer.events.batch import Batch
-from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
-from scorer.loop.batching import limited_by
+from scorer.loop.collaborators import Collaborators
 from scorer.loop.scoring import Scored
 from scorer.observe.lag import LagClock
-from scorer.observe.metrics import Metrics
-from scorer.observe.progress import Progress
-from scorer.observe.traces import Traces
 from scorer.servables.servable import Servable
-from scorer.settings import Settings
 
 
 @dataclass(slots=True)
 class Published:
-    """A batch whose commit has begun. `asked`: the most events that it might have had, and `largest` without regard to
-    latency; `began`: when it had been taken (monotonic); then the seconds that it took to score it and to hand its records to
-    the producer. `swaps`: the swap records of it."""
+    """A batch that is scored, and whose commit may have begun. `limited` says what kept it from being larger. `began` is when
+    it had been taken (monotonic seconds), `scoring` and `producing` are the seconds that it took to score it and to hand its
+    records to the producer. `swaps` are its swap records."""
 
     batch: Batch
     scored: Scored
     servable: Servable
     mark: Mark
-    asked: int
-    largest: int
+    limited: str
     began: float
     scoring: float
-    swaps: list[Record]
+    swaps: list[Record] = field(default_factory=list)
     producing: float = 0.0
 
 
-class Accounts:
-    """For one scorer. `clock` is monotonic seconds, `now_ms` the wall clock."""
+class Metering:
+    """For one scorer."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        session: Session,
-        metrics: Metrics,
-        progress: Progress,
-        traces: Traces,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self._settings = settings
-        self._session = session
-        self._metrics = metrics
-        self._progress = progress
-        self._traces = traces
-        self._clock = clock
-        self._now_ms = now_ms
+    def __init__(self, collaborators: Collaborators) -> None:
+        self._with = collaborators
         self._lag = LagClock()
         self._commit_told = 0.0
 
     def batch(self, done: Published) -> None:
         """A batch is published. The commits' time includes those since the last one."""
-        counters, batch, scored, metrics = self._session.counters, done.batch, done.scored, self._metrics
-        took = counters.last_commit_seconds if self._session.transactional else 0.0
+        session, metrics, progress = self._with.session, self._with.metrics, self._with.progress
+        counters, batch, scored = session.counters, done.batch, done.scored
+        took = counters.last_commit_seconds if session.transactional else 0.0
         commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
         stages = {**scored.stages, "produce": done.producing, "commit": max(commit, 0.0)}
         count = len(batch)
-        done.servable.cost.observe(count, done.scoring + done.producing + took)
-        done.servable.inference.observe(count, scored.stages.get("infer", 0.0))
-        latency = (self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
+        done.servable.loaded.cost.observe(count, done.scoring + done.producing + took)
+        done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
+        latency = (self._with.now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
         metrics.latency.observe(latency)
-        metrics.wait.observe(np.maximum(latency - (self._clock() - done.began), 0.0))
-        metrics.batches.inc()
-        metrics.batch_events.observe(count)
-        limited = limited_by(batch.end, done.asked, done.largest, self._settings.batching.max_events)
-        metrics.limited.labels(limited).inc()
-        for outcome, number in scored.outcomes.items():
-            metrics.events.labels(outcome).inc(number)
-        for reason, number in scored.reasons.items():
-            metrics.dead.labels(reason).inc(number)
-        for stage, spent in stages.items():
-            metrics.stage.labels(stage).inc(max(spent, 0.0))
-        self._traces.end(batch, stages, scored.outcomes)
-        self._progress.events += count
-        self._progress.batches += 1
-        self._progress.last_event_ms |= {place: batch.timestamps[at] for place, at in batch.last.items()}
+        metrics.wait.observe(np.maximum(latency - (self._with.clock() - done.began), 0.0))
+        metrics.batch(count, done.limited, scored.outcomes, scored.reasons, stages)
+        self._with.traces.end(batch, stages, scored.outcomes)
+        progress.events += count
+        progress.batches += 1
+        progress.last_event_ms |= {place: batch.timestamps[at] for place, at in batch.last.items()}
 
-    def second(self, intake: Intake) -> None:
-        """How far behind each partition is."""
-        self._progress.lag = lag = intake.lag()
-        self._progress.joined = intake.joined
-        self._progress.paused = dict(intake.outside)
-        metrics = self._metrics
-        metrics.paused.clear()
-        for topic, partition in intake.outside:
-            metrics.paused.labels(topic, str(partition)).set(1)
-        metrics.assigned.set(len(intake.epochs))
-        metrics.lag_records.clear()
-        metrics.lag_seconds.clear()
-        seconds = self._lag.seconds(lag, self._progress.last_event_ms, self._now_ms())
-        for (topic, partition), records in lag.items():
-            metrics.lag_records.labels(topic, str(partition)).set(records)
-            metrics.lag_seconds.labels(topic, str(partition)).set(seconds[topic, partition])
+    def second(self) -> None:
+        """How far behind each partition is, and which cannot be read."""
+        intake, progress = self._with.intake, self._with.progress
+        progress.lag = lag = intake.lag()
+        progress.joined = intake.joined
+        progress.paused = intake.unreadable()
+        seconds = self._lag.seconds(lag, progress.last_event_ms, self._with.now_ms())
+        self._with.metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)

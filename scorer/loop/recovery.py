@@ -1,29 +1,47 @@
-"""How long a scorer waits before it goes back to the committed offsets once more, and where there is no going back. Pure."""
+"""When the loop goes back to the committed offsets after a failure, and where there is no going back. Pure."""
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
-from scorer.loop.restarts import backoff
 
+FIRST_SECONDS = 0.5  # before the first try that waits; each further one waits twice as long
+LONGEST_SECONDS = 30.0
 REFUSED_SECONDS = 60.0  # a member that is refused for so long should have been told what it is now
 SERIES_SECONDS = 30.0  # refusals that lie further apart have nothing to do with each other
 AT_ONCE = 2  # recoveries without a commit in between that are made without a pause
 
 
-class RecoveryLimits:
-    """For the scorer `replica` of the group `name`. Times are monotonic seconds."""
+class Recoveries:
+    """For the scorer `replica` of the group `name`. Times are monotonic seconds. `pending` is the failure that the loop has to
+    recover from, None while there is none."""
 
     def __init__(self, replica: str, name: str) -> None:
+        self.pending: Aborted | None = None
         self._replica = replica
         self._name = name
+        self._due = 0.0
         self._commits = self._failures = 0
         self._refused: float | None = None
         self._last = 0.0
 
-    def judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
-        """What to recover from after `error`, and the seconds to wait before that. `commits`: so many in all.
+    def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
+        """The loop met `error` after so many `commits` in all. Returns the failure to recover from.
 
         A member that the group refuses, or that another process fences, is no failure: it will be told what it is now. Where
-        that does not come, another has to join. Raises Fatal where another process goes on fencing this one.
+        that does not come, another member has to join. Raises Fatal where another process goes on fencing this one.
         """
+        self.pending, pause = self._judge(error, now, commits)
+        self._due = now + pause
+        return self.pending
+
+    def due(self, now: float) -> bool:
+        """Whether the pause before the pending recovery is over."""
+        return now >= self._due
+
+    def recovered(self) -> None:
+        """The committed offsets tell where to go on."""
+        self.pending = None
+
+    def _judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
+        """What to recover from, and the seconds to wait before that."""
         if commits != self._commits:
             self._commits, self._failures, self._refused = commits, 0, None
         if not isinstance(error, Evicted | Fenced):
@@ -38,6 +56,11 @@ class RecoveryLimits:
             self._refused = None
             return MemberLost(f"the group has refused this member for {REFUSED_SECONDS:g} s: {error}"), 0.0
         return error, 0.0
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row, one or more."""
+    return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))
 
 
 def taken(who: str, replica: str, name: str) -> Fatal:

@@ -5,19 +5,14 @@ search; where nothing is told, parts are halved until the guilty record stands a
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from confluent_kafka import TopicPartition
+from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRefused
-from publisher.session.protocol import Record, Session
+from publisher.session.protocol import Record
 from scorer.dead_letters.headers import NAMES, facts
-from scorer.events.batch import Batch, Place
 from scorer.events.decoder import Poison, Reason
-from scorer.intake.marks import Mark
+from scorer.loop.collaborators import Collaborators
 from scorer.loop.metering import Published
-from scorer.loop.scoring import Scoring
 
 log = logging.getLogger(__name__)
 
@@ -66,30 +61,20 @@ class _Search:
         return any(group.issuperset(lane) and group & self._guilty for group in self._groups)
 
 
-Offsets = Callable[[Batch, Mark, Mapping[Place, int]], list[TopicPartition]]
-"""See `Intake.offsets`."""
-
-
 class Refusals:
-    """For one scorer. `now_ms` is the wall clock; `alive` is called before each part is published."""
+    """For one scorer."""
 
-    def __init__(
-        self, scoring: Scoring, session: Session, offsets: Offsets, now_ms: Callable[[], int], alive: Callable[[], None]
-    ) -> None:
-        self._scoring = scoring
-        self._session = session
-        self._offsets = offsets
-        self._now_ms = now_ms
-        self._alive = alive
+    def __init__(self, collaborators: Collaborators) -> None:
+        self._with = collaborators
 
-    def publish(self, done: Published, group: Any, error: RecordRefused) -> None:
+    def publish(self, done: Published, error: RecordRefused) -> None:
         """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
         where the broker refuses even the smallest dead letter.
         """
         search = _Search(done.scored.slots)
         spans = [list(range(len(done.batch)))]
         while True:
-            self._session.recover()
+            self._with.session.recover()
             rows = spans.pop()
             guilty, cut = search.look(rows, error)
             for row in guilty:
@@ -97,28 +82,29 @@ class Refusals:
             if guilty:
                 log.warning("%d records that the broker refuses become dead letters: %s", len(guilty), error)
             spans += [part for part in (rows[cut:], rows[:cut]) if part]
-            refused = self._publish_all(done, spans, group)
+            refused = self._publish_all(done, spans)
             if refused is None:
                 return
             error = refused
 
-    def _publish_all(self, done: Published, spans: list[list[int]], group: Any) -> RecordRefused | None:
+    def _publish_all(self, done: Published, spans: list[list[int]]) -> RecordRefused | None:
         """Publish these parts, the last one first, until one is refused, which stays the last."""
         while spans:
-            self._alive()
+            self._with.alive()
             try:
-                self._publish(done, spans[-1], group)
+                self._publish(done, spans[-1])
             except RecordRefused as error:
                 return error
             spans.pop()
             done.swaps = []
         return None
 
-    def _publish(self, done: Published, rows: list[int], group: Any) -> None:
-        batch = done.batch
+    def _publish(self, done: Published, rows: list[int]) -> None:
+        batch, intake = done.batch, self._with.intake
         reached = {batch.places[row]: batch.offsets[row] + 1 for row in rows}
         records = [record for row in rows if (record := done.scored.slots[row])]
-        self._session.publish([*records, *done.swaps], self._offsets(batch, done.mark, reached), group)
+        offsets = intake.partitions.offsets(batch, done.mark, reached)
+        self._with.session.publish([*records, *done.swaps], offsets, intake.group)
 
     def _bury(self, done: Published, row: int, why: str) -> None:
         """Put another record in the place of a refused one: a dead letter for a score; the same dead letter with the
@@ -126,7 +112,7 @@ class Refusals:
         """
         scored, slots = done.scored, done.scored.slots
         topic, value, key, partition, stamp, headers = slots[row] or self._letter(done, row, why)
-        if topic != self._scoring.dead.topic:
+        if topic != self._with.scoring.dead.topic:
             slots[row] = self._letter(done, row, f"no score can be written: {why}")
             scored.outcomes["expired" if row in scored.expired else "scored"] -= 1
             scored.outcomes["dead"] += 1
@@ -145,5 +131,7 @@ class Refusals:
 
     def _letter(self, done: Published, row: int, why: str) -> Record:
         poison = Poison(Reason.RECORD_REFUSED, why)
-        topic, value, key, partition, _, headers = self._scoring.letter(done.batch, row, poison, done.servable, self._now_ms())
+        topic, value, key, partition, _, headers = self._with.scoring.letter(
+            done.batch, row, poison, done.servable, self._with.now_ms()
+        )
         return topic, value, key, partition, 0, headers

@@ -160,7 +160,7 @@ class _Work:
         )
 
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
-        decoded = self.servable.decoder.decode(_pick(self.batch.values, rows))
+        decoded = self.servable.loaded.decoder.decode(_pick(self.batch.values, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = _pick(rows, decoded.rows)
         _place(self.field_ids, decoded.rows, decoded.ids)
@@ -188,7 +188,7 @@ class _Work:
 
     def _inferred(self, decoded: Decoded) -> tuple[list[int], "Answer"]:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
-        scores = self.servable.score(decoded.select(0, len(decoded.rows)))
+        scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)))
         rows = decoded.rows
         answer = Answer(scores.encoded(), scores.decisions(), "scored")
         finite = scores.finite()

@@ -1,55 +1,50 @@
 """The swap record: from which offset on a partition was scored by which version, written with that version's first batch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import orjson
 
+from publisher.kafka.partitions import Partition
+from publisher.session.protocol import Record
 from scorer.intake.marks import Mark
+from scorer.intake.partitions import Partitions
+from scorer.loop.metering import Published
 from scorer.servables.servable import Servable
+from scorer.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """One partition's change of version. `cut_over_offset` is the first offset that the new version scored.
+def swap_records(work: Published, partitions: Partitions, settings: Settings, at_ms: int) -> list[Record]:
+    """For the topic `<name>.swaps`: a record for each partition of this batch that another version, or another revision, scored
+    last. `at_ms` is the wall clock."""
+    before = {partition: partitions.mark(partition) for partition in work.batch.epochs}
+    changed = [partition for partition, mark in before.items() if mark.served != work.mark.served]
+    if not changed:
+        return []
+    firsts, topic = work.batch.first_offsets(), settings.swaps_topic
+    records: list[Record] = []
+    for partition in changed:
+        value = _encoded(settings.owner, partition, firsts[partition], before[partition], work.servable, at_ms)
+        if (answers := partitions.answers_from(partition)) is not None:
+            value |= {"scores_from": answers.scores, "letters_from": answers.letters}
+        records.append((topic, orjson.dumps(value), "{}/{}".format(*partition).encode(), -1, at_ms, None))
+    return records
 
-    `after` is set where this is the first answer to a topic that was made again: its answers begin at these offsets, by
-    partition of the output and of the dead letters. `before.topic_id` is the topic's id.
-    """
 
-    scorer: str
-    topic: str
-    partition: int
-    cut_over_offset: int
-    before: Mark
-    servable: Servable
-    at_ms: int
-    after: tuple[Sequence[int], Sequence[int]] | None = None
-
-    @property
-    def key(self) -> bytes:
-        """`<topic>/<partition>`."""
-        return f"{self.topic}/{self.partition}".encode()
-
-    def encode(self) -> bytes:
-        """As it stands in the topic `<name>.swaps`."""
-        origin = self.servable.encoder.provenance
-        after = {"scores_from": self.after[0], "letters_from": self.after[1]} if self.after else {}
-        return orjson.dumps(
-            {
-                "scorer": self.scorer,
-                "topic": self.topic,
-                "topic_id": self.before.topic_id,
-                "partition": self.partition,
-                "cut_over_offset": self.cut_over_offset,
-                "from_version": self.before.version or None,
-                "from_digest": self.before.digest or None,
-                "version": origin["version"],
-                "digest": origin["digest"],
-                "role": origin["role"],
-                "revision": self.servable.resolution.revision,
-                "reason": self.servable.reason,
-                "at_ms": self.at_ms,
-                **after,
-            }
-        )
+def _encoded(
+    owner: str, partition: Partition, cut_over_offset: int, before: Mark, servable: Servable, at_ms: int
+) -> dict[str, object]:
+    """`cut_over_offset` is the first offset that the new version scored. `before.topic_id` is the topic's id."""
+    origin = servable.encoder.provenance
+    return {
+        "scorer": owner,
+        "topic": partition[0],
+        "topic_id": before.topic_id,
+        "partition": partition[1],
+        "cut_over_offset": cut_over_offset,
+        "from_version": before.version or None,
+        "from_digest": before.digest or None,
+        "version": origin["version"],
+        "digest": origin["digest"],
+        "role": origin["role"],
+        "revision": servable.resolution.revision,
+        "reason": servable.reason,
+        "at_ms": at_ms,
+    }

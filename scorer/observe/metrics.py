@@ -1,7 +1,7 @@
 """Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,6 +15,7 @@ from scorer.outages import KINDS, Outages
 from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+Partition = tuple[str, int]
 SIZE_BUCKETS = tuple(4**k for k in range(9))
 
 
@@ -125,8 +126,46 @@ class Metrics:
         self.registry.register(made)
         return made
 
-    def serving(self, provenance: dict[str, str], revision: int) -> None:
-        """This version is served from now on."""
+    def batch(
+        self,
+        events: int,
+        limited: str,
+        outcomes: Mapping[str, int],
+        reasons: Mapping[str, int],
+        stages: Mapping[str, float],
+    ) -> None:
+        """A batch is published: its events by outcome, its dead letters by reason, its seconds by stage."""
+        self.batches.inc()
+        self.batch_events.observe(events)
+        self.limited.labels(limited).inc()
+        for outcome, number in outcomes.items():
+            self.events.labels(outcome).inc(number)
+        for reason, number in reasons.items():
+            self.dead.labels(reason).inc(number)
+        for stage, spent in stages.items():
+            self.stage.labels(stage).inc(max(spent, 0.0))
+
+    def partitions(
+        self,
+        assigned: int,
+        paused: Iterable[Partition],
+        lag_records: Mapping[Partition, int],
+        lag_seconds: Mapping[Partition, float],
+    ) -> None:
+        """So many partitions are assigned; those `paused` are not read, and each is so far behind."""
+        self.assigned.set(assigned)
+        for gauge, values in (
+            (self.paused, dict.fromkeys(paused, 1.0)),
+            (self.lag_records, lag_records),
+            (self.lag_seconds, {partition: lag_seconds[partition] for partition in lag_records}),
+        ):
+            gauge.clear()
+            for (topic, partition), value in values.items():
+                gauge.labels(topic, str(partition)).set(value)
+
+    def serving(self, origins: Iterable[Mapping[str, str]], revision: int) -> None:
+        """Versions of these origins, one in each role, are served from now on."""
         self.model.clear()
-        self.model.labels(*(provenance[name] for name in ("model", "version", "digest", "role"))).set(1)
+        for origin in origins:
+            self.model.labels(*(origin[name] for name in ("model", "version", "digest", "role"))).set(1)
         self.revision.set(revision)

@@ -8,6 +8,7 @@ from publisher.session.protocol import Counters
 from scorer.observe.progress import Progress
 from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
 from scorer.servables.manager import VersionManager
+from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
 
@@ -38,10 +39,8 @@ class Reporter:
     def status(self, state: str) -> ScorerStatus:
         """The status record of now."""
         serving, progress = self._versions.serving, self._progress
-        origin = serving.encoder.provenance
         places = sorted(progress.lag.keys() | progress.paused.keys())
         aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
-        version = VersionStatus(origin["model"], origin["version"], origin["digest"], serving.resolution.revision)
         return ScorerStatus(
             scorer=self._settings.owner,
             region=self._settings.region,
@@ -52,9 +51,9 @@ class Reporter:
             partitions=[
                 PartitionStatus(*place, progress.lag.get(place, 0), progress.paused.get(place, "")) for place in places
             ],
-            versions={origin["role"]: version},
+            versions={role: _version(servable) for role, servable in serving.items()},
             refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
-            cost=serving.cost.line(),
+            cost=self._versions.champion.loaded.cost.line(),
             counters={
                 "events": progress.events,
                 "batches": progress.batches,
@@ -67,3 +66,8 @@ class Reporter:
             instance=self._twins.instance,
             first=self._twins.first,
         )
+
+
+def _version(servable: Servable) -> VersionStatus:
+    origin = servable.encoder.provenance
+    return VersionStatus(origin["model"], origin["version"], origin["digest"], servable.resolution.revision)

@@ -1,28 +1,28 @@
 """Follows the model's tag: polls the registry, makes the aspired version ready beside the serving one, flips between batches.
 
-Two threads: `poll` works on one of its own and does everything slow; `serving` is called by the thread that scores, between
-two batches, and only exchanges a reference. The registry being down never stops scoring: the serving version goes on, and a
+Two threads: one of its own polls and does everything slow; the thread that scores calls `flip` between two batches, which only
+exchanges references. The registry being down never stops scoring: the serving version goes on, and a
 start falls back on the last version known good.
 """
 
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
+from model_registry.channels.roles import CHAMPION
 from model_registry.errors import RegistryError
-from model_registry.package import Package
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
 from publisher.errors import Fatal
 from scorer.backends import ModelRefused
 from scorer.outages import MODEL_REGISTRY, Away, Outages
 from scorer.servables import policy
-from scorer.servables.servable import Servable
+from scorer.servables.servable import Load, Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
 
@@ -44,31 +44,28 @@ class Refusal:
 class _Shared:
     """What both threads see; every change holds the lock."""
 
-    aspired: Resolution | None = None
+    aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
-    serving: Servable | None = None
+    serving: dict[str, Servable] = field(default_factory=dict)  # by role
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     moving: bool = False  # what is served has to be made anew
 
 
-Make = Callable[[Package, Resolution], Servable]
-"""Makes a package ready. Raises ModelRefused and Away."""
-
-
 class VersionManager:
-    """The versions of one scorer. `on_refused(refusal)` tells the metrics, `outages` hear of what does not answer."""
+    """The versions of one scorer. Scorers act on the champion alone, so far. `on_refused(refusal)` tells the metrics, `outages`
+    hear of what does not answer."""
 
     def __init__(
         self,
         settings: Settings,
-        make: Make,
+        load: Load,
         outages: Outages,
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
     ) -> None:
         self._settings = settings
-        self._make = make
+        self._load = load
         self._outages = outages
         self._on_refused = on_refused
         self._store: Store = open_source(settings)
@@ -82,7 +79,7 @@ class VersionManager:
         self._noted: Resolution | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
-    def start(self) -> Servable:
+    def start(self) -> None:
         """Make the aspired version ready and serve it, then follow the tag.
 
         Raises Fatal where there is none to serve; Away where that may change by itself: then call it again.
@@ -95,13 +92,11 @@ class VersionManager:
                 raise Away(MODEL_REGISTRY, said, error.hint) from error
             raise Fatal(said, error.hint, exit_code=error.exit_code) from error
         self.flip()
-        serving = self._shared.serving
-        if serving is None:
+        if not self._shared.serving:
             reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
             raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
         self._note()
         self._thread.start()
-        return serving
 
     def _begin(self) -> None:
         """Make the aspired version ready, or the last one known good where the registry does not tell."""
@@ -116,54 +111,61 @@ class VersionManager:
         self._work()
 
     @property
-    def serving(self) -> Servable:
-        """The version of the next batch."""
-        assert self._shared.serving is not None
+    def serving(self) -> Mapping[str, Servable]:
+        """The versions of the next batch, by role."""
         return self._shared.serving
+
+    @property
+    def champion(self) -> Servable:
+        """The version that answers the next batch."""
+        return self._shared.serving[CHAMPION]
 
     @property
     def aspired_revision(self) -> int:
         """The channel's revision that was seen last."""
         aspired = self._shared.aspired
-        return aspired.revision if aspired else 0
+        return aspired[CHAMPION].revision if aspired else 0
 
     def refusals(self) -> list[Refusal]:
         """The versions refused so far that the tag still asked for when they were."""
         with self._lock:
             return list(self._shared.refused.values())
 
-    def flip(self) -> Servable | None:
-        """Between two batches: serve the aspired version if it is ready. The version served before, if there was a flip."""
+    def flip(self) -> bool:
+        """Between two batches: serve the aspired versions if they are ready. Whether there was a flip."""
+        shared = self._shared
         with self._lock:
-            action = policy.next_action(self._snapshot())
-            if not isinstance(action, policy.Flip):
-                return None
-            before, aspired = self._shared.serving, self._shared.aspired
-            assert aspired is not None
-            servable = self._shared.ready.pop(action.digest)
-            servable = replace(servable, resolution=aspired, reason=self._shared.reason)
-            self._shared.ready[action.digest] = servable
-            self._shared.serving = servable
+            if not isinstance(policy.next_action(self._snapshot()), policy.Flip):
+                return False
+            serving = {}
+            for role, aspired in shared.aspired.items():
+                servable = replace(shared.ready.pop(aspired.digest), resolution=aspired, reason=shared.reason)
+                serving[role] = shared.ready[aspired.digest] = servable
+            shared.serving = serving
             self._wake.set()
-            return before
+            return True
 
-    def move(self, make: Make) -> None:
-        """Make the version that is served anew, by `make`, and every later one. What was open is closed already."""
+    def move(self, load: Load) -> None:
+        """Load the versions that are served anew, by `load`, and every later one. What was open is closed already."""
         with self._lock:
-            self._make = make
+            self._load = load
             self._shared.moving = True
             self._shared.ready.clear()
             self._wake.set()
 
     def _move(self) -> None:
-        """Serve the same version from a model made anew. What it raises is told, and it is tried again."""
-        before = self.serving
-        package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
-        servable = replace(self._make(package, before.resolution), reason=before.reason)
+        """Serve the same versions from models loaded anew. What it raises is told, and it is tried again."""
+        for role, before in self._shared.serving.items():
+            if (fresh := self._shared.ready.get(before.digest)) is None:
+                package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
+                fresh = replace(before, loaded=self._load(package))
+            servable = replace(before, loaded=fresh.loaded)
+            with self._lock:
+                self._shared.serving = {**self._shared.serving, role: servable}
+                self._shared.ready[before.digest] = servable
+            log.info("%s is loaded into this process", servable.label)
         with self._lock:
-            self._shared.serving = self._shared.ready[before.digest] = servable
             self._shared.moving = False
-        log.info("%s is loaded into this process", servable.label)
 
     def hurry(self) -> None:
         """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
@@ -198,9 +200,9 @@ class VersionManager:
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, goes_on=True)
             except Away as error:
-                log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.serving.label, error)
+                log.warning("the aspired version cannot be made ready yet, %s goes on: %s", self.champion.label, error)
             except Exception:
-                log.exception("following the model's tag failed; %s goes on", self.serving.label)
+                log.exception("following the model's tag failed; %s goes on", self.champion.label)
 
     def _look(self) -> None:
         """Resolve the tag, if anything may have changed."""
@@ -213,9 +215,10 @@ class VersionManager:
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:
-            if resolution != self._shared.aspired:
+            aspired = {CHAMPION: resolution}
+            if aspired != self._shared.aspired:
                 self._shared.refused.pop(resolution.digest, None)
-            self._shared.aspired, self._shared.reason = resolution, reason
+            self._shared.aspired, self._shared.reason = aspired, reason
 
     def _work(self) -> None:
         """Do what the policy asks for, until it asks for what only the scoring thread may do."""
@@ -226,47 +229,47 @@ class VersionManager:
                     unloaded = self._shared.ready.pop(action.digest)
             if isinstance(action, policy.Unload):
                 log.info("freeing %s", unloaded.label)
-                unloaded.model.close()
+                unloaded.loaded.model.close()
                 self._cache.release(unloaded.digest)
             elif isinstance(action, policy.Load):
-                self._load()
+                self._load_version(action.digest)
             else:
                 return
 
-    def _load(self) -> None:
-        aspired, make = self._shared.aspired, self._make
-        assert aspired is not None
+    def _load_version(self, digest: str) -> None:
+        load, settings = self._load, self._settings
+        role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
-            self._admission.check(self._store, aspired.digest, aspired.version, datetime.now(UTC))
-            package = self._cache.fetch(self._store, aspired.digest, version=aspired.version)
-            servable = make(package, aspired)
+            self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
+            package = self._cache.fetch(self._store, digest, version=aspired.version)
+            servable = make(package, aspired, load, settings, role)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._validator = None
                 raise
-            self._cache.release(aspired.digest)
+            self._cache.release(digest)
             refusal = Refusal(aspired.version, str(error))
             log.error("version %s is refused: %s", aspired.version, error)  # noqa: TRY400 - a finding, not a bug
             with self._lock:
-                self._shared.refused[aspired.digest] = refusal
+                self._shared.refused[digest] = refusal
             self._on_refused(refusal)
             return
         with self._lock:
-            if make is not self._make:  # its model was closed meanwhile
+            if load is not self._load:  # its model was closed meanwhile
                 return
-            self._shared.ready[aspired.digest] = servable
+            self._shared.ready[digest] = servable
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
 
     def _note(self) -> None:
         """Keep in mind what is served, a version that was gone back to included: a start falls back on it."""
-        serving = self.serving.resolution
+        serving = self.champion.resolution
         if serving == self._noted:
             return
         try:
             self._cache.remember(self._key, serving)
             self._noted = serving
         except RegistryError as error:
-            log.warning("%s is not noted as known good: %s", self.serving.label, error)
+            log.warning("%s is not noted as known good: %s", self.champion.label, error)
 
     def _reason(self, resolution: Resolution) -> str:
         """Why the channel was moved to this version, from its history."""
@@ -280,9 +283,9 @@ class VersionManager:
         known = dict.fromkeys(shared.ready, policy.State.READY)
         known |= dict.fromkeys(shared.refused, policy.State.REFUSED)
         return policy.Snapshot(
-            aspired=shared.aspired.digest if shared.aspired else None,
-            aspired_revision=shared.aspired.revision if shared.aspired else 0,
-            serving=shared.serving.digest if shared.serving else None,
-            serving_revision=shared.serving.resolution.revision if shared.serving else 0,
+            aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
+            aspired_revision=self.aspired_revision,
+            serving={role: servable.digest for role, servable in shared.serving.items()},
+            serving_revision=shared.serving[CHAMPION].resolution.revision if shared.serving else 0,
             known=known,
         )

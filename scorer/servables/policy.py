@@ -1,7 +1,7 @@
-"""Which version is served: a snapshot of what is aspired, serving and known maps to one next action. Pure, and idempotent:
+"""Which versions are served: a snapshot of what is aspired, serving and known maps to one next action. Pure, and idempotent:
 asked again before anything changed it gives the same answer.
 
-Availability before everything: the serving version stays until the aspired one is ready, and a refused version changes
+Availability before everything: what is served stays until every aspired version is ready, and a refused version changes
 nothing. The version served before stays in memory, so that going back needs no load.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-KEPT_IDLE = 1  # versions kept in memory beside the serving one
+KEPT_IDLE = 1  # versions kept in memory beside those that are served
 
 
 class State(Enum):
@@ -28,9 +28,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Serve this ready version from the next batch on."""
-
-    digest: str
+    """Serve the aspired versions, which are all ready, from the next batch on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +48,26 @@ Action = Load | Flip | Unload | Wait
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`known` holds versions in the order they were last served or made, oldest first. `revision`s are the channel's."""
+    """`aspired` and `serving` name a version's digest for each role; both are empty at first. `known` holds versions in the
+    order they were last served or made, oldest first. `revision`s are the channel's."""
 
-    aspired: str | None
+    aspired: Mapping[str, str]
     aspired_revision: int
-    serving: str | None
+    serving: Mapping[str, str]
     serving_revision: int
     known: Mapping[str, State]
 
 
 def next_action(now: Snapshot) -> Action:
-    """The one next step towards the aspired version."""
-    if now.aspired is None:
+    """The one next step towards the aspired versions."""
+    if not now.aspired:
         return Wait()
-    if now.aspired == now.serving:
-        if now.aspired_revision != now.serving_revision:
-            return Flip(now.aspired)
-    elif now.aspired not in now.known:
-        return Load(now.aspired)
-    elif now.known[now.aspired] is State.READY:
-        return Flip(now.aspired)
-    idle = [d for d, state in now.known.items() if state is State.READY and d not in (now.serving, now.aspired)]
+    aspired, serving = now.aspired.values(), now.serving.values()
+    if now.aspired != now.serving or now.aspired_revision != now.serving_revision:
+        for digest in aspired:
+            if digest not in now.known:
+                return Load(digest)
+        if all(now.known[digest] is State.READY for digest in aspired):
+            return Flip()
+    idle = [d for d, state in now.known.items() if state is State.READY and d not in serving and d not in aspired]
     return Unload(idle[0]) if len(idle) > KEPT_IDLE else Wait()

@@ -1,45 +1,28 @@
-"""A version that is ready to serve: loaded, warmed, its golden examples answered, its cost measured.
+"""A version in its role: a loaded model, and how its answers are encoded."""
 
-Nothing here runs on the thread that scores events.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import orjson
-
 from model_registry.channels.channel import Resolution
-from model_registry.package import Golden, Package
-from model_registry.package.golden import agrees
-from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
-from scorer.backends.cost_curve import measured
-from scorer.events import formats
-from scorer.events.decoder import Decoded, Decoder, Unsuited
-from scorer.events.json.objects import JsonDecoder
-from scorer.outages import Away
+from model_registry.channels.roles import CHAMPION
+from model_registry.package.folder import Package
 from scorer.scores import formats as score_formats
-from scorer.scores.record import RecordEncoder, Scores
-from scorer.servables.cost import CostModel
+from scorer.scores.record import RecordEncoder
+from scorer.servables.loaded import LoadedModel
 from scorer.settings import Settings
 
-WARM_SIZES = (1, 8, 64, 512)
-FEW = 8  # golden examples that are scored together: a slow model, and one that is not warm, has a deadline too
+Load = Callable[[Package], LoadedModel]
+"""Loads a package's model and makes it ready. Raises ModelRefused and Away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """One version, ready. `revision` is the channel revision that made it the aspired one, `reason` why it was moved there.
+    """What answers events in one role. `resolution` is what the channel names for the role, under the revision that made it the
+    aspired version; `reason` is why the channel was moved there."""
 
-    `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of that.
-    """
-
-    resolution: Resolution
-    model: Model
-    decoder: Decoder
+    loaded: LoadedModel
     encoder: RecordEncoder
-    cost: CostModel
-    inference: CostModel
+    resolution: Resolution
     reason: str = ""
 
     @property
@@ -53,96 +36,10 @@ class Servable:
         origin = self.encoder.provenance
         return f"{origin['model']}:{origin['version']}@{self.digest}"
 
-    def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
-        """Scores of good events. Raises InferenceFailed."""
-        outputs = self.model.run(tensors)
-        try:
-            return Scores(self.model.signature(), outputs)
-        except IndexError as error:
-            raise InferenceFailed(f"the outputs are not as the signature reads them: {error}") from error
 
-
-def make(package: Package, resolution: Resolution, backend: Backend, settings: Settings) -> Servable:
-    """Load, check golden examples, warm, measure. Raises ModelRefused with the reason, and Away."""
-    model = backend.open(package)
-    try:
-        decoder = formats.decoder(settings, model.signature())
-    except Unsuited as error:
-        model.close()
-        raise ModelRefused(str(error)) from None
-    return made_ready(model, decoder, package, resolution, settings)
-
-
-def made_ready(model: Model, decoder: Decoder, package: Package, resolution: Resolution, settings: Settings) -> Servable:
-    """All of `make` but the loading. A model that it raises over is closed."""
-    encoder = score_formats.encoder(
-        settings,
-        model=package.name,
-        version=package.version,
-        digest=package.digest,
-        role="champion",
-        region=settings.region,
+def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:
+    """A package, ready to answer in this role. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
+    encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
+        settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
-    servable = Servable(resolution, model, decoder, encoder, CostModel(), CostModel())
-    try:
-        check_golden(servable, package.golden)
-        warm(servable, package.golden, settings.batching.max_events)
-    except (ModelRefused, Away):
-        model.close()
-        raise
-    return servable
-
-
-def check_golden(servable: Servable, golden: Sequence[Golden]) -> None:
-    """Every golden example must be answered as the package says. Raises ModelRefused."""
-    if not golden:
-        return
-    decoded = decode_golden(servable, golden)
-    for row, poison in sorted(decoded.rejected.items()):
-        raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
-    try:
-        parts = [decoded.select(start, start + FEW) for start in range(0, len(golden), FEW)]
-        answers = [orjson.loads(answer) for part in parts for answer in servable.score(part).encoded()]
-    except InferenceFailed as error:
-        raise ModelRefused(f"the golden examples cannot be scored: {error}") from error
-    for row, (example, answer) in enumerate(zip(golden, answers, strict=True), start=1):
-        if not agrees(example.score, answer, example.tolerance):
-            raise ModelRefused(
-                f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
-            )
-
-
-def decode_golden(servable: Servable, golden: Sequence[Golden]) -> Decoded:
-    """Golden events, which are JSON objects whatever format the topics have."""
-    values = [orjson.dumps(example.event) for example in golden]
-    return JsonDecoder(servable.model.signature(), None, max(map(len, values))).decode(values)
-
-
-def warm(servable: Servable, golden: Sequence[Golden], max_events: int) -> None:
-    """Run batches of several sizes on golden events (zeros where there are none) and note what each costs."""
-    if golden:
-        tensors = decode_golden(servable, golden).tensors
-    else:
-        tensors = {t.tensor: zeros(t.dtype, t.width) for t in servable.model.signature().inputs}
-    sizes = sorted({min(size, max_events) for size in WARM_SIZES})
-    scores: list[Scores] = []
-
-    def run(size: int) -> None:
-        try:
-            batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
-            scores[:] = [servable.score(batch)]
-        except InferenceFailed as error:
-            raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
-
-    for size, seconds in measured(sizes, run).items():
-        servable.cost.observe(size, seconds)
-        servable.inference.observe(size, seconds)
-    if servable.model.signature().decision is not None and not scores[0].scalar:
-        raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
-
-
-def zeros(dtype: str, width: int) -> "np.typing.NDArray[np.generic]":
-    """One row of a tensor's neutral values."""
-    if dtype == "string":
-        return np.full((1, width), "", dtype=object)
-    return np.zeros((1, width), dtype)
+    return Servable(load(package), encoder, resolution)

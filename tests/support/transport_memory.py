@@ -155,12 +155,4 @@ def transport(
     session.open()
     consumer: Any = MemoryConsumer(topic, events, log, due)
     beginnings: Any = MemoryBeginnings()
-    intake = Intake(
-        consumer,
-        [topic],
-        beginnings,
-        lambda _: None,
-        lambda partitions, lost: session.release(partitions, lost=lost),
-        session.decide,
-    )
-    return intake, session
+    return Intake(consumer, [topic], beginnings, session), session

@@ -31,8 +31,7 @@ from publisher.process.configuration import SettingsError
 from publisher.session.exactly_once import TransactionSession
 from scorer.events.batch import Batch
 from scorer.intake.consumer import Intake
-from scorer.process import service
-from scorer.process import workers as supervisor
+from scorer.process import service, supervisor
 from scorer.settings import load
 
 AHEAD_SECONDS = 1.0  # as if inference took so long

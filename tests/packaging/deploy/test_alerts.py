@@ -29,7 +29,7 @@ def rules() -> list[dict[str, Any]]:
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     """A scorer's metrics and a relay's, each with a sample of everything."""
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
-    metrics.serving({"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}, 1)
+    metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)

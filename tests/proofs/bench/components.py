@@ -23,8 +23,8 @@ from scorer.backends import Model
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoded
 from scorer.loop.scoring import Scoring, Target
-from scorer.servables import servable
-from scorer.servables.servable import Servable
+from scorer.servables.loaded import loader
+from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 from tests.proofs.bench.calibration import Cost, cost, yardstick
 from tests.proofs.bench.workload import HELD_OUT, Workload, configuration, key
@@ -47,7 +47,8 @@ class Parts:
         made = workload.package(folder / f"package-{workload.features}")
         read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
         backend = backends.find(self.settings.model)
-        self.servable: Servable = servable.make(read, Resolution(read.digest, "1.0.0", 1), backend, self.settings)
+        ready = loader(backend, self.settings)
+        self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
         target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = Scoring(self.settings, target, target)
 
@@ -67,14 +68,14 @@ class Parts:
     def costs(self, size: int, rounds: int) -> dict[str, Cost]:
         """Of each component, and of all together (`score`), at this batch size."""
         batch = self.batch(size)
-        servable = self.servable
-        decoded = servable.decoder.decode(batch.values)
-        known = replace(servable, decoder=_Known(decoded), model=_KnownModel(servable.model, decoded.tensors))
+        loaded = self.servable.loaded
+        decoded = loaded.decoder.decode(batch.values)
+        known = replace(loaded, decoder=_Known(decoded), model=_KnownModel(loaded.model, decoded.tensors))
         calls: dict[str, Callable[[], object]] = {
-            "decode": lambda: servable.decoder.decode(batch.values),
-            "infer": lambda: servable.score(decoded.tensors),
-            "encode": lambda: self.scoring.score(batch, known, lambda: NOW_MS),
-            "score": lambda: self.scoring.score(batch, servable, lambda: NOW_MS),
+            "decode": lambda: loaded.decoder.decode(batch.values),
+            "infer": lambda: loaded.score(decoded.tensors),
+            "encode": lambda: self.scoring.score(batch, replace(self.servable, loaded=known), lambda: NOW_MS),
+            "score": lambda: self.scoring.score(batch, self.servable, lambda: NOW_MS),
         }
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
 

@@ -11,13 +11,15 @@ import numpy as np
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from scorer import backends
-from scorer.crashes.aftermath import Aftermath
 from scorer.crashes.in_hand import InHand
+from scorer.crashes.quarantine import Quarantine
+from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
 from scorer.loop.scoring import Scoring, Target
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
+from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
 from tests.support.transport_memory import MemoryLog, transport
@@ -29,10 +31,12 @@ class _OneVersion:
     """In place of the manager of versions: nothing is followed."""
 
     def __init__(self, serving: Servable) -> None:
-        self.serving = serving
+        self.serving = {"champion": serving}
+        self.champion = serving
 
-    def flip(self) -> None:
+    def flip(self) -> bool:
         """Never."""
+        return False
 
     def hurry(self) -> None:
         """There is nothing to look for."""
@@ -59,7 +63,8 @@ class Ground:
         }
         self._settings = load(values).settings
         found = package.read(folder, name=folder.name, version="1.0.0", digest="sha256:" + "0" * 64)
-        self.servable = make(found, Resolution(found.digest, "1.0.0", 1), backends.find(self._settings.model), self._settings)
+        ready = loader(backends.find(self._settings.model), self._settings)
+        self.servable = make(found, Resolution(found.digest, "1.0.0", 1), ready, self._settings)
 
     def run(self, events: Sequence[bytes], log: MemoryLog, max_events: int, due: Sequence[float] | None = None) -> Drained:
         """Answer all events, in batches of at most `max_events`. `due` as in MemoryConsumer."""
@@ -69,15 +74,17 @@ class Ground:
         intake, session = transport(settings.owner, "events", events, log, due)
         versions: Any = _OneVersion(self.servable)
         loop = Loop(
-            settings,
-            intake,
-            session,
-            versions,
-            Scoring(settings, target, target),
-            Metrics(session.counters, settings.model),
-            Progress(log.clock()),
-            Traces(),
-            Aftermath(settings, InHand(), versions, lambda: None),
+            Collaborators(
+                settings,
+                intake,
+                session,
+                versions,
+                Scoring(settings, target, target),
+                Quarantine(settings, InHand(), versions, lambda: None),
+                Metrics(session.counters, settings.model),
+                Progress(log.clock()),
+                Traces(),
+            )
         )
         begun = log.clock()
         loop.run(lambda: len(log.visible) > len(events), lambda: None)

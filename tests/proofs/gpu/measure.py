@@ -45,7 +45,7 @@ def measure(network: Network, device: str, package: Path, *, quick: bool, until:
 
 def _alone(ground: Ground, sizes: Sequence[int]) -> dict[int, float]:
     """Seconds of each bucket in the session that the loop uses, with the data on the device already."""
-    bound: Any = ground.servable.model
+    bound: Any = ground.servable.loaded.model
     buckets = bound._bound._buckets
     return measured(sizes, lambda size: buckets[size].run(), rounds=10)
 

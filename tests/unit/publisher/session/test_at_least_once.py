@@ -82,6 +82,19 @@ def test_a_commit_that_failed_is_made_again_with_what_came_since_and_not_at_once
     assert at.log.committed == [1]
 
 
+def test_commits_that_go_on_failing_are_told_once_and_their_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    failures: list[tuple[KafkaError, bool]] = [(REFUSED, False)] * 5
+    at = Surroundings(lambda call: failures.pop() if call == "commit" and failures else None)
+    with caplog.at_level("INFO"):
+        for offset in range(1, 9):
+            at.publish(b"a", offset=offset)
+            at.later(CHECKPOINT_SECONDS)
+            at.commits.answer()
+    assert at.log.committed == [6, 7, 8]
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(",")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
+
+
 def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
     at = Surroundings(lambda call: (REFUSED, False) if call == "commit" else None)
     at.publish(b"a")

@@ -30,7 +30,7 @@ class Fake:
         self.errors = errors
         self.provenance = dict.fromkeys(("model", "version", "digest", "role", "region"), "x")
         self.label = "model:1@x"
-        self.encoder = self.decoder = self
+        self.loaded = self.encoder = self.decoder = self
 
     def _pass(self, stage: str, values: Sequence[Any]) -> None:
         for value in values:

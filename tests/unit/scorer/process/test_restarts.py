@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.loop.restarts import FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS, EndAll, Restart, Restarts, backoff
+from scorer.loop.recovery import FIRST_SECONDS, LONGEST_SECONDS, backoff
+from scorer.process.restarts import STEADY_SECONDS, EndAll, Restart, Restarts
 
 NOW = 1_000.0
 

@@ -11,9 +11,9 @@ from tests.proofs.bench.workload import configuration
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from publisher.process import logs
+from publisher.process import logs, watchdog
 from publisher.errors import Fatal
-from scorer.process import workers as supervisor
+from scorer.process import supervisor
 from scorer.settings import load
 
 def hang(settings, on_serving, in_hand):
@@ -45,7 +45,7 @@ def die(settings, on_serving, in_hand):
     if life == 3:
         signal.pause()
     in_hand.note({("flights", 0): life + 1})
-    [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(supervisor.HANGING)][life]()
+    [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.HANGING)][life]()
 
 supervisor.GRACE_SECONDS = 0.0
 settings = load(Path(sys.argv[1])).settings

@@ -13,7 +13,8 @@ from scorer.crashes.examiner import Examiner
 from scorer.crashes.in_hand import InHand
 from scorer.events.batch import Batch
 from scorer.intake.consumer import Intake
-from scorer.servables.manager import Make, VersionManager
+from scorer.servables.manager import VersionManager
+from scorer.servables.servable import Load
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -21,21 +22,21 @@ log = logging.getLogger(__name__)
 ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another scorer holds
 
 
-class Aftermath:
-    """For one worker. `alive` is called while an examiner works, `clock` is monotonic seconds. `make` is where the usual model
-    comes from; `making` is where it comes from now."""
+class Quarantine:
+    """For one worker. `alive` is called while an examiner works, `clock` is monotonic seconds. `load` loads models
+    into this process; `loading` is what loads them now."""
 
     def __init__(
         self,
         settings: Settings,
         in_hand: InHand,
-        make: Make,
+        load: Load,
         alive: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._in_hand = in_hand
         self._clock = clock
-        self._make = self.making = make
+        self._load = self.loading = load
         self._ask_at = 0.0
         self._examiner: Examiner | None = None
         suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
@@ -44,7 +45,7 @@ class Aftermath:
             told = ", ".join(f"{topic}[{partition}] before {end}" for (topic, partition), end in sorted(suspects.items()))
             log.warning("a process died with these events in hand, and they are examined apart: %s", told)
             self._examiner = Examiner(settings, alive)
-            self.making = self._examiner.make
+            self.loading = self._examiner.load
 
     def most(self, events: int) -> int:
         """How many events may be scored at once, of so many."""
@@ -74,7 +75,7 @@ class Aftermath:
         """Once in a while: move the model into this process where nothing is suspected any more."""
         if self._examiner is None or not intake.joined:
             return
-        committed, now = dict(intake.committed), self._clock()
+        committed, now = intake.partitions.committed(), self._clock()
         if now >= self._ask_at:
             self._ask_at = now + ELSEWHERE_SECONDS
             committed |= intake.elsewhere(self._examination.suspects.keys() - committed.keys())
@@ -83,7 +84,7 @@ class Aftermath:
             self._examiner.close()
             self._examiner = None
             self._in_hand.clear()
-            versions.move(self._make)
+            versions.move(self._load)
         else:
             self._in_hand.note(self._examination.suspects)
 

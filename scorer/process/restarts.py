@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-FIRST_SECONDS = 0.5  # before the first restart; each further one waits twice as long
-LONGEST_SECONDS = 30.0
+from scorer.loop.recovery import backoff
+
 STEADY_SECONDS = 60.0  # a worker that has served so long begins anew at the first
 FOR_ALL = (2, 3)  # exit codes that the next start would meet again: the configuration is wrong, or the worker is refused
 
@@ -45,8 +45,3 @@ class Restarts:
             return EndAll()
         self._failures[worker] = 1 if now - since >= STEADY_SECONDS else self._failures[worker] + 1
         return Restart(now + backoff(self._failures[worker]))
-
-
-def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row, one or more."""
-    return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))

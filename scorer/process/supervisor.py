@@ -27,16 +27,16 @@ from model_registry.errors import RegistryError
 from publisher.errors import Fatal
 from publisher.process import logs
 from publisher.process.configuration import SettingsError
+from publisher.process.watchdog import HANGING
 from scorer.crashes.examiner import how
 from scorer.crashes.in_hand import InHand, path_of
-from scorer.loop.restarts import EndAll, Restart, Restarts
+from scorer.process.restarts import EndAll, Restart, Restarts
 from scorer.servables.source import open_cache
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
-HANGING = 70  # exit code of a worker whose scoring thread hangs (EX_SOFTWARE)
 GRACE_SECONDS = 5.0  # beyond twice the transaction timeout, when a worker that hangs ends itself
 
 Work = Callable[..., None]

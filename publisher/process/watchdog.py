@@ -1,0 +1,27 @@
+"""Ends a process whose work hangs in a call that never returns. A successor goes on from what is committed."""
+
+import faulthandler
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+HANGING = 70  # the exit code of a process that ends itself so (EX_SOFTWARE)
+LOOK_SECONDS = 1.0
+
+
+def watch(stuck: Callable[[], str | None]) -> None:
+    """Call `stuck` each second from a thread of its own. When it names what hangs, every thread's stack is printed and the
+    process ends with HANGING."""
+    threading.Thread(target=_watch, args=(stuck,), name="watchdog", daemon=True).start()
+
+
+def _watch(stuck: Callable[[], str | None]) -> None:
+    never = threading.Event()
+    while not never.wait(LOOK_SECONDS):
+        if (what := stuck()) is not None:
+            log.critical("%s; ending the process", what)
+            faulthandler.dump_traceback(all_threads=True)
+            os._exit(HANGING)

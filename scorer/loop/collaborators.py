@@ -1,0 +1,40 @@
+"""What a loop works with, handed in as one value."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from publisher.session.protocol import Session
+from scorer.crashes.quarantine import Quarantine
+from scorer.intake.consumer import Intake
+from scorer.loop.scoring import Scoring
+from scorer.observe.metrics import Metrics
+from scorer.observe.progress import Progress
+from scorer.observe.traces import Traces
+from scorer.servables.manager import VersionManager
+from scorer.settings import Settings
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """`clock` is monotonic seconds, `now_ms` the wall clock in Unix ms."""
+
+    settings: Settings
+    intake: Intake
+    session: Session
+    versions: VersionManager
+    scoring: Scoring
+    quarantine: Quarantine
+    metrics: Metrics
+    progress: Progress
+    traces: Traces
+    clock: Callable[[], float] = time.monotonic
+    now_ms: Callable[[], int] = _now_ms
+
+    def alive(self) -> None:
+        """The owner thread waits for something, and has not hung up."""
+        self.progress.heartbeat = self.clock()

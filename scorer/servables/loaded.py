@@ -1,0 +1,127 @@
+"""A version's model in memory: loaded, its golden examples answered, warmed, its cost measured. It knows no role.
+
+On the thread that scores events runs `LoadedModel.score` alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from model_registry.package import Package
+from model_registry.package.golden import Golden, agrees
+from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
+from scorer.backends.cost_curve import measured
+from scorer.events import formats
+from scorer.events.decoder import Decoded, Decoder, Unsuited
+from scorer.events.json.objects import JsonDecoder
+from scorer.outages import Away
+from scorer.scores.record import Scores
+from scorer.servables.cost import CostModel
+from scorer.settings import Settings
+
+WARM_SIZES = (1, 8, 64, 512)
+FEW = 8  # golden examples that are scored together: a slow model, and one that is not warm, has a deadline too
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
+    that."""
+
+    model: Model
+    decoder: Decoder
+    cost: CostModel
+    inference: CostModel
+
+    def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
+        """Scores of good events. Raises InferenceFailed."""
+        outputs = self.model.run(tensors)
+        try:
+            return Scores(self.model.signature(), outputs)
+        except IndexError as error:
+            raise InferenceFailed(f"the outputs are not as the signature reads them: {error}") from error
+
+
+def loader(backend: Backend, settings: Settings) -> Callable[[Package], LoadedModel]:
+    """Loads packages with this backend: checks golden examples, warms, measures. It raises ModelRefused with the reason, and
+    Away."""
+
+    def load(package: Package) -> LoadedModel:
+        model = backend.open(package)
+        try:
+            decoder = formats.decoder(settings, model.signature())
+        except Unsuited as error:
+            model.close()
+            raise ModelRefused(str(error)) from None
+        return made_ready(model, decoder, package.golden, settings)
+
+    return load
+
+
+def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:
+    """A model that answers its golden examples, warm and measured. A model that it raises over is closed."""
+    loaded = LoadedModel(model, decoder, CostModel(), CostModel())
+    try:
+        check_golden(loaded, golden)
+        warm(loaded, golden, settings.batching.max_events)
+    except (ModelRefused, Away):
+        model.close()
+        raise
+    return loaded
+
+
+def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
+    """Every golden example must be answered as the package says. Raises ModelRefused."""
+    if not golden:
+        return
+    decoded = decode_golden(loaded, golden)
+    for row, poison in sorted(decoded.rejected.items()):
+        raise ModelRefused(f"golden example {row + 1} is no valid event: {poison}")
+    try:
+        parts = [decoded.select(start, start + FEW) for start in range(0, len(golden), FEW)]
+        answers = [orjson.loads(answer) for part in parts for answer in loaded.score(part).encoded()]
+    except InferenceFailed as error:
+        raise ModelRefused(f"the golden examples cannot be scored: {error}") from error
+    for row, (example, answer) in enumerate(zip(golden, answers, strict=True), start=1):
+        if not agrees(example.score, answer, example.tolerance):
+            raise ModelRefused(
+                f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
+            )
+
+
+def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
+    """Golden events, which are JSON objects whatever format the topics have."""
+    values = [orjson.dumps(example.event) for example in golden]
+    return JsonDecoder(loaded.model.signature(), None, max(map(len, values))).decode(values)
+
+
+def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None:
+    """Run batches of several sizes on golden events (zeros where there are none) and note what each costs."""
+    if golden:
+        tensors = decode_golden(loaded, golden).tensors
+    else:
+        tensors = {t.tensor: zeros(t.dtype, t.width) for t in loaded.model.signature().inputs}
+    sizes = sorted({min(size, max_events) for size in WARM_SIZES})
+    scores: list[Scores] = []
+
+    def run(size: int) -> None:
+        try:
+            batch = {name: np.resize(tensor, (size, *tensor.shape[1:])) for name, tensor in tensors.items()}
+            scores[:] = [loaded.score(batch)]
+        except InferenceFailed as error:
+            raise ModelRefused(f"the model cannot score a batch of {size}: {error}") from error
+
+    for size, seconds in measured(sizes, run).items():
+        loaded.cost.observe(size, seconds)
+        loaded.inference.observe(size, seconds)
+    if loaded.model.signature().decision is not None and not scores[0].scalar:
+        raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
+
+
+def zeros(dtype: str, width: int) -> "np.typing.NDArray[np.generic]":
+    """One row of a tensor's neutral values."""
+    if dtype == "string":
+        return np.full((1, width), "", dtype=object)
+    return np.zeros((1, width), dtype)
