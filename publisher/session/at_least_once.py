@@ -98,7 +98,7 @@ class CheckpointSession:
     by itself. `confirm_seconds`: how long the broker may take to confirm records. `clock` is monotonic, in seconds.
     """
 
-    transactional = False
+    sends_group = False
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class CheckpointSession:
         self._flush(seconds)
         self._commits.commit(offsets)
         spent = self._clock() - began
-        self.counters.committed(spent, spent)
+        self.counters.committed(spent)
 
     def _flush(self, seconds: float) -> None:
         """Return once every record is confirmed. Raises Aborted where one failed or took too long."""
@@ -258,7 +258,7 @@ class CheckpointSession:
             return
         self._positions.answered(committed=error is None)
         if error is None:
-            self.counters.committed(seconds, seconds)
+            self.counters.committed(seconds)
         else:
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
 

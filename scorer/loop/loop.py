@@ -132,7 +132,7 @@ class Loop:
             self._settle()
             self._claims.claim(self._intake.arrived)
         self._mind_revisions(servable)
-        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
+        if (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is None:
@@ -221,8 +221,7 @@ class Loop:
         if published is not None:
             self._metrics.outages.end(COMMITS)
             self._intake.commit(published.batch, published.mark)
-            if self._session.transactional:
-                self._pacing.committed(self._session.counters.last_commit_seconds)
+            self._pacing.committed(self._session.counters.last_commit_seconds)
             self._absence.end()
             self._accounts.batch(published)
 

@@ -65,11 +65,10 @@ class Accounts:
     def batch(self, done: Published) -> None:
         """A batch is published. The commits' time includes those since the last one."""
         counters, batch, scored, metrics = self._session.counters, done.batch, done.scored, self._metrics
-        took = counters.last_commit_seconds if self._session.transactional else 0.0
         commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
         stages = {**scored.stages, "produce": done.producing, "commit": max(commit, 0.0)}
         count = len(batch)
-        done.servable.cost.observe(count, done.scoring + done.producing + took)
+        done.servable.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
         done.servable.inference.observe(count, scored.stages.get("infer", 0.0))
         latency = (self._now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
         metrics.latency.observe(latency)

@@ -33,6 +33,7 @@ from publisher.session.exactly_once import TransactionSession
 from publisher.session.group_commits import GroupCommits
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Counters, Session
+from publisher.session.transactional_ids import transactional_ids
 from scorer import backends, topics
 from scorer.crashes.aftermath import Aftermath
 from scorer.crashes.in_hand import InHand
@@ -264,9 +265,9 @@ def _session(settings: Settings, parts: Parts, commits: GroupCommits, batch_byte
 
     written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
     opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
-    prefix = settings.transactional_prefix(settings.owner)
+    ids = transactional_ids(settings.transactional_prefix(settings.owner))
     decided = partial(wait_for_the_living, settings, opened.wait)
-    return parts.make_session(producer, prefix, transaction_seconds=seconds, waiting=waiting, decided=decided)
+    return parts.make_session(producer, ids, transaction_seconds=seconds, waiting=waiting, decided=decided)
 
 
 def _backend(settings: Settings) -> backends.Backend:
@@ -286,7 +287,7 @@ def _intake(settings: Settings, parts: Parts, commits: GroupCommits, session: Se
         session.decide,
         waiting,
         renew=commits.renew,
-        transactional=session.transactional,
+        transactional=session.sends_group,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from publisher.session.exactly_once import TransactionSession
+from publisher.session.transactional_ids import transactional_ids
 from scorer.intake.beginnings import Beginning
 from scorer.intake.consumer import Intake, Partition
 from scorer.intake.marks import Mark
@@ -148,7 +149,7 @@ def transport(
     """The product's intake and session over events in memory. See MemoryConsumer."""
     session = TransactionSession(
         lambda name: MemoryProducer(name, log),  # type: ignore[arg-type, return-value]
-        owner,
+        transactional_ids(owner),
         transaction_seconds=10.0,
     )
     session.open()
