@@ -154,7 +154,7 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert relay.stop() == 0
 
 
-def test_one_record_among_many_in_busy_partitions_is_found_in_few_transactions(make_relay: MakeRelay) -> None:
+def test_one_record_among_many_is_found_in_few_transactions(make_relay: MakeRelay) -> None:
     rig = make_relay()
     refusals = f"{rig.name}.refusals"
     rig.configure(refusal_topic=refusals)
@@ -163,16 +163,8 @@ def test_one_record_among_many_in_busy_partitions_is_found_in_few_transactions(m
     rig.fill(20_000)
     bad = {"too-large": too_large(rig)}
     rig.fill(20_000)
-    began = time.monotonic()
     relay = rig.start().ready()
     rig.wait_copied(40_000)
-    print(
-        "SECONDS",
-        time.monotonic() - began,
-        relay.metric("publisher_transactions_total"),
-        relay.metric("publisher_aborts_total"),
-    )
-    print(relay.said)
     assert relay.metric("publisher_records_refused_total") == 1
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.metric("publisher_transactions_total") < 200
