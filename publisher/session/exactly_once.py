@@ -32,7 +32,7 @@ SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka
 ABORT_SECONDS = 1.0  # where a record was refused, an abort may wait in vain for others: a successor is made in any case
 
 Produce = Callable[..., None]
-"""Takes what `Producer.produce` takes."""
+"""As `Producer.produce`."""
 Write = Callable[[Produce], bool]
 """Writes the records of a transaction; whether there are any."""
 Failure = TypeVar("Failure", bound=Exception)
@@ -48,11 +48,10 @@ class TransactionSession:
     `decided(waiting)` returns when no transaction is open any more where this one writes (`open_transactions.py`). `clock` is
     monotonic, in seconds.
 
-    Offsets are fenced by their group: a process that has lost its partitions commits nothing more. Who sends none gives a
-    `proof`, a record by which producers show that their ids are still the session's own. Each commits one when all are open.
-    Afterwards an id that gets a successor is taken back even from a process that has replaced this one: so the other producers
-    commit the proof before anything else is written, and are fenced where that process has theirs. Such a session is over
-    when nobody knows what became of a transaction.
+    Offsets are fenced by their group. Who sends none gives a `proof`: a record by which producers show that their ids are still
+    the session's own. All commit one in `open`. A later successor takes its id back even from a process that has replaced this
+    one: so the other producers commit the proof before anything else is written, and are fenced where that process has theirs.
+    Such a session is over when nobody knows what became of a transaction.
     """
 
     sends_group = True
@@ -124,8 +123,8 @@ class TransactionSession:
             self.settle()
 
     def write(self, write: Write) -> bool:
-        """One atomic step: what `write(produce)` writes. Where that is nothing, there is no transaction, and it returns False.
-        Raises as `publish` does, and what `write` raises: then only `recover` is allowed."""
+        """One atomic step: what `write(produce)` writes; False where that is nothing. Raises as `publish` does, and what `write`
+        raises: then only `recover` is allowed."""
         self.settle()
         producer = self._begin()
         try:
@@ -179,7 +178,7 @@ class TransactionSession:
         self.settle()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """A batch is never half-published: what is being committed is decided before the partitions go. Never raises."""
+        """What is being committed is decided before the partitions go. Never raises."""
         self.decide()
         if lost:
             self._pool.renew()
