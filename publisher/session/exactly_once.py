@@ -1,8 +1,7 @@
 """The transaction session: what is written in a transaction becomes visible together, consumed offsets included, or not at all.
 
-Transactional producers are used in turn, one transaction each. Scorers and the lanes of a relay publish through it. The
-decisions are in `states.py`; this is the thin part that calls librdkafka. Why there are several producers, and why a slow
-commit costs a producer its place, is told in README.md of this package.
+Transactional producers are used in turn, one transaction each. Scorers and a relay's lanes publish through it. The decisions are
+in `states.py`. Why there are several producers, and why a slow commit costs one its place, is told in the package's README.md.
 """
 
 import contextlib
@@ -41,12 +40,11 @@ Failure = TypeVar("Failure", bound=Exception)
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.session.protocol.Session`. One thread owns it.
 
-    `make_producer(transactional_id)` gives a producer that is not initialised, for each of `ids`. `transaction_seconds` is the
-    transaction timeout: how long one step may repeat its call. A producer is waited for up to `patience` seconds. A commit of
-    `slow_commit_seconds` or more costs its producer its place. One whose call has not returned after `hang_seconds` is given
-    up. `waiting` is called now and then while brokers are away; where it raises, they are not waited for any longer.
-    `decided(waiting)` returns when no transaction is open any more where this one writes (`open_transactions.py`). `clock` is
-    monotonic, in seconds.
+    `make_producer(transactional_id)` gives a producer that is not initialised, for each of `ids`. `transaction_seconds`: how long
+    one step may repeat its call; `patience`: how long a producer is waited for. A commit of `slow_commit_seconds` costs its
+    producer its place; a call that has not returned after `hang_seconds` is given up. `waiting` is called now and then while
+    brokers are away, and may raise. `decided(waiting)` returns when no transaction is open any more where this one writes
+    (`open_transactions.py`). `clock` is monotonic, in seconds.
 
     Offsets are fenced by their group. Who sends none gives a `proof`: a record by which producers show that their ids are still
     the session's own. All commit one in `open`. A later successor takes its id back even from a process that has replaced this
@@ -88,10 +86,9 @@ class TransactionSession:
         self._hung = self._doubtful = self._unfit = False
 
     def open(self) -> None:
-        """Wait until every id is initialised (which began with the construction): whatever a predecessor left open under them
-        is decided from here on. Raises Fatal where the broker refuses, Retriable after `patience`, Aborted where another
-        process has an id, and what `waiting` does.
-        """
+        """Wait until every id is taken over, which began with the construction: what a predecessor left open is decided then.
+        Raises Fatal where the broker refuses, Retriable after `patience`, Aborted where another process has an id, and what
+        `waiting` does."""
         producers = self._pool.all_ready()
         self._wait_until_decided()
         for producer in producers.values():
@@ -108,10 +105,9 @@ class TransactionSession:
     ) -> None:
         """One atomic step: the records, and the positions `offsets` (next offset to read, with metadata) of the group.
 
-        Either may be empty: what moves no group sends no offsets. Returns once the broker has confirmed the commit, or, with
-        `overlap`, while another thread waits for that. Raises Aborted, of any kind, where the transaction must not commit or
-        nobody knows whether it did; then only `recover` is allowed. Raises NotAllowed where the broker does not let it.
-        """
+        Either may be empty. Returns once the broker has confirmed the commit, or, with `overlap`, while another thread waits
+        for that. Raises Aborted, of any kind, where the transaction must not commit or nobody knows whether it did; then only
+        `recover` is allowed. Raises NotAllowed where the broker does not let it."""
         self.settle()
         producer = self._begin()
         try:
@@ -123,8 +119,8 @@ class TransactionSession:
             self.settle()
 
     def write(self, write: Write) -> bool:
-        """One atomic step: what `write(produce)` writes; False where that is nothing. Raises as `publish` does, and what `write`
-        raises: then only `recover` is allowed."""
+        """One atomic step: what `write(produce)` writes; False where that is nothing. Raises as `publish` does, and what
+        `write` raises: then only `recover` is allowed."""
         self.settle()
         producer = self._begin()
         try:
@@ -146,7 +142,7 @@ class TransactionSession:
         return True
 
     def settle(self) -> None:
-        """Wait for a commit that `publish` left to the other thread. Raises Aborted or Fenced as `publish` does."""
+        """Wait for a commit that `publish` left to the other thread. Raises as `publish` does."""
         if self._sealed is None:
             return
         began = self._clock()
@@ -288,8 +284,8 @@ class TransactionSession:
         self._rest()
 
     def _rest(self) -> None:
-        assert self._active is not None
-        self._pool.put(self._active)
+        if self._active is not None:
+            self._pool.put(self._active)
         self._active = self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
