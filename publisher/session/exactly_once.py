@@ -1,7 +1,7 @@
 """The transaction session: what is written in a transaction becomes visible together, consumed offsets included, or not at all.
 
-Transactional producers are used in turn, one transaction each. Scorers and a relay's lanes publish through it. The decisions are
-in `states.py`. Why there are several producers, and why a slow commit costs one its place, is told in the package's README.md.
+Transactional producers are used in turn, one transaction each. Scorers and a relay's lanes publish through it. The decisions
+are in `states.py`. Why there are several producers, and why a slow commit costs one its place, is told in README.md.
 """
 
 import contextlib
@@ -30,8 +30,7 @@ HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets may ignore its own timeout for
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
 ABORT_SECONDS = 1.0  # where a record was refused, an abort may wait in vain for others: a successor is made in any case
 
-Produce = Callable[..., None]
-"""As `Producer.produce`."""
+Produce = Callable[..., None]  # as `Producer.produce`
 Write = Callable[[Produce], bool]
 """Writes the records of a transaction; whether there are any."""
 Failure = TypeVar("Failure", bound=Exception)
@@ -40,10 +39,10 @@ Failure = TypeVar("Failure", bound=Exception)
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.session.protocol.Session`. One thread owns it.
 
-    `make_producer(transactional_id)` gives a producer that is not initialised, for each of `ids`. `transaction_seconds`: how long
-    one step may repeat its call; `patience`: how long a producer is waited for. A commit of `slow_commit_seconds` costs its
-    producer its place; a call that has not returned after `hang_seconds` is given up. `waiting` is called now and then while
-    brokers are away, and may raise. `decided(waiting)` returns when no transaction is open any more where this one writes
+    `make_producer(transactional_id)` gives a producer that is not initialised, for each of `ids`. `transaction_seconds`: how
+    long one step may repeat its call; `patience`: how long a producer is waited for. A commit of `slow_commit_seconds` costs
+    its producer its place; a call that has not returned after `hang_seconds` is given up. `waiting` is called now and then
+    while brokers are away, and may raise. `decided(waiting)` returns when no transaction is open any more where this one writes
     (`open_transactions.py`). `clock` is monotonic, in seconds.
 
     Offsets are fenced by their group. Who sends none gives a `proof`: a record by which producers show that their ids are still
