@@ -352,3 +352,33 @@ def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_seco
         under_test.publish([large, RECORD], OFFSETS, "metadata")
     assert list(second.value.records) == [large]
     under_test.close()
+
+
+def test_where_only_ids_fence_the_other_producer_commits_before_a_successor_is_used() -> None:
+    log, slow = Log(), [0.0]
+
+    def fails(at: str) -> None:
+        log.now += slow[0] if at == "commit" else 0.0
+
+    under_test = TransactionSession(
+        lambda name: ScriptedProducer(name, log, fails),  # type: ignore[arg-type, return-value]
+        IDS[:2],
+        transaction_seconds=0.0,
+        proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
+        clock=lambda: log.now,
+    )
+    under_test.open()
+    assert log.visible == [b"proof"] * 2
+
+    def write(produce: Callable[..., None]) -> bool:
+        produce("scores", b"copy")
+        return True
+
+    slow[0] = SLOW_COMMIT_SECONDS
+    assert under_test.write(write)
+    slow[0] = 0.0
+    assert under_test.write(write)
+    assert log.visible[2:] == [b"copy", b"proof", b"copy"]
+    assert not under_test.write(lambda _: False)
+    assert under_test.counters.commits == 2
+    under_test.close()
