@@ -88,7 +88,7 @@ def status(
     from publisher.relay.commands import status_view as relay_view
     from publisher.relay.commands.status import Observer
     from publisher.relay.settings import load
-    from publisher.relay.takeover import now_ms
+    from publisher.relay.sides import now_ms
 
     console = Console(highlight=False)
     if live and not as_json and not console.is_terminal:

@@ -20,7 +20,13 @@ class Evicted(Aborted):
     """The group refuses this member: it has other assignments by now, or has given it up. What it says next decides."""
 
 
-class RecordRefused(Aborted):
+class RecordFailed(Aborted):
+    """A record of the transaction has failed. `code` is the broker's, where it has told one: which record, it does not say."""
+
+    code: int | None = None
+
+
+class RecordRefused(RecordFailed):
     """The broker takes one record or more in no case: too large, invalid, or of a time out of bounds.
 
     `records` are the very objects in question that were to be published; empty where nobody has told. `certain`: the broker

@@ -29,7 +29,7 @@ def failover(
     the relay of the other direction."""
     from publisher.failover import plan as moving
     from publisher.relay.settings import load
-    from publisher.relay.takeover import now_ms
+    from publisher.relay.sides import now_ms
 
     loaded = load(config, settings or []).settings
     now = now_ms()

@@ -18,8 +18,8 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
 from publisher.relay.settings import RelaySettings
+from publisher.relay.sides import ANSWER_SECONDS, destination_of, groups_of, log_of, source_of
 from publisher.relay.start_position import Refused, recreated
-from publisher.relay.takeover import ANSWER_SECONDS, destination_of, groups_of, log_of, source_of
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from publisher.errors import Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
+from publisher.session.protocol import Record
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -105,6 +106,11 @@ def registration_key(relay: str) -> bytes:
 def sighting_key(relay: str) -> bytes:
     """The record key of what a relay last saw of its source."""
     return SEPARATOR.join((quote(relay, safe=""), SIGHTING)).encode("ascii")
+
+
+def record(topic: str, key: bytes, value: bytes | None) -> Record:
+    """A record of the checkpoint topic; without a value it takes its key away."""
+    return topic, value, key, -1, 0, None
 
 
 def parse_key(text: bytes) -> Place | tuple[str] | str:

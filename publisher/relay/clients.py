@@ -5,17 +5,14 @@ back-off alone) decide how soon copying goes on afterwards; fetches and queues b
 """
 
 import logging
-import threading
-import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 
-from publisher.errors import Aborted, Fatal, NotAllowed, Retriable
+from publisher.errors import Fatal, NotAllowed
 from publisher.kafka import clients as kafka
-from publisher.kafka import connection, rights
-from publisher.kafka.error_codes import FENCED, REFUSED, UNKNOWN_CLIENT
-from publisher.kafka.rights import WRITE, Right
+from publisher.kafka import connection
+from publisher.kafka.error_codes import UNKNOWN_CLIENT
 from publisher.relay.settings import RelaySettings
 
 QUICK: dict[str, Any] = {
@@ -25,7 +22,7 @@ QUICK: dict[str, Any] = {
     "log_level": 3,  # errors: each attempt into a cut link would be a warning, and readiness tells of that
 }
 ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
-INIT_CALL_SECONDS = 5.0
+SEE_CHECK = "see what is needed: publisher check CONFIG"
 library_log = logging.getLogger("librdkafka")
 
 
@@ -71,36 +68,8 @@ def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
     return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
-def refusal(cluster: kafka.KafkaSettings, error: KafkaError, what: str) -> Fatal:
-    """What an error of REFUSED or UNKNOWN_CLIENT means: who is not known, or may not do it (`what`)."""
+def refusal(cluster: kafka.KafkaSettings, error: KafkaError) -> Fatal:
+    """What an error of REFUSED or UNKNOWN_CLIENT means, said by the source: this client is not known, or may not do it."""
     if error in UNKNOWN_CLIENT:
         return connection.refused(cluster, error)
-    return NotAllowed(f"{what}: {error.str()}", "see what is needed: publisher check CONFIG")
-
-
-def begin(
-    settings: RelaySettings, transactional_id: str, producer: Producer, stopping: threading.Event, seconds: float
-) -> Producer:
-    """init_transactions: fences every other producer of the id, and decides what that left open.
-
-    Raises Retriable where the destination does not answer in `seconds`, Aborted where it is fenced itself, Fatal (3) where
-    it is refused.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            with kafka.unwrapping():
-                producer.init_transactions(INIT_CALL_SECONDS)
-            return producer
-        except KafkaException as exception:
-            error = exception.args[0]
-            if REFUSED.why(error) == rights.TRANSACTIONAL_ID:
-                every = Right(WRITE, rights.TRANSACTIONAL_ID, f"{settings.transactional_prefix}*")
-                raise rights.refused(settings.destination.kafka, [every]) from exception
-            if error in REFUSED or error in UNKNOWN_CLIENT:
-                what = f"the destination refuses {transactional_id!r}"
-                raise refusal(settings.destination.kafka, error, what) from exception
-            if error in FENCED or error.fatal():
-                raise Aborted(f"{transactional_id}: {error.str()}") from exception
-            if time.monotonic() > deadline or stopping.wait(0.02):
-                raise Retriable(f"the destination does not let {transactional_id} begin: {error.str()}") from exception
+    return NotAllowed(f"the source refuses: {error.str()}", SEE_CHECK)

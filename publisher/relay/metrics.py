@@ -24,10 +24,14 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
         lambda lane: lane.tally.derived,
     ),
     ("publisher_records_refused", "Records that went to the refusal topic.", lambda lane: lane.tally.refused),
-    ("publisher_transactions", "Transactions committed.", lambda lane: lane.transactions),
-    ("publisher_aborts", "Transactions that were begun and not committed because of an error.", lambda lane: lane.aborts),
-    ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.rotations),
-    ("publisher_commit_seconds", "Time that the lane waited for commits.", lambda lane: lane.commit_seconds),
+    ("publisher_transactions", "Transactions committed.", lambda lane: lane.counters.commits),
+    (
+        "publisher_aborts",
+        "Transactions that were begun and not committed because of an error.",
+        lambda lane: lane.counters.aborts,
+    ),
+    ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.counters.rotations),
+    ("publisher_commit_seconds", "Time that the lane waited for commits.", lambda lane: lane.counters.commit_seconds),
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import cast
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from publisher.errors import Aborted
 from publisher.kafka.headers import headers_of_one
@@ -19,6 +19,7 @@ from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings
 from publisher.relay.state import LaneState
 from publisher.relay.unfit import UNREADABLE, Refusal, Room, Unfit
+from publisher.session.exactly_once import Produce
 
 log = logging.getLogger(__name__)
 
@@ -26,30 +27,30 @@ WAYS_ON = (
     "let the destination topic take it and start the relay again, or name a refusal_topic, or leave it out: "
     "publisher checkpoint set"
 )
-Write = Callable[[Producer], tuple[int, int]]
+Fill = Callable[[Produce], tuple[int, int]]
 """Writes the records of a transaction: how many records were read for it, and the bytes of their values."""
 
 
 class Refusing:
     """Of one lane. `active` are the partitions that it copies, `room` says how many records a transaction may hold.
 
-    `publish` makes a transaction of what is written, and raises Unfit; `renew` gives the open one up. Both may raise what ends
-    the lane.
+    `publish` makes a transaction of what is written, and raises Unfit; `recover` gives the open one up. Both may raise what
+    ends the lane.
     """
 
     def __init__(
         self,
         settings: RelaySettings,
         state: LaneState,
-        publish: Callable[[Write], tuple[int, int]],
-        renew: Callable[[], None],
+        publish: Callable[[Fill], tuple[int, int]],
+        recover: Callable[[], None],
     ) -> None:
         self.active: dict[Partition, Route] = {}
         self.room = Room(settings.transaction_records)
         self._settings = settings
         self._state = state
         self._publish = publish
-        self._renew = renew
+        self._recover = recover
         self._before: dict[Partition, Route] = {}
         self._written: list[Refusal] = []
 
@@ -70,13 +71,13 @@ class Refusing:
             self.active[place] = self._before[place]
             del self._state.stopped[place]
 
-    def unread(self, consumer: Consumer, producer: Producer, message: Message, error: SystemError) -> None:
+    def unread(self, consumer: Consumer, produce: Produce, message: Message, error: SystemError) -> None:
         """Refuse a record whose headers cannot be read, within the open transaction."""
         found = self._refusal(message, UNREADABLE, repr(error.__cause__ or error), readable=False)
         if (found.source.topic, found.source.partition) not in self.active:
             return
         if self._settings.refusal_topic:
-            self._write(found, False, producer)
+            self._write(found, False, produce)
         else:
             self._stop(consumer, found)
 
@@ -87,16 +88,18 @@ class Refusing:
         suspects = {place: route.next for place, route in self.active.items() if route.settle()}
         for route in self._state.routes.values():
             route.rewind()
-        self._renew()
+        self._recover()
         if self.room.now > 1:
             log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
             self.room.failed(unfit.written, suspects)
         elif unfit.reason is None or not self._is_copied(messages):
             raise Aborted(f"lane {self._state.number}: {unfit}")
-        elif alone is not None:  # it is the refusal topic that does not take it
-            self._refuse(consumer, alone, (True,))
         else:
-            self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
+            self.room.found()
+            if alone is not None:  # it is the refusal topic that does not take it
+                self._refuse(consumer, alone, (True,))
+            else:
+                self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
         consumer.assign(places(self.active.values()))
 
     def _is_copied(self, messages: list[Message]) -> bool:
@@ -112,7 +115,7 @@ class Refusing:
             except Unfit as again:
                 log.warning("lane %d: the refusal topic does not take %s: %s", self._state.number, found.source, again)
                 self.active[found.source.topic, found.source.partition].rewind()
-                self._renew()
+                self._recover()
         self._stop(consumer, found)
 
     def _refusal(self, message: Message, reason: str, error: str, *, readable: bool = True) -> Refusal:
@@ -120,10 +123,10 @@ class Refusing:
         source = Position(self._settings.source.region, *place, message.offset() or 0)
         return Refusal(message, source, reason, error, headers_of_one(message) or [] if readable else None)
 
-    def _write(self, found: Refusal, bare: bool, producer: Producer) -> tuple[int, int]:
+    def _write(self, found: Refusal, bare: bool, produce: Produce) -> tuple[int, int]:
         self.active[found.source.topic, found.source.partition].passed = found.message
         self._written.append(found)
-        producer.produce(self._settings.refusal_topic, **found.letter(bare=bare))  # type: ignore[arg-type]
+        produce(self._settings.refusal_topic, **found.letter(bare=bare))
         self._state.tally.refused += 1
         return 1, 0
 

@@ -1,4 +1,4 @@
-"""`publisher run`: take over, read the checkpoints, verify, copy; and the same again after any trouble that may pass.
+"""`publisher run`: fence, read the checkpoints, verify, copy; and the same again after any trouble that may pass.
 
 There is one way to begin, whether a process is new, was killed, or lost one of its clusters for a while: fence whoever may
 still write, read the positions to their end, hold them against what both clusters say, go on. Nothing is remembered.
@@ -12,13 +12,12 @@ import uuid
 from confluent_kafka import KafkaException
 
 from publisher.errors import Aborted, Fatal, Retriable
-from publisher.relay.checkpoints import Registration
-from publisher.relay.lane import OutOfRange
-from publisher.relay.run import Fleet
+from publisher.relay.fence import registration
+from publisher.relay.life import Life
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import Refused
+from publisher.relay.sides import reach
+from publisher.relay.start_position import OutOfRange, Refused
 from publisher.relay.state import RelayState
-from publisher.relay.takeover import reach, registration
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +61,13 @@ class Relay:
         """One life: from taking over to the end, or to the first trouble."""
         if not self.state.copying_since:
             reach(self._settings)
-        running = Fleet(self._settings, self.state, self._stopping)
+        life = Life(self._settings, self.state, self._stopping)
         try:
-            running.survey()
-            self._refuse_if_replaced(running)
-            registration = self._registration()
-            running.take_over(registration, lambda: self._refuse_if_replaced(running))
-            running.begin(registration)
+            life.survey()
+            self._refuse_if_replaced(life)
+            told = registration(self._settings, self._instance, "publisher run")
+            life.take_over(told, lambda: self._refuse_if_replaced(life))
+            life.begin(told)
             if out_of_range is not None:
                 raise Refused(
                     f"{out_of_range.topic}[{out_of_range.partition}] does not go on where its copy ended: {out_of_range}",
@@ -76,19 +75,16 @@ class Relay:
                 )
             self.state.registered = True
             self.state.began()
-            running.supervise()
+            life.supervise()
         finally:
             self.state.ended()
-            running.close()
+            life.close()
 
-    def _refuse_if_replaced(self, running: Fleet) -> None:
+    def _refuse_if_replaced(self, life: Life) -> None:
         """Fenced by a process that began later: then that one is the relay. Only who starts anew takes over."""
-        last = running.checkpoints.registrations.get(self._settings.name)
+        last = life.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise Refused(
                 f"another process took over relay {self._settings.name!r}: {last.what}, pid {last.pid} on {last.host}",
                 "run one process a name; to copy more, give each its own name and topics",
             )
-
-    def _registration(self) -> Registration:
-        return registration(self._settings, self._instance, "publisher run")

@@ -29,6 +29,15 @@ class Refused(Fatal):
         super().__init__(fact, hint, 3)
 
 
+class OutOfRange(Exception):
+    """The source does not hold the offset that comes next."""
+
+    def __init__(self, message: str, topic: str | None, partition: int | None) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+
+
 def way_on(place: Place, to: str = "earliest|latest|OFFSET") -> str:
     """The command that goes on deliberately."""
     return (

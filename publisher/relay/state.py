@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from publisher.kafka.partitions import Partition
 from publisher.relay.copy import Route, Tally
+from publisher.session.protocol import Counters
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +19,8 @@ class LaneState:
 
     number: int
     tally: Tally = field(default_factory=Tally)
+    counters: Counters = field(default_factory=Counters)
     bytes: int = 0
-    transactions: int = 0
-    aborts: int = 0
-    rotations: int = 0
-    commit_seconds: float = 0.0
     heartbeat: float = field(default_factory=time.monotonic)
     checkpoint_at: float = field(default_factory=time.monotonic)
     routes: dict[Partition, Route] = field(default_factory=dict)
@@ -66,7 +64,7 @@ class RelayState:
 
     def transactions(self) -> int:
         """Transactions committed so far."""
-        return sum(lane.transactions for lane in self.lanes)
+        return sum(lane.counters.commits for lane in self.lanes)
 
     def began(self) -> None:
         """Every lane copies."""

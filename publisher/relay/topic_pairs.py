@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from publisher.errors import Fatal
+from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.rights import READ, WRITE, Operations
 from publisher.kafka.topics import Topic, Topics, copied_config
 from publisher.relay import checkpoints as checkpoint
-from publisher.relay.copy import ROOM
+from publisher.relay.checkpoints import Checkpoint
+from publisher.relay.copy import ROOM, Route
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import fewer_partitions
 
@@ -22,6 +24,21 @@ class Pair(NamedTuple):
     source: Topic
     destination_name: str
     destination: Topic
+
+    def checkpoint(self, route: Route, clusters: tuple[str, str], now_ms: int) -> Checkpoint:
+        """That of a route as it is; `clusters` are the ids of source and destination."""
+        return Checkpoint(
+            next=route.next,
+            cluster=clusters[0],
+            topic_id=self.source.id,
+            destination_cluster=clusters[1],
+            destination_topic=self.destination_name,
+            destination_topic_id=self.destination.id,
+            copied=route.copied,
+            epoch=route.epoch,
+            timestamp_ms=route.timestamp_ms,
+            at_ms=now_ms,
+        )
 
 
 def selected(settings: RelaySettings, names: list[str]) -> list[str]:
@@ -82,6 +99,13 @@ def pairs(
         if there[target].partitions < found[name].partitions:
             raise fewer_partitions(name, found[name].partitions, target, there[target].partitions)
     return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
+
+
+def smallest_limit(destination: Topics, copied: Iterable[Pair]) -> int:
+    """What every destination topic takes in one batch, in bytes."""
+    configs = destination.configs(pair.destination_name for pair in copied)
+    limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
+    return min([LARGEST_BATCH, *limits])
 
 
 def ensure_own_topics(settings: RelaySettings, destination: Topics, *, create: bool) -> None:

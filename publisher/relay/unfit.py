@@ -24,9 +24,9 @@ class Unfit(Exception):
     """The open transaction of `written` records holds one that the destination does not take. `reason` is None where the error
     does not say why."""
 
-    def __init__(self, error: KafkaError, written: int) -> None:
-        super().__init__(KafkaError(error.code()).str())
-        self.reason = UNFIT_RECORD.why(error)
+    def __init__(self, code: int, written: int) -> None:
+        super().__init__(KafkaError(code).str())
+        self.reason = UNFIT_RECORD.get(code)
         self.written = written
 
 
@@ -34,7 +34,7 @@ class Room:
     """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried.
 
     The partitions of a failed transaction are suspects up to where it went. Larger transactions are tried when all of that is
-    behind, not earlier: what others commit in the meantime says nothing of the record that is looked for.
+    behind, or the record is found, not earlier: what others commit in the meantime says nothing of it.
     """
 
     def __init__(self, most: int) -> None:
@@ -44,6 +44,10 @@ class Room:
     def failed(self, count: int, suspects: Mapping[Partition, int]) -> None:
         """A transaction of so many records failed for the reason of one of them; `suspects` are the offsets that follow it."""
         self.now, self._suspects = max(1, min(self.now, count) // 2), dict(suspects)
+
+    def found(self) -> None:
+        """The record that was looked for stands alone: the others are suspects no more."""
+        self._suspects.clear()
 
     def passed(self, active: Mapping[Partition, Route]) -> None:
         """A transaction did not fail; a partition that is not in `active` is copied no more."""

@@ -98,7 +98,7 @@ class CheckpointSession:
     by itself. `confirm_seconds`: how long the broker may take to confirm records. `clock` is monotonic, in seconds.
     """
 
-    transactional = False
+    sends_group = False
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class CheckpointSession:
             log.warning("a checkpoint was not committed, the next one will be: %s", error)
 
     def _committed(self, seconds: float) -> None:
-        self.counters.committed(seconds, seconds)
+        self.counters.committed(seconds)
         if self._uncommitted:
             self._uncommitted = False
             log.info("checkpoints are committed again")

@@ -1,6 +1,6 @@
 """What every way of delivery offers to the loop that publishes through it: one protocol, the record, the counters.
 
-`transactions.py` keeps it exactly once, `delivery.py` at least once. Whoever drives a session knows no more than this.
+`exactly_once.py` and `at_least_once.py` keep it. Who drives a session knows no more than this.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,10 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 
 @dataclass(slots=True)
 class Counters:
-    """What a session did so far; plain numbers that the metrics read. `commit_seconds` is what the owner thread waited,
-    `last_commit_seconds` what the last commit took, whoever waited for it. `open_since` (monotonic seconds) is when the
-    transaction began that is not decided yet, or the wait for others that are not, if there is one."""
+    """What a session did so far; plain numbers that the metrics read. `commit_seconds` is the time that the owner thread has
+    waited for commits. `last_commit_seconds` is what the commit of the last batch took, 0 where batches have none of their own;
+    `last_ending_seconds` the part of it after the records had arrived. `open_since` (monotonic seconds) is when the undecided
+    transaction began, or the wait for those of others."""
 
     commits: int = 0
     aborts: int = 0
@@ -27,21 +28,22 @@ class Counters:
     rotations: int = 0
     commit_seconds: float = 0.0
     last_commit_seconds: float = 0.0
+    last_ending_seconds: float = 0.0
     open_since: float | None = None
 
-    def committed(self, waited: float, took: float) -> None:
-        """The broker has confirmed a commit that took so many seconds, for which the owner thread waited so many."""
+    def committed(self, waited: float, took: float = 0.0, ending: float = 0.0) -> None:
+        """The broker has confirmed a commit; all in seconds, see the class."""
         self.commits += 1
         self.commit_seconds += waited
-        self.last_commit_seconds = took
+        self.last_commit_seconds, self.last_ending_seconds = took, ending
 
 
 class Session(Protocol):
     """Publishes batches. One thread owns it. After Aborted only `recover`, `release` and `close` are allowed."""
 
     counters: Counters
-    transactional: bool
-    """Whether each publish is a transaction: the broker pays for each, so the caller leaves some time between two."""
+    sends_group: bool
+    """Whether `publish` has a use for the group's metadata: they are dear to ask for."""
 
     def open(self) -> None:
         """Wait until the session can publish. Raises Fatal where the broker does not let it."""

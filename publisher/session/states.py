@@ -4,7 +4,7 @@ from enum import Enum
 
 from confluent_kafka import KafkaError
 
-from publisher.kafka.error_codes import BEGINS_LATER, EVICTED, FENCED, REFUSED, UNFIT_RECORD
+from publisher.kafka.error_codes import BEGINS_LATER, BEHIND_UNFIT, EVICTED, FENCED, REFUSED, UNFIT_RECORD
 
 
 class State(Enum):
@@ -21,9 +21,11 @@ class Step(Enum):
     """What the session is asked to do next, or what befell it."""
 
     BEGIN = "begin"
+    PRODUCE = "produce"
     SEND_OFFSETS = "send offsets"
     COMMIT = "commit"
     COMMITTED = "committed"
+    ABANDON = "abandon an empty transaction"
     FAIL = "fail"
     RECOVER = "recover"
 
@@ -32,6 +34,7 @@ TRANSITIONS: dict[tuple[State, Step], State] = {
     (State.IDLE, Step.BEGIN): State.OPEN,
     (State.OPEN, Step.SEND_OFFSETS): State.OFFSETS,
     (State.OPEN, Step.COMMIT): State.COMMITTING,
+    (State.OPEN, Step.ABANDON): State.IDLE,
     (State.OFFSETS, Step.COMMIT): State.COMMITTING,
     (State.COMMITTING, Step.COMMITTED): State.IDLE,
     **{(state, Step.FAIL): State.BROKEN for state in State},
@@ -55,6 +58,7 @@ class Verdict(Enum):
     FENCED = "as RECOVER; another producer has this transactional.id"
     EVICTED = "as RECOVER; the group has gone on without this member"
     UNFIT = "as RECOVER; the broker takes one of the records in no case"
+    HIDDEN = "as RECOVER; a record has failed before, and this call does not say why"
     REFUSED = "the broker's access control does not allow it"
     GIVE_UP = "no repetition will help"
 
@@ -77,6 +81,8 @@ def verdict(step: Step, error: KafkaError) -> Verdict:
         return Verdict.EVICTED
     if error in UNFIT_RECORD:
         return Verdict.UNFIT
+    if error in BEHIND_UNFIT:
+        return Verdict.HIDDEN
     if step is Step.COMMIT and error.retriable() and not error.fatal() and not error.txn_requires_abort():
         return Verdict.REPEAT
     return Verdict.RECOVER

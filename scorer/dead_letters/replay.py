@@ -27,6 +27,7 @@ from publisher.positions import Position
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Record
+from publisher.session.transactional_ids import transactional_ids
 from scorer import topics
 from scorer.dead_letters import letter as letters
 from scorer.dead_letters.letter import Letter, Selection, Unfit
@@ -108,7 +109,8 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
         return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
 
     opened = OpenTransactions(settings.kafka, name, (*settings.input.topics, settings.replayed_topic))
-    return TransactionSession(producer, f"{settings.name}/replay", transaction_seconds=seconds, decided=opened.wait)
+    ids = transactional_ids(f"{settings.name}/replay")
+    return TransactionSession(producer, ids, transaction_seconds=seconds, decided=opened.wait)
 
 
 def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: float | None) -> None:

@@ -255,7 +255,7 @@ class Intake:
         self._topic_ids: dict[str, str] = {}
         self._pauses = Pauses(consumer)
         # outside transactions nobody sends it, and it is not cheap: a quarter of what a batch of one event costs
-        self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._session.transactional else lambda: None
+        self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._session.sends_group else lambda: None
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
         consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 

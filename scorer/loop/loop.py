@@ -137,7 +137,7 @@ class Loop:
 
     def _pace(self) -> None:
         """The broker pays for each transaction: leave some time between two."""
-        if self._session.transactional and (pause := self._pacing.wait(self._clock())) > 0:
+        if (pause := self._pacing.wait(self._clock())) > 0:
             time.sleep(pause)
 
     def _take(self, servable: Servable) -> Batch | None:
@@ -218,8 +218,7 @@ class Loop:
         if published is not None:
             self._with.metrics.outages.end(COMMITS)
             self._intake.partitions.commit(published.batch, published.mark)
-            if self._session.transactional:
-                self._pacing.committed(self._session.counters.last_commit_seconds)
+            self._pacing.committed(self._session.counters.last_commit_seconds)
             self._absence.end()
             self._metering.batch(published)
 

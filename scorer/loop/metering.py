@@ -40,13 +40,12 @@ class Metering:
 
     def batch(self, done: Published) -> None:
         """A batch is published. The commits' time includes those since the last one."""
-        session, metrics, progress = self._with.session, self._with.metrics, self._with.progress
-        counters, batch, scored = session.counters, done.batch, done.scored
-        took = counters.last_commit_seconds if session.transactional else 0.0
+        metrics, progress = self._with.metrics, self._with.progress
+        counters, batch, scored = self._with.session.counters, done.batch, done.scored
         commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
         stages = {**scored.stages, "produce": done.producing, "commit": max(commit, 0.0)}
         count = len(batch)
-        done.servable.loaded.cost.observe(count, done.scoring + done.producing + took)
+        done.servable.loaded.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
         done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
         latency = (self._with.now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
         metrics.latency.observe(latency)

@@ -23,7 +23,7 @@ class Pacing:
         self.began = float("-inf") if full else now
 
     def committed(self, seconds: float) -> None:
-        """Its commit took `seconds`."""
+        """Its commit took `seconds`; 0 where batches have no commits of their own."""
         self.usual_commit += COMMIT_EWMA * (seconds - self.usual_commit)
 
     def overlap(self, scoring: float) -> bool:
@@ -35,7 +35,9 @@ class Pacing:
         return scoring >= max(OVERLAP_SECONDS, OVERLAP_SHARE * self.usual_commit)
 
     def wait(self, now: float) -> float:
-        """Seconds until the next may begin, 0 where it may at once."""
+        """Seconds until the next may begin, 0 where it may at once: always where no commit has taken any time."""
+        if not self.usual_commit:
+            return 0.0
         busy = max(1.0, self.usual_commit / QUIET_COMMIT)
         interval = min(max(MINIMUM_INTERVAL, COMMIT_MULTIPLE * self.usual_commit * busy), MAXIMUM_INTERVAL)
         return max(0.0, self.began + interval - now)

@@ -29,6 +29,7 @@ from publisher.session.exactly_once import TransactionSession
 from publisher.session.group_commits import GroupCommits, OnCommit
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Counters, Session
+from publisher.session.transactional_ids import transactional_ids
 from scorer import backends
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
@@ -206,7 +207,7 @@ class _Service:
         opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
         return self._parts.make_session(
             producer,
-            settings.transactional_prefix(settings.owner),
+            transactional_ids(settings.transactional_prefix(settings.owner)),
             transaction_seconds=self._hang_seconds,
             waiting=self._waiting,
             decided=partial(wait_for_the_living, settings, opened.wait),

@@ -13,6 +13,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from publisher.kafka.partitions import Partition
 from publisher.session.exactly_once import TransactionSession
+from publisher.session.transactional_ids import transactional_ids
 from scorer.intake.beginnings import Beginning
 from scorer.intake.consumer import Intake
 from scorer.intake.marks import Mark
@@ -149,7 +150,7 @@ def transport(
     """The product's intake and session over events in memory. See MemoryConsumer."""
     session = TransactionSession(
         lambda name: MemoryProducer(name, log),  # type: ignore[arg-type, return-value]
-        owner,
+        transactional_ids(owner),
         transaction_seconds=10.0,
     )
     session.open()

@@ -20,7 +20,7 @@ from publisher.positions import Position, offset_of, origin_of, parse
 from publisher.relay.checkpoints import Place
 from publisher.relay.copy import Rules
 from publisher.relay.settings import RelaySettings
-from publisher.relay.takeover import log_of
+from publisher.relay.sides import log_of
 from publisher.relay.unfit import SOURCE
 
 Progress = Callable[[int, int], None]

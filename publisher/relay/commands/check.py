@@ -1,17 +1,18 @@
 """`publisher check`: says what is wrong before anything is copied, and with `create` makes what is missing."""
 
-import threading
 from collections.abc import Iterator
+from functools import partial
 
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka.rights import READ, WRITE
 from publisher.kafka.topics import Topics
 from publisher.process.command_line import Finding
-from publisher.relay.clients import begin, near_writer
+from publisher.relay.clients import near_writer
 from publisher.relay.copy import ROOM
 from publisher.relay.settings import RelaySettings
-from publisher.relay.takeover import ANSWER_SECONDS, destination_of, reach, source_of
+from publisher.relay.sides import ANSWER_SECONDS, destination_of, reach, source_of
 from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
+from publisher.session.exactly_once import TransactionSession
 
 NOT_REACHED = "check bootstrap_servers and security of that side"
 
@@ -48,15 +49,19 @@ def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> It
     refusals = [settings.refusal_topic] if settings.refusal_topic else []
     written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
     name = f"{settings.transactional_prefix}check"
+    checked = TransactionSession(
+        partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, patience=ANSWER_SECONDS
+    )
     for attempt in (
         lambda: source.allowed(readable(names)),
         lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})}),
-        lambda: begin(settings, name, near_writer(settings, name), threading.Event(), ANSWER_SECONDS),
+        checked.open,
     ):
         try:
             attempt()
         except NotAllowed as error:
             yield Finding("rights", False, str(error), error.hint)
+    checked.close()
 
 
 def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, create: bool) -> Iterator[Finding]:

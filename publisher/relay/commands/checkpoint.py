@@ -2,21 +2,22 @@
 (exit code 3) and goes on from the new positions when it is started again.
 """
 
-import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-
-from confluent_kafka import Producer
 
 from publisher.errors import Fatal, Retriable
 from publisher.kafka.topics import Bounds
 from publisher.relay import checkpoints as checkpoint
-from publisher.relay.checkpoints import Place, Registration
+from publisher.relay.checkpoints import Checkpoint, Place
 from publisher.relay.copy import Route
+from publisher.relay.fence import control_of, fence, registration, registration_record
 from publisher.relay.settings import RelaySettings
-from publisher.relay.takeover import destination_of, encoded, fence, log_of, registration, source_of, write
+from publisher.relay.sides import destination_of, log_of, now_ms, source_of
 from publisher.relay.topic_pairs import Pair, pairs
+
+Positions = dict[Place, Checkpoint]
 
 
 @dataclass(frozen=True)
@@ -43,33 +44,25 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
         targets = {number: offset(to, bounds[topic, number], f"{topic}[{number}]") for number in numbers}
-        checkpoints = log_of(settings)
-        told = registration(settings, uuid.uuid4().hex, "publisher checkpoint set")
-        control = fence(settings, checkpoints, told, threading.Event())
-        checkpoints.refresh()
-        own = checkpoints.of_relay(settings.name)
     except Retriable as error:
         raise Fatal(str(error), "check bootstrap_servers", 4) from error
-    places = {number: Place(settings.name, settings.source.region, topic, number) for number in numbers}
-    moves = [Move(topic, n, own[places[n]].next if places[n] in own else None, targets[n]) for n in numbers]
-    routes = [Route(settings.source.region, topic, n, pair.destination_name, targets[n]) for n in numbers]
-    records: list[tuple[bytes, bytes | None]] = [encoded(settings, clusters, pair, route) for route in routes]
-    _write(settings, control, records, told)
-    return moves
+    places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
+    values: dict[Place, bytes | None] = {}
+    for place, target in places.items():
+        route = Route(settings.source.region, topic, place.partition, pair.destination_name, target)
+        values[place] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
+    own = _write(settings, "publisher checkpoint set", lambda _: values)
+    return [Move(topic, p.partition, own[p].next if p in own else None, target) for p, target in places.items()]
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     """Remove the positions of a topic, or all: the relay then begins as if it had never run. Raises Fatal as `move` does."""
-    checkpoints = log_of(settings)
-    told = registration(settings, uuid.uuid4().hex, "publisher checkpoint reset")
-    try:
-        control = fence(settings, checkpoints, told, threading.Event())
-    except Retriable as error:
-        raise Fatal(str(error), "check destination.bootstrap_servers", 4) from error
-    checkpoints.refresh()
-    own = {p: found for p, found in checkpoints.of_relay(settings.name).items() if topic in (None, p.topic)}
-    _write(settings, control, [(checkpoint.key(place), None) for place in own], told)
-    return [Move(place.topic, place.partition, found.next, None) for place, found in sorted(own.items())]
+
+    def found(own: Positions) -> dict[Place, bytes | None]:
+        return {place: None for place in own if topic in (None, place.topic)}
+
+    own = _write(settings, "publisher checkpoint reset", found)
+    return [Move(p.topic, p.partition, own[p].next, None) for p in sorted(found(own))]
 
 
 def offset(to: str, bounds: Bounds, where: str) -> int:
@@ -89,6 +82,17 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     return [partition]
 
 
-def _write(settings: RelaySettings, control: Producer, records: list[tuple[bytes, bytes | None]], told: Registration) -> None:
-    records.append((checkpoint.registration_key(settings.name), checkpoint.encode(told)))
-    write(control, settings.checkpoint_topic, records)
+def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Mapping[Place, bytes | None]]) -> Positions:
+    """Fence the relay, then write `values` of the positions that it has reached; those. Raises Fatal: 4 where the destination
+    does not answer."""
+    checkpoints, told = log_of(settings), registration(settings, uuid.uuid4().hex, what)
+    with closing(control_of(settings)) as control:
+        try:
+            fence(settings, control, checkpoints, told)
+        except Retriable as error:
+            raise Fatal(str(error), "check destination.bootstrap_servers", 4) from error
+        checkpoints.refresh()
+        own = checkpoints.of_relay(settings.name)
+        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(p), value) for p, value in values(own).items()]
+        control.publish([*records, registration_record(settings, told)])
+    return own

@@ -13,7 +13,7 @@ from publisher.kafka.topics import Bounds
 from publisher.relay.checkpoints import Checkpoint, Place, Registration
 from publisher.relay.commands.running_process import LaneStanding, Process, ask
 from publisher.relay.settings import RelaySettings
-from publisher.relay.takeover import log_of, source_of
+from publisher.relay.sides import log_of, source_of
 
 
 @dataclass(frozen=True)

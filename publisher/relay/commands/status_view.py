@@ -14,7 +14,7 @@ from rich.text import Text
 
 from publisher.errors import Fatal
 from publisher.relay.commands.status import Observer, Status
-from publisher.relay.takeover import now_ms
+from publisher.relay.sides import now_ms
 
 UNREACHABLE = 4
 

@@ -59,6 +59,7 @@ class CrashingProducer:
         self.init_transactions = producer.init_transactions
         self.abort_transaction = producer.abort_transaction
         self.poll = producer.poll
+        self.flush = producer.flush
         self.begin_transaction = around(producer.begin_transaction)
         self.produce = around(producer.produce)
         self.send_offsets_to_transaction = around(producer.send_offsets_to_transaction)

@@ -7,6 +7,7 @@ that call of a lane's producer; BROKEN is `loose-positions` (checkpoints are wri
 `no-rotation` (a producer keeps its place however slow its commit was). The product has no such switch.
 """
 
+import functools
 import math
 import os
 import random
@@ -20,7 +21,8 @@ from confluent_kafka import Producer
 
 from publisher import cli
 from publisher.relay import clients as lane_clients
-from publisher.relay import lane as lanes
+from publisher.relay import sides
+from publisher.session.exactly_once import TransactionSession
 
 ARMED = Path(os.environ.get("ARM_FILE", "/nonexistent"))
 CHECKPOINTS = "checkpoints"  # how the topic of positions ends here
@@ -121,7 +123,8 @@ def main() -> None:
     producer = LooseProducer if broken == "loose-positions" else CrashingProducer
     setattr(lane_clients, "Producer", producer)  # noqa: B010 - the module does not offer it
     if broken == "no-rotation":
-        setattr(lanes, "SLOW_COMMIT_SECONDS", math.inf)  # noqa: B010
+        never = functools.partial(TransactionSession, slow_commit_seconds=math.inf)
+        setattr(sides, "TransactionSession", never)  # noqa: B010
     cli.main()
 
 

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Producer
 
+from publisher.relay.fence import registration
 from publisher.relay.lane import SEEN_SECONDS
-from publisher.relay.run import Fleet
+from publisher.relay.life import Life
 from publisher.relay.settings import load
+from publisher.relay.sides import log_of
 from publisher.relay.start_position import Refused
 from publisher.relay.state import RelayState
-from publisher.relay.takeover import log_of, registration
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.rig import MakeRelay, RelayRig, until
@@ -242,27 +243,27 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[Refused | None
     """Relays of one topic, all past the first look at the checkpoints when the first of them writes its own if luck has it:
     how each began, and whether all of them had written. Then they copy everything, and end."""
     barrier = threading.Barrier(len(names))
-    fleets: list[Fleet] = []
+    lives: list[Life] = []
     for name in names:
         settings = load(rig.path, [f"name={name}"]).settings
-        fleets.append(Fleet(settings, RelayState(settings.lanes, name), threading.Event()))
-        fleets[-1].survey()
-        fleets[-1].take_over(registration(settings, name, "a test"), lambda: None)
+        lives.append(Life(settings, RelayState(settings.lanes, name), threading.Event()))
+        lives[-1].survey()
+        lives[-1].take_over(registration(settings, name, "a test"), lambda: None)
 
     def begin(number: int) -> Refused | None:
         barrier.wait()
         try:
-            fleets[number].begin(registration(load(rig.path).settings, names[number], "a test"))
+            lives[number].begin(registration(load(rig.path).settings, names[number], "a test"))
         except Refused as refused:
             return refused
         return None
 
     with ThreadPoolExecutor(len(names)) as pool:
         outcomes = list(pool.map(begin, range(len(names))))
-    raced = all(fleet.checkpoints.of_relay(name) for fleet, name in zip(fleets, names, strict=True))
+    raced = all(life.checkpoints.of_relay(name) for life, name in zip(lives, names, strict=True))
     until(lambda: rig.copied() >= 200, "the copies")
-    for fleet in fleets:
-        fleet.close()
+    for life in lives:
+        life.close()
     checkpoints = log_of(load(rig.path).settings)
     checkpoints.refresh()
     kept = [bool(checkpoints.of_relay(name)) for name in names]

@@ -1,14 +1,16 @@
 """Taking over: nobody waits for what a dead process has left open, and who loses a lane finds by whom."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from confluent_kafka import Producer
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Registration
+from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
-from publisher.relay.takeover import fence, log_of, registration
+from publisher.relay.sides import log_of
+from publisher.session.protocol import Record
 from tests.integration.relay.rig import MakeRelay, RelayRig
 
 
@@ -50,15 +52,13 @@ def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -
     settings = load(rig.path).settings
     found: list[Registration] = []
 
-    def opening(_: float) -> Producer:
+    def opening(_: Record) -> None:
         checkpoints = log_of(settings)
         checkpoints.look(rig.name)
         found.append(checkpoints.registrations[rig.name])
-        lane = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.lane"})
-        lane.init_transactions(30)
-        return lane
 
-    fence(settings, log_of(settings), registration(settings, "me", "a test"), threading.Event(), [opening])
+    with closing(control_of(settings)) as control:
+        fence(settings, control, log_of(settings), registration(settings, "me", "a test"), [opening])
     assert [(one.instance, one.lanes) for one in found] == [("me", 2)], "until all are fenced, as many lanes as there may be"
     relay = rig.start().ready()
     assert relay.stop() == 0

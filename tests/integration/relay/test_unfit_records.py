@@ -10,10 +10,12 @@ from confluent_kafka import Message, Producer
 
 from publisher.errors import Fenced
 from publisher.relay.budget import Budget
+from publisher.relay.checkpoints import record
 from publisher.relay.copy import Route
-from publisher.relay.lane import Lane
+from publisher.relay.lane import Lane, Shared
 from publisher.relay.settings import load
 from publisher.relay.state import LaneState
+from publisher.session.protocol import Record
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.integration.relay.counting import CLEAN, compare, header
 from tests.integration.relay.rig import MakeRelay, RelayRig, until
@@ -152,6 +154,24 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert relay.stop() == 0
 
 
+def test_one_record_among_many_is_found_in_few_transactions(make_relay: MakeRelay) -> None:
+    rig = make_relay()
+    refusals = f"{rig.name}.refusals"
+    rig.configure(refusal_topic=refusals)
+    rig.create(rig.source)
+    rig.create(rig.destination, max_message_bytes="3000")
+    rig.fill(20_000)
+    bad = {"too-large": too_large(rig)}
+    rig.fill(20_000)
+    relay = rig.start().ready()
+    rig.wait_copied(40_000)
+    assert relay.metric("publisher_records_refused_total") == 1
+    assert relay.metric("publisher_restarts_total") == 0
+    assert relay.metric("publisher_transactions_total") < 200
+    assert relay.stop() == 0
+    assert counted(rig, bad) == CLEAN
+
+
 @pytest.mark.parametrize("beside", [0, 4])
 def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
     """`beside`: records that are read together with the one that cannot be carried."""
@@ -169,21 +189,21 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
         """Asked when the records are there, and the transaction that holds them is not begun."""
         if not replaced:
             replaced.append(time.monotonic())
-            opened(successor)
+            successor.open(registered)
         return time.monotonic()
 
-    def opened(made: Lane) -> Lane:
-        for opening in made.openings:
-            opening(30.0)
-        return made
+    def checkpoint(route: Route) -> Record:
+        return record(settings.checkpoint_topic, b"position", str(route.next).encode())
 
-    def encode(route: Route) -> tuple[bytes, bytes]:
-        return b"position", str(route.next).encode()
+    def lane_of() -> Lane:
+        ended = threading.Event()
+        shared = Shared(settings, checkpoint, seen, lambda: None, lambda _: None, 1_000_000, Budget(0), stopping, ended)
+        return Lane(shared, LaneState(0))
 
-    lane, successor = (
-        Lane(settings, LaneState(0), encode, seen, Budget(0), 1_000_000, stopping, threading.Event()) for _ in range(2)
-    )
-    opened(lane).add([Route("eu", rig.topic, partition, rig.topic, 0) for partition in (0, 1)])
+    registered = record(settings.checkpoint_topic, b"registration", b"")
+    lane, successor = lane_of(), lane_of()
+    lane.open(registered)
+    lane.add([Route("eu", rig.topic, partition, rig.topic, 0) for partition in (0, 1)])
     lane.start()
     until(lambda: lane.join(0.1) or bool(lane.state.stopped), "the end of the lane")
     rig.fill(4)
@@ -191,4 +211,6 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
     stopping.set()
     assert isinstance(lane.failure, Fenced), lane.failure
     assert rig.copied() == 0
-    assert list(auditor.read(rig.destination, f"{rig.name}.checkpoints")) == []
+    kept = auditor.read(rig.destination, f"{rig.name}.checkpoints")
+    assert {message.key() for message in kept} == {b"registration"}
+    successor.join(0)

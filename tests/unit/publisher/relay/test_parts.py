@@ -128,3 +128,14 @@ def test_larger_transactions_are_tried_when_all_of_the_failed_one_is_behind() ->
         active[place].committed = committed
         room.passed(active)
         assert room.now == now
+
+
+def test_once_the_record_is_found_transactions_grow_though_others_were_suspected() -> None:
+    route = Route("eu", "t", 0, "t", 0)
+    room, sizes = Room(100), []
+    room.failed(1, {("t", 0): 5_000})
+    room.found()
+    for _ in range(8):
+        room.passed({("t", 0): route})
+        sizes.append(room.now)
+    assert sizes == [2, 4, 8, 16, 32, 64, 100, 100]

@@ -33,7 +33,7 @@ def test_a_process_is_read_from_its_own_metrics() -> None:
     state = RelayState(2, "r")
     state.began()
     lane = state.lanes[1]
-    lane.tally.copied, lane.transactions, lane.aborts = 1_234_567, 89, 2
+    lane.tally.copied, lane.counters.commits, lane.counters.aborts = 1_234_567, 89, 2
     lane.routes = {("t", 0): Route("eu", "t", 0, "t", 5)}
     lane.routes["t", 0].end = 12
     found = parsed(told(state), "r")

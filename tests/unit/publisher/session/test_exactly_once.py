@@ -21,13 +21,17 @@ from publisher.session.states import TRANSITIONS, State, Step, Verdict, advance,
 from publisher.session.transactional_ids import POOL_SIZE, transactional_ids
 from tests.unit.publisher.session.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
+IDS = transactional_ids("app/scorer/r")
 
-def session(log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None) -> TransactionSession:
+
+def session(
+    log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None, *, seconds: float = 0.0
+) -> TransactionSession:
     def make(name: str) -> Any:
         log.made.append(name)
         return ScriptedProducer(name, log, fails)
 
-    return TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, clock=lambda: log.now)
+    return TransactionSession(make, IDS, transaction_seconds=seconds, clock=lambda: log.now)
 
 
 def test_the_producers_of_the_pool_take_turns() -> None:
@@ -39,7 +43,7 @@ def test_the_producers_of_the_pool_take_turns() -> None:
         under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
         used.append(next(name for name, producer in log.live.items() if producer.offsets == OFFSETS and producer.open is None))
     assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
-    assert sorted(log.made) == transactional_ids("app/scorer/r")
+    assert sorted(log.made) == IDS
     assert under_test.counters.commits == 2 * POOL_SIZE
     under_test.close()
 
@@ -59,7 +63,7 @@ def test_the_wait_for_transactions_of_others_has_an_age_too() -> None:
     seen: list[float | None] = []
     under_test = TransactionSession(
         lambda name: ScriptedProducer(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
-        "app/scorer/r",
+        IDS,
         transaction_seconds=0.0,
         decided=lambda _: seen.append(under_test.counters.open_since),
         clock=lambda: 7.0,
@@ -99,7 +103,7 @@ def test_all_ids_are_initialised_before_the_first_batch() -> None:
     log = Log()
     under_test = session(log)
     under_test.open()
-    assert sorted(log.live) == transactional_ids("app/scorer/r")
+    assert sorted(log.live) == IDS
     under_test.close()
 
 
@@ -161,8 +165,7 @@ def test_a_producer_whose_abort_was_slow_gets_a_successor(seconds: float) -> Non
 
 def test_a_commit_is_repeated_while_its_outcome_can_still_be_had() -> None:
     log, failures = Log(), [retriable(KafkaError._TIMED_OUT)] * 3
-    under_test = session(log, lambda at: (failures.pop(), True) if at == "commit" and failures else None)
-    under_test._transaction_seconds = 10.0
+    under_test = session(log, lambda at: (failures.pop(), True) if at == "commit" and failures else None, seconds=10.0)
     under_test.open()
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert log.visible == [b"{}"]
@@ -196,7 +199,7 @@ def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
     def make(name: str) -> Any:
         return ScriptedProducer(name, log, fails)
 
-    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, hang_seconds=0.0)
+    under_test = TransactionSession(make, IDS, transaction_seconds=0.0, hang_seconds=0.0)
     under_test.open()
     with pytest.raises(Aborted, match="not returned"):
         under_test.publish([RECORD], OFFSETS, "metadata")
@@ -221,7 +224,7 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None
     def make(name: str) -> Any:
         return ScriptedProducer(name, log, fails)
 
-    under_test = TransactionSession(make, "app/scorer/r", transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
+    under_test = TransactionSession(make, IDS, transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
     under_test.open()
     away[0] = True
     with pytest.raises(Aborted):
@@ -335,7 +338,7 @@ def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_seco
     log = Log()
     under_test = TransactionSession(
         lambda name: Refusing(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
-        "app/scorer/r",
+        IDS,
         transaction_seconds=0.0,
         clock=lambda: log.now,
     )
@@ -348,4 +351,34 @@ def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_seco
     with pytest.raises(RecordRefused) as second:
         under_test.publish([large, RECORD], OFFSETS, "metadata")
     assert list(second.value.records) == [large]
+    under_test.close()
+
+
+def test_where_only_ids_fence_the_other_producer_commits_before_a_successor_is_used() -> None:
+    log, slow = Log(), [0.0]
+
+    def fails(at: str) -> None:
+        log.now += slow[0] if at == "commit" else 0.0
+
+    under_test = TransactionSession(
+        lambda name: ScriptedProducer(name, log, fails),  # type: ignore[arg-type, return-value]
+        IDS[:2],
+        transaction_seconds=0.0,
+        proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
+        clock=lambda: log.now,
+    )
+    under_test.open()
+    assert log.visible == [b"proof"] * 2
+
+    def write(produce: Callable[..., None]) -> bool:
+        produce("scores", b"copy")
+        return True
+
+    slow[0] = SLOW_COMMIT_SECONDS
+    assert under_test.write(write)
+    slow[0] = 0.0
+    assert under_test.write(write)
+    assert log.visible[2:] == [b"copy", b"proof", b"copy"]
+    assert not under_test.write(lambda _: False)
+    assert under_test.counters.commits == 2
     under_test.close()

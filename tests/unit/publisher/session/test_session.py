@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from publisher.session.at_least_once import CheckpointSession
 from publisher.session.exactly_once import TransactionSession
+from publisher.session.transactional_ids import transactional_ids
 from tests.conformance.session import SessionConformance, Stage, every_batch_becomes_visible
 from tests.unit.publisher.session.scripted import Fails, Log, ScriptedCommits, ScriptedProducer, ScriptedQueue
 
@@ -17,7 +18,7 @@ class TestTransactions(SessionConformance):
         log = Log()
         session = TransactionSession(
             lambda name: ScriptedProducer(name, log, fails),  # type: ignore[arg-type, return-value]
-            "app.r",
+            transactional_ids("app.r"),
             transaction_seconds=0.0,
             clock=lambda: log.now,
         )

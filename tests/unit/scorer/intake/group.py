@@ -41,7 +41,7 @@ class Group:
         self.answers: AnswersFrom | None = None
         self.leaderless: set[int] = set()
         self.session = create_autospec(TransactionSession, instance=True)
-        self.session.transactional = True
+        self.session.sends_group = True
         self.consumer = create_autospec(Consumer, instance=True)
         self._script(self.consumer)
         self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from publisher.session.exactly_once import TransactionSession
+from publisher.session.transactional_ids import transactional_ids
 from tests.conformance.session import SessionConformance, Stage
 from tests.proofs.gpu.drain import Ground
 from tests.proofs.gpu.drain import paced as in_turn
@@ -29,7 +30,7 @@ class TestMemory(SessionConformance):
         log = MemoryLog()
         session = TransactionSession(
             lambda name: Failing(name, log, fails),  # type: ignore[arg-type, return-value]
-            "app.r",
+            transactional_ids("app.r"),
             transaction_seconds=0.0,
             clock=lambda: log.now,
         )

@@ -1,7 +1,7 @@
-"""All lanes of a relay in one life: what they copy is surveyed, taken over, verified, begun, supervised, closed. In that order.
+"""One life of a relay: what it copies is surveyed, fenced, verified, begun, supervised, closed. In that order.
 
-Besides the lanes' producers there is one more, under `<name>/relay/checkpoints`: it registers the process and writes the first
-checkpoints of new partitions, all of a topic together, so that one that is missing later is known to be lost.
+Besides the lanes' sessions there is one more, `control`: it registers the process and writes the first checkpoints of new
+partitions, all of a topic together, so that one that is missing later is known to be lost.
 """
 
 import logging
@@ -9,39 +9,29 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from confluent_kafka import Producer
-
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topic, retention_seconds
 from publisher.relay import checkpoints as checkpoint
-from publisher.relay import last_copies
-from publisher.relay import start_position as refusals
+from publisher.relay import last_copies, start_position
 from publisher.relay.budget import Budget
 from publisher.relay.checkpoints import Place, Registration
 from publisher.relay.clients import quick
 from publisher.relay.copy import Route
-from publisher.relay.lane import Lane
+from publisher.relay.fence import control_of, fence, registration_record
+from publisher.relay.lane import Lane, Shared
 from publisher.relay.last_copies import Expected
 from publisher.relay.settings import RelaySettings
+from publisher.relay.sides import ANSWER_SECONDS, destination_of, follower_of, log_of, now_ms, source_of
 from publisher.relay.sightings import Sightings, Source
 from publisher.relay.start_position import End, Refused
 from publisher.relay.state import RelayState
-from publisher.relay.takeover import (
-    ANSWER_SECONDS,
-    destination_of,
-    encoded,
-    fence,
-    follower_of,
-    log_of,
-    now_ms,
-    source_of,
-    write,
-)
 from publisher.relay.topic_identity import ABSENT_SECONDS, Watch
-from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
+from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected, smallest_limit
+from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
+from publisher.session.protocol import Record
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +41,7 @@ DISCOVERY_SECONDS = 5.0
 REFUSED = 3
 
 
-class Fleet:
+class Life:
     """See the module. Methods raise Fatal, Refused, Retriable or Aborted."""
 
     def __init__(self, settings: RelaySettings, state: RelayState, stopping: threading.Event) -> None:
@@ -67,7 +57,7 @@ class Fleet:
         self._batch_bytes = LARGEST_BATCH
         self._cluster_ids = ("", "")
         self._lanes: list[Lane] = []
-        self._control: Producer | None = None
+        self._control: TransactionSession | None = None
         self._watches: list[Watch] = []
         self._sightings: Sightings | None = None
         self._discovered_at = time.monotonic()
@@ -81,36 +71,31 @@ class Fleet:
         self.checkpoints.look(settings.name)
         found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
         self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
-        self._batch_bytes = self._smallest_limit(self._pairs.values())
+        self._batch_bytes = smallest_limit(self.destination, self._pairs.values())
         self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
     def take_over(self, registration: Registration, on_look: Callable[[], None]) -> None:
         """No process but this one writes for the relay from here on, whatever lanes its predecessor had, and nothing of theirs
         is open. `on_look` as `fence` calls it."""
-        settings, budget = self._settings, Budget(self._settings.bytes_per_second)
-        for state in self._state.lanes:
-            lane = Lane(settings, state, self._encoded, self._seen, budget, self._batch_bytes, self._stopping, self._ended)
-            self._lanes.append(lane)
-        openings = [opening for lane in self._lanes for opening in lane.openings]
-        self._control = fence(settings, self.checkpoints, registration, self._told_to_stop, openings, on_look)
+        settings = self._settings
         written = [pair.destination_name for pair in self._pairs.values()]
         written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
         left = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
-        left.wait(self._stop_waiting)
+        writing = self._batch_bytes, Budget(settings.bytes_per_second)
+        shared = Shared(settings, self._checkpoint, self._seen, self._waiting, left.wait, *writing, self._stopping, self._ended)
+        self._lanes = [Lane(shared, state) for state in self._state.lanes]
+        self._control = control_of(settings, self._waiting)
+        fence(settings, self._control, self.checkpoints, registration, [lane.open for lane in self._lanes], on_look)
 
     def begin(self, registration: Registration) -> None:
         """Verify where each partition goes on, register, and copy."""
         self.checkpoints.refresh()
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
         routes = self._routes(partitions, registration)
-        self._watches = [
-            Watch(self.source, self._settings.source.region, {p.name: p.source for p in self._pairs.values()}),
-            Watch(
-                self.destination,
-                self._settings.destination.region,
-                {p.destination_name: p.destination for p in self._pairs.values()},
-            ),
-        ]
+        here = {pair.name: pair.source for pair in self._pairs.values()}
+        there = {pair.destination_name: pair.destination for pair in self._pairs.values()}
+        sides = (self.source, self._settings.source.region, here), (self.destination, self._settings.destination.region, there)
+        self._watches = [Watch(*side) for side in sides]
         self._share_out(routes)
         for lane in self._lanes:
             lane.start()
@@ -143,11 +128,16 @@ class Fleet:
         for lane in self._lanes:
             if not lane.join(max(0.0, until - time.monotonic())):
                 log.error("lane %d does not end", lane.state.number)
-        self._control = None
+        if self._control is not None:
+            self._control.close()
 
-    def _stop_waiting(self) -> None:
+    def _waiting(self) -> None:
         if self._told_to_stop.is_set():
             raise Aborted("asked to stop")
+
+    def _write(self, records: Sequence[Record]) -> None:
+        assert self._control is not None, "nothing is written before all others are fenced"
+        self._control.publish(records)
 
     def _found(self, until: float) -> dict[str, Topic]:
         """The source topics. One that is missing may only not be known yet to a broker that has just begun."""
@@ -161,7 +151,7 @@ class Fleet:
             if time.monotonic() >= until or self._told_to_stop.wait(0.2):
                 region = self._settings.source.region
                 if missing[0] in copied:
-                    raise refusals.gone(missing[0], region)
+                    raise start_position.gone(missing[0], region)
                 raise Fatal(f"topic {missing[0]} does not exist in {region}", "make it, or correct source.topics", 2)
 
     def _routes(self, partitions: Sequence[tuple[Pair, int]], registration: Registration | None) -> list[Route]:
@@ -180,7 +170,7 @@ class Fleet:
                 End(self._cluster_ids[1], pair.destination_name, pair.destination, there[pair.destination_name, number]),
             )
             known = [p.partition for p in own if (p.region, p.topic) == (place.region, place.topic)]
-            start = refusals.start(place, own.get(place), others, *ends[place], known)
+            start = start_position.start(place, own.get(place), others, *ends[place], known)
             copied = own[place].copied if place in own else -1
             route = routes[place] = Route(place.region, pair.name, number, pair.destination_name, start, copied)
             route.end = here[pair.name, number].high
@@ -188,7 +178,7 @@ class Fleet:
                 route.timestamp_ms, route.epoch = own[place].timestamp_ms, own[place].epoch
         self._refuse_cut_copies(routes, ends)
         fresh = {place: route for place, route in routes.items() if place not in own}
-        self._write(fresh.values(), registration)
+        self._write_first(fresh.values(), registration)
         self._yield_to_an_earlier_relay(fresh, ends)
         return list(routes.values())
 
@@ -210,7 +200,7 @@ class Fleet:
             return
         for target, last in lacking.items():
             place, wanted = expected[target]
-            raise refusals.cut(place, wanted.copied, target[0], last, ends[place][0].bounds.low)
+            raise start_position.cut(place, wanted.copied, target[0], last, ends[place][0].bounds.low)
 
     def _yield_to_an_earlier_relay(self, fresh: Mapping[Place, Route], ends: Mapping[Place, tuple[End, End]]) -> None:
         """Relays that begin together find nothing of each other. Each writes its first checkpoints and reads again: the one
@@ -222,19 +212,18 @@ class Fleet:
         try:
             for place in fresh:
                 before = {other: found for other, found in others.items() if self.checkpoints.earlier(other, place)}
-                refusals.refuse_a_second_writer(place, before, *ends[place])
+                start_position.refuse_a_second_writer(place, before, *ends[place])
         except Refused:
-            assert self._control is not None
-            write(self._control, self._settings.checkpoint_topic, [(checkpoint.key(place), None) for place in fresh])
+            topic = self._settings.checkpoint_topic
+            self._write([checkpoint.record(topic, checkpoint.key(place), None) for place in fresh])
             raise
 
-    def _write(self, fresh: Iterable[Route], registration: Registration | None) -> None:
-        records = [self._encoded(route) for route in fresh]
+    def _write_first(self, fresh: Iterable[Route], registration: Registration | None) -> None:
+        records = [self._checkpoint(route) for route in fresh]
         if registration is not None:
-            records.append((checkpoint.registration_key(self._settings.name), checkpoint.encode(registration)))
+            records.append(registration_record(self._settings, registration))
         if records:
-            assert self._control is not None
-            write(self._control, self._settings.checkpoint_topic, records)
+            self._write(records)
 
     def _share_out(self, routes: Sequence[Route]) -> None:
         for lane in self._lanes:
@@ -259,7 +248,7 @@ class Fleet:
         found = self.source.allowed(readable(grown))
         create = settings.destination.create_topics
         new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, found, create=create)}
-        if self._smallest_limit(new.values()) < self._batch_bytes:
+        if smallest_limit(self.destination, new.values()) < self._batch_bytes:
             raise Aborted("a topic joins that takes smaller batches than those of these producers")
         before = {name: self._pairs[name].source.partitions for name in new if name in self._pairs}
         self.checkpoints.refresh()
@@ -286,22 +275,20 @@ class Fleet:
 
     def _keep_sighting(self) -> None:
         """What was last seen of the source, beside the checkpoints: all that is known of it when it is lost."""
-        if self._sightings is None or self._control is None:
+        if self._sightings is None:
             return
         if self._sightings.failure is not None:
             raise self._sightings.failure
         if seen := self._sightings.take(self._copied()):
-            kept = checkpoint.sighting_key(self._settings.name), checkpoint.encode(seen)
-            write(self._control, self._settings.checkpoint_topic, [kept])
-
-    def _smallest_limit(self, copied: Iterable[Pair]) -> int:
-        """What every destination topic takes in one batch, in bytes."""
-        configs = self.destination.configs(pair.destination_name for pair in copied)
-        limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
-        return min([LARGEST_BATCH, *limits])
+            key, value = checkpoint.sighting_key(self._settings.name), checkpoint.encode(seen)
+            self._write([checkpoint.record(self._settings.checkpoint_topic, key, value)])
 
     def _seen(self) -> float:
         return min(watch.seen for watch in self._watches)
 
-    def _encoded(self, route: Route) -> tuple[bytes, bytes]:
-        return encoded(self._settings, self._cluster_ids, self._pairs[route.topic], route)
+    def _checkpoint(self, route: Route) -> Record:
+        """The record of a route's position as it is."""
+        settings, pair = self._settings, self._pairs[route.topic]
+        place = Place(settings.name, settings.source.region, route.topic, route.partition)
+        value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))
+        return checkpoint.record(settings.checkpoint_topic, checkpoint.key(place), value)
