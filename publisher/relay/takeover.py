@@ -44,6 +44,7 @@ def encoded(settings: RelaySettings, clusters: tuple[str, str], pair: Pair, rout
         epoch=route.epoch,
         timestamp_ms=route.timestamp_ms,
         at_ms=now_ms(),
+        copies_from=route.copies_from,
     )
     return checkpoint.key(Place(settings.name, settings.source.region, route.topic, route.partition)), checkpoint.encode(value)
 

@@ -1,37 +1,49 @@
-"""`scorer check`: what is wrong, before anything runs. Uses the same code as `scorer run` for every step."""
+"""`scorer check`: says what is wrong before anything runs. Each step uses the code that `scorer run` uses for it."""
 
 import threading
 import time
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
+from typing import Annotated
 
+import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels import channel
 from model_registry.errors import RegistryError
 from model_registry.trust.admission import admission
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import connect
-from publisher.process.command_line import Finding
+from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session import fencing
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 from scorer.topics import Topic
 
-REFUSED = 3  # exit code of what the broker does not allow
 BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinator that loads
 SAMPLE = 100  # newest events of each input partition that are decoded
 SAMPLE_SECONDS = 5.0
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
 
 
-def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
-    """Every check in turn; one that cannot run because an earlier one failed is left out."""
+def check(
+    path: Config,
+    flags: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+    partitions: Annotated[int, typer.Option(help="Partitions of input topics that --create makes.", min=1)] = 6,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong before anything runs: broker, topics, model, golden examples, a sample of the events."""
+    print_findings(findings(load(path, flags or []).settings, create=create, partitions=partitions), as_json)
+
+
+def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
+    """Every check in turn. A check that needs an earlier one is left out where that one failed."""
     found: dict[str, topics.Topic] = {}
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")

@@ -1,7 +1,9 @@
-"""`scorer offsets`: where the consumer group stands, and moving it on purpose."""
+"""`scorer offsets`: shows where the consumer group stands, and moves it on purpose."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated
 
+import typer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -10,9 +12,10 @@ from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import REFUSED_CODES
 from publisher.kafka.rights import DESCRIBE, READ, Right
+from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.session import fencing
 from scorer import topics
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 
 SECONDS = 10.0
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -27,6 +30,21 @@ class Standing:
     committed: int | None
     low: int
     high: int
+
+
+def offsets(
+    path: Config,
+    flags: Set = None,
+    to: Annotated[str | None, typer.Option(help="Move the group: earliest, latest or an offset. No scorer may run.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the consumer group stands, or move it on purpose."""
+    settings = load(path, flags or []).settings
+    rows = [asdict(row) for row in (move(settings, to, topic, partition) if to else standing(settings))]
+    columns = [field.name for field in fields(Standing)]
+    print_data(as_json, {"offsets": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
 
 
 def standing(settings: Settings) -> list[Standing]:

@@ -1,10 +1,13 @@
-"""`scorer tail`: read score records or dead letters, committed ones only, one JSON object a line."""
+"""`scorer tail`: reads score records or dead letters, committed ones only, one JSON object a line."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import islice
+from typing import Annotated
 
 import orjson
+import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
 
 from publisher.errors import Fatal
@@ -14,16 +17,33 @@ from publisher.kafka.connection import connect, refused
 from publisher.kafka.error_codes import REFUSED_CODES
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
+from publisher.process.command_line import Config, Set
 from scorer import topics
+from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 
 POLL_SECONDS = 0.2
 PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART}
 SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
-def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
+def tail(
+    path: Config,
+    flags: Set = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters instead of scores.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="From the oldest record on.")] = False,
+    follow: Annotated[bool, typer.Option(help="Wait for more; --no-follow reads what there is and ends.")] = True,
+    events: Annotated[int | None, typer.Option(help="End after so many.", min=1)] = None,
+) -> None:
+    """Read scores (read_committed), one JSON object a line."""
+    settings = load(path, flags or []).settings
+    for line in islice(lines(settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+
+
+def lines(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
     """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
     start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
@@ -90,10 +110,7 @@ def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
-    headers: dict[str, Any] = {}
-    for name, value in headers_of([message])[0][0] or []:
-        headers[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    facts = {name.removeprefix("dead."): value for name, value in headers.items() if name.startswith("dead.")}
+    facts = dead_letters.facts(headers_of([message])[0][0] or [])
     return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
 
 

@@ -100,7 +100,7 @@ class BusFeed:
     def _forget(self) -> None:
         """Everything is read again from a known place; the points of the flow stay."""
         fresh, state = State(), self._state
-        state.fleet, state.swaps, state.scores, state.letters = fresh.fleet, fresh.swaps, fresh.scores, fresh.letters
+        state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
 
     def _start(self, consumer: Consumer, place: TopicPartition, partitions: int) -> TopicPartition:
         """From where a partition is read: the whole status, the newest of the others."""
@@ -146,9 +146,9 @@ class BusFeed:
         if not state.loaded and not any(topic != self._settings.output.topic for topic, _ in self._reading):
             state.loaded = True
             state.changed()
-        if state.flow.tick(state.fleet, now):
+        if state.flow.tick(state.scorers, now):
             state.changed()
-        state.fleet.caught_up = not any(topic == self._settings.status_topic for topic, _ in self._reading)
+        state.scorers.caught_up = not any(topic == self._settings.status_topic for topic, _ in self._reading)
 
     def _mind(self, topic: str, error: KafkaError) -> None:
         """Raises Fatal for an error that does not pass by itself."""
@@ -192,7 +192,7 @@ class BusFeed:
             consumer.pause(mine)
 
     def _status(self, message: Message) -> None:
-        self._state.fleet.hear(message.key(), message.value(), self._now())
+        self._state.scorers.hear(message.key(), message.value(), self._now())
 
     def _swap(self, message: Message) -> None:
         if (record := records.swap(message.value())) is not None:

@@ -101,7 +101,7 @@ class Console:
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
-            live = len(self.state.fleet.live(now))
+            live = len(self.state.scorers.live(now))
         return self._page(request, "flow", point=point, live=live, most=self.settings.batching.max_events)
 
     def regions(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 
 from publisher.audit.copies import CopyReport
-from publisher.relay.commands import audit as relay_audit
+from publisher.relay.commands.audit import count_copies
 from publisher.relay.settings import RelaySettings
 from publisher.relay.settings import load as load_relay
 from scorer.demo import summary
@@ -22,7 +22,6 @@ from scorer.demo.stage import Stage, stage
 from scorer.demo.summary import Marks, Summary, VersionResult, by_version, pause, rate
 from scorer.demo.view import View
 
-ANSWER_SECONDS = 10.0
 RELAY = """\
 name: scores-to-{far_region}
 source: {{region: {near_region}, bootstrap_servers: "{near}", topics: [{topic}]}}
@@ -130,7 +129,7 @@ class _Regions(Demo):
 
     def count(self, marks: Marks) -> Summary:
         near = super().count(marks)
-        report = relay_audit.audit(self.relay, lambda _done, _total: None, ANSWER_SECONDS)
+        report = count_copies(self.relay)
         there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
         versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": there})))
         assert self.far_arrivals is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from publisher.audit.ledger import Report
+from publisher.audit.ledger import EventReport
 from scorer.demo.arrivals import Arrivals, percentiles
 from scorer.demo.flights import auc
 
@@ -64,7 +64,7 @@ class Summary:
 
 
 def summarise(
-    report: Report,
+    report: EventReport,
     scores: Mapping[str, list[tuple[float, bool | None]]],
     cut_over: Mapping[str, int],
     arrivals: Arrivals,

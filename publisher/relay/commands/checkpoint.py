@@ -5,18 +5,54 @@
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
+import typer
 from confluent_kafka import Producer
 
-from publisher.errors import Fatal, Retriable
+from publisher.errors import UNREACHABLE, USAGE, Fatal, Retriable
 from publisher.kafka.topics import Bounds
+from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Place, Registration
+from publisher.relay.commands.status import status
 from publisher.relay.copy import Route
-from publisher.relay.settings import RelaySettings
+from publisher.relay.settings import RelaySettings, load
 from publisher.relay.takeover import destination_of, encoded, fence, log_of, registration, source_of, write
 from publisher.relay.topic_pairs import Pair, pairs
+
+app = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True, add_completion=False)
+
+
+@app.command("show")
+def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> None:
+    """Show the positions, as `publisher status` does."""
+    status(path, flags, as_json=as_json)
+
+
+@app.command("set")
+def set_positions(
+    path: Config,
+    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    to: Annotated[str, typer.Option(help="earliest, latest or an offset of the source.", show_default=False)],
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    flags: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
+    _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
+
+
+@app.command("reset")
+def reset_positions(
+    path: Config,
+    topic: Annotated[str | None, typer.Option(help="Only this source topic.")] = None,
+    flags: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
+    _show(forget(load(path, flags or []).settings, topic), as_json)
 
 
 @dataclass(frozen=True)
@@ -38,7 +74,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         clusters = source.id(), destination.id()
         found = source.topics([topic])
         if not found:
-            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", "see source.topics", 2)
+            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", "see source.topics", USAGE)
         pair = pairs(settings, source, destination, found, create=False)[0]
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
@@ -48,11 +84,16 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         control = fence(settings, checkpoints, told, threading.Event())
         checkpoints.refresh()
         own = checkpoints.of_relay(settings.name)
+        copied = destination.bounds((pair.destination_name, number) for number in numbers)
     except Retriable as error:
-        raise Fatal(str(error), "check bootstrap_servers", 4) from error
+        raise Fatal(str(error), "check bootstrap_servers", UNREACHABLE) from error
     places = {number: Place(settings.name, settings.source.region, topic, number) for number in numbers}
     moves = [Move(topic, n, own[places[n]].next if places[n] in own else None, targets[n]) for n in numbers]
     routes = [Route(settings.source.region, topic, n, pair.destination_name, targets[n]) for n in numbers]
+    for route in routes:
+        if before := own.get(places[route.partition]):
+            same = before.topic_id == pair.source.id
+            route.copies_from = before.copies_from if same else copied[pair.destination_name, route.partition].high
     records: list[tuple[bytes, bytes | None]] = [encoded(settings, clusters, pair, route) for route in routes]
     _write(settings, control, records, told)
     return moves
@@ -65,7 +106,7 @@ def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     try:
         control = fence(settings, checkpoints, told, threading.Event())
     except Retriable as error:
-        raise Fatal(str(error), "check destination.bootstrap_servers", 4) from error
+        raise Fatal(str(error), "check destination.bootstrap_servers", UNREACHABLE) from error
     checkpoints.refresh()
     own = {p: found for p, found in checkpoints.of_relay(settings.name).items() if topic in (None, p.topic)}
     _write(settings, control, [(checkpoint.key(place), None) for place in own], told)
@@ -77,7 +118,9 @@ def offset(to: str, bounds: Bounds, where: str) -> int:
     if to in ("earliest", "latest"):
         return bounds.low if to == "earliest" else bounds.high
     if not to.isdigit() or not bounds.low <= int(to) <= bounds.high:
-        raise Fatal(f"{to!r} is no offset of {where}, which holds {bounds.low} to {bounds.high}", "or: --to earliest|latest", 2)
+        raise Fatal(
+            f"{to!r} is no offset of {where}, which holds {bounds.low} to {bounds.high}", "or: --to earliest|latest", USAGE
+        )
     return int(to)
 
 
@@ -85,10 +128,16 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     if partition is None:
         return range(pair.source.partitions)
     if partition >= pair.source.partitions:
-        raise Fatal(f"{pair.name} has no partition {partition}", f"it has 0 to {pair.source.partitions - 1}", 2)
+        raise Fatal(f"{pair.name} has no partition {partition}", f"it has 0 to {pair.source.partitions - 1}", USAGE)
     return [partition]
 
 
 def _write(settings: RelaySettings, control: Producer, records: list[tuple[bytes, bytes | None]], told: Registration) -> None:
     records.append((checkpoint.registration_key(settings.name), checkpoint.encode(told)))
     write(control, settings.checkpoint_topic, records)
+
+
+def _show(moves: Sequence[Move], as_json: bool) -> None:
+    columns = ["partition", "before", "after"]
+    rows = [(f"{move.topic}[{move.partition}]", move.before, move.after) for move in moves]
+    print_data(as_json, {"positions": [asdict(move) for move in moves]}, lambda: table(columns, rows))

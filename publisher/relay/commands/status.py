@@ -6,14 +6,44 @@ It needs no relay that runs. Where the source or the process does not answer, wh
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
 
 from publisher.errors import Retriable
 from publisher.kafka.reader import Partition
 from publisher.kafka.topics import Bounds
+from publisher.process.command_line import Config, Json, Set, print_data
 from publisher.relay.checkpoints import Checkpoint, Place, Registration
 from publisher.relay.commands.running_process import LaneStanding, Process, ask
-from publisher.relay.settings import RelaySettings
-from publisher.relay.takeover import log_of, source_of
+from publisher.relay.settings import RelaySettings, load
+from publisher.relay.takeover import log_of, now_ms, source_of
+
+
+def status(
+    path: Config,
+    flags: Set = None,
+    live: Annotated[bool, typer.Option("--live", help="Go on until Ctrl-C; with --json a line each time.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks of --live.", min=0.1)] = 1.0,
+    metrics: Annotated[
+        str | None, typer.Option(help="HOST:PORT at which its process serves metrics; default: http.listen.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far each partition is copied and how far behind it is; of a process that answers, also what its lanes do."""
+    from publisher.relay.commands import status_view as view
+
+    console = Console(highlight=False)
+    if live and not as_json and not console.is_terminal:
+        raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")
+    settings = load(path, flags or []).settings
+    observer = Observer(settings, metrics or settings.http.listen)
+    if live:
+        view.lines(observer, every) if as_json else view.live(observer, every, console)
+    else:
+        found = observer.look(now_ms())
+        print_data(as_json, found, lambda: view.tables(found))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from publisher.audit.ledger import FAULTS as AUDITED
+from publisher.audit.report import FAULTS as AUDITED
 from tests.campaigns.faults.fleet import Fleet
 from tests.campaigns.faults.load import Load
 from tests.campaigns.faults.plan import Round
@@ -155,7 +155,7 @@ def _count(stage: Stage, result: Result) -> None:
         result.trouble = f"publisher audit ended with {done.returncode}: {done.stderr.strip()}"
         return
     report: Mapping[str, Any] = json.loads(done.stdout)
-    result.audited = {name: report[name] for name in AUDITED}
+    result.audited = {name: report[name] for name in AUDITED if name in report}
 
 
 def _exits(codes: list[int]) -> dict[str, int]:

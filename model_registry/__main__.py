@@ -1,0 +1,3 @@
+from model_registry.cli import main
+
+main()
