@@ -2,7 +2,7 @@
 there, 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -32,13 +32,30 @@ class Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from None
 
 
+def _show_version(asked: bool) -> None:
+    from importlib.metadata import version
+
+    if asked:
+        print(version("scorestream"))
+        raise typer.Exit
+
+
 app = typer.Typer(
     cls=Commands,
     help="Store model versions in OCI registries, and move the channels that serve them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
 app.command()(reaching(push))
 app.command()(reaching(versions.pull))
 app.command("list")(reaching(versions.list_versions))

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,6 +151,8 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
 
 
 def _show_version(asked: bool) -> None:
+    from importlib.metadata import version
+
     if asked:
         print(version("scorestream"))
         raise typer.Exit

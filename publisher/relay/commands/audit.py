@@ -91,9 +91,12 @@ def count_copies(
         TopicReader(settings.source.kafka, settings.name, answer_seconds),
         TopicReader(settings.destination.kafka, settings.name, answer_seconds),
     )
+    topics_copied = sorted({place.topic for place in due})
+    ends.source.partitions(topics_copied)  # here a topic that is missing, or may not be read, has a name
+    ends.destination.partitions(map(settings.destination_topic, topics_copied))
     report = CopyReport()
     refused = _refused(settings, ends.destination)
-    ids = ends.source.ids({place.topic for place in due})
+    ids = ends.source.ids(topics_copied)
     for done, place in enumerate(sorted(due)):
         progress("partitions", done, len(due))
         found = due[place]
