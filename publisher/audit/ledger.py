@@ -204,7 +204,7 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due: int) -> dict[str, tuple[int, list[int]]]:
-    """What only shows when everything has been read: fault -> (count, first offsets)."""
+    """The faults that show only when everything has been read: fault -> (count, first offsets)."""
     phantoms = ledger.answered.minus(ledger.inputs)
     found = {
         "missing": (unanswered.count(0, due), unanswered.first(EXAMPLES, 0, due)),

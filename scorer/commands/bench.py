@@ -7,7 +7,6 @@ that its signature asks for are decoded, scored and encoded.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,23 +19,21 @@ from rich.bar import Bar
 from rich.console import Group
 from rich.table import Table
 
-from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digest import of_bytes
 from model_registry.package import folder as package
 from model_registry.package.folder import Package
 from model_registry.package.signature import Signature
-from model_registry.trust.admission import admission
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, Set, print_data
 from scorer import backends
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
+from scorer.commands.check import pulled
 from scorer.events.batch import Batch
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.servable import Servable, make
-from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
 
 ROUNDS = 5
@@ -126,7 +123,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
     """
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
-        found = folder or _pulled(settings)
+        found = folder or pulled(settings)[0]
         servable = make(found, Resolution(found.digest, found.version, 0), backends.find(settings.model), settings)
     except backends.BackendMissing as error:
         raise Fatal(str(error), error.hint, USAGE) from error
@@ -158,13 +155,6 @@ def example(signature: Signature) -> dict[str, Any]:
         value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
         event |= {field.name: [value] * field.array if field.array else value for field in tensor.fields}
     return event
-
-
-def _pulled(settings: Settings) -> Package:
-    store, cache = open_source(settings), open_cache(settings.model)
-    resolution = channel.resolve(store, settings.model.tag)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
-    return cache.fetch(store, resolution.digest, version=resolution.version)
 
 
 def _measured(

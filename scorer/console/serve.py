@@ -73,7 +73,7 @@ def _listener(listen: str) -> tuple[socket.socket, str]:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host.strip("[]"), int(port)))
-        made.listen()  # whoever reads the address may ask at once
+        made.listen()  # a reader of the address may ask at once
     except (OSError, ValueError, OverflowError) as error:
         made.close()
         raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", 2) from None

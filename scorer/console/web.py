@@ -178,7 +178,7 @@ class Console:
         return RedirectResponse("/dead-letters", 303)
 
     async def _asked(self, request: Request) -> tuple[Actions, dict[str, str]]:
-        """The form of somebody who may act. Raises HTTPException."""
+        """The form of a person who may act. Raises HTTPException."""
         given = await form(request)
         if self.actions is None:
             raise HTTPException(403, "this console is read-only: scorer console CONFIG --allow-actions")

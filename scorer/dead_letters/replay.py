@@ -1,8 +1,8 @@
 """`scorer replay`: dead letters go back to where they came from, each at most once.
 
 The events and the positions of their dead letters (in the compacted topic `<dead letters>.replayed`) become visible in one
-transaction. One transactional id prefix for all replays of a scorer: whoever begins later fences whoever began before, and
-reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
+transaction. One transactional id prefix for all replays of a scorer: a replay fences the one that began before
+it, and reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
 """
 
 import contextlib

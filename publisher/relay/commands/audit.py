@@ -121,7 +121,7 @@ def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partitio
             try:
                 region, topic, partition, offset = parse(dict(headers_of_one(message) or ()).get(SOURCE) or b"")
             except ValueError:
-                continue  # written by somebody else
+                continue  # the relay did not write it
             if region == settings.source.region:
                 found.setdefault((topic, partition), set()).add(offset)
     return found
