@@ -11,7 +11,7 @@ import orjson
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
@@ -58,7 +58,7 @@ class Key:
         try:
             return self._template.format_map(orjson.loads(line)).encode()
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
+            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", USAGE) from None
 
 
 class Pace:
@@ -86,7 +86,7 @@ class _Writer:
         name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
         needed = {topic: frozenset({WRITE})}
         if topic not in topics.describe(connect(settings.kafka, name), settings.kafka, needed):
-            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
         self.failures: list[KafkaError] = []
         self._settings = settings.kafka
         self._topic = topic

@@ -7,7 +7,7 @@ import typer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import REFUSED_CODES
@@ -83,12 +83,12 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
     fencing.may_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, topics.read(*settings.input.topics))
     if live := fencing.live_clients(admin, settings.name):
-        raise Fatal(f"the group {settings.name} has members: {', '.join(sorted(live))}", "stop the scorers first", 3)
+        raise Fatal(f"the group {settings.name} has members: {', '.join(sorted(live))}", "stop the scorers first", REFUSED)
     chosen = [
         s for s in standing(settings) if (topic is None or s.topic == topic) and (partition is None or s.partition == partition)
     ]
     if not chosen:
-        raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", 2)
+        raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
     offsets = [TopicPartition(s.topic, s.partition, _target(s, to)) for s in chosen]
     request = ConsumerGroupTopicPartitions(settings.name, offsets)
     try:
@@ -97,7 +97,7 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
         if error.args[0].code() in REFUSED_CODES:
             inputs = [Right(READ, rights.TOPIC, name) for name in settings.input.topics]
             raise rights.refused(settings.kafka, [Right(READ, rights.GROUP, settings.name), *inputs]) from None
-        raise Fatal(f"the group was not moved: {error.args[0].str()}", "see the broker's log", 3) from error
+        raise Fatal(f"the group was not moved: {error.args[0].str()}", "see the broker's log", REFUSED) from error
     return standing(settings)
 
 
@@ -108,6 +108,6 @@ def _target(at: Standing, to: str) -> int:
         raise Fatal(
             f"--to {to}: {at.topic}[{at.partition}] holds offsets {at.low} to {at.high}",
             "write earliest, latest or an offset",
-            2,
+            USAGE,
         )
     return int(to)

@@ -10,7 +10,7 @@ import orjson
 import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect, refused
@@ -63,7 +63,7 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
     name = f"{settings.name}.tail"
     found = topics.describe(connect(settings.kafka, name), settings.kafka, topics.read(topic))
     if topic not in found:
-        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
     watch = kafka.ErrorWatch()
     consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
     consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
@@ -96,7 +96,7 @@ def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
         return
     if error.code() in REFUSED_CODES:
         raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
-    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
+    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
 
 
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
@@ -105,7 +105,7 @@ def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
         return as_json(message.value() or b"null")
     except ValueError as error:
         place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", 2) from error
+        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", USAGE) from error
 
 
 def dead_letter(message: Message) -> bytes:

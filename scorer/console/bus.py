@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect, refused
@@ -82,7 +82,7 @@ class BusFeed:
         found = topics.describe(connect(settings, name), settings, topics.read(*self._handlers))
         for topic in (self._settings.status_topic, self._settings.swaps_topic):
             if topic not in found:
-                raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+                raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
         self._watch = kafka.ErrorWatch()
         consumer = kafka.reader(settings, name, **{"enable.partition.eof": True, "error_cb": self._watch})
         try:
@@ -160,7 +160,7 @@ class BusFeed:
             return
         if error.code() in REFUSED_CODES:
             raise rights.refused(self._settings.kafka, [Right(READ, rights.TOPIC, topic)])
-        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
+        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
 
     def _probe(self, consumer: Consumer) -> None:
         """Whether the broker is there: silence alone does not say."""
