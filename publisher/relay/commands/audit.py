@@ -5,7 +5,7 @@ First the checkpoints are read: that much must be there. Then where the copies e
 that is copied in the meantime is pending at most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -71,7 +71,7 @@ def audit(
     if not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     plan = Plan(inputs, outputs, dead or (), swaps or (), group, *time_window(start, end))
-    kafka = _kafka(bootstrap_servers, [*_lines(kafka_config), *(properties or [])])
+    kafka = _kafka(bootstrap_servers, kafka_config, properties or [])
     with view.progress() as progress:
         report = topics.audit(kafka, plan, progress, timeout)
     view.show(report, as_json)
@@ -172,25 +172,20 @@ def _offset(message: Message) -> int:
     return offset
 
 
-def _lines(file: Path | None) -> list[str]:
-    """The properties in a file, without empty lines and comments. Secrets in it are never repeated."""
-    try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()] if file else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
-    for number, line in enumerate(lines, 1):
-        if line and not line.startswith("#") and "=" not in line:
-            raise typer.BadParameter(f"{file}:{number} has no '='; write key=value", param_hint="--kafka-config")
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _kafka(bootstrap_servers: str, properties: list[str]) -> KafkaSettings:
-    extra: dict[str, str | int | float | bool] = {}
-    for item in properties:
-        key, equals, value = item.partition("=")
-        if not (key and equals):
-            raise typer.BadParameter(f"{item!r} is not key=value", param_hint="-X")
-        extra[key.strip()] = value.strip()
+def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str]) -> KafkaSettings:
+    """The client's settings, with the properties that `file` holds (key=value lines, empty lines and comments left out) and
+    those of -X. Raises BadParameter, which repeats no line of the file: it might hold a secret."""
     if not bootstrap_servers.strip():
         raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines() if file else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
+    stated = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+    extra: dict[str, str | int | float | bool] = {}
+    for place, text in [*stated, *((f"-X {item!r}", item) for item in properties)]:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise typer.BadParameter(f"{place} is not key=value: it has no '=' or no key")
+        extra[key.strip()] = value.strip()
     return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)
