@@ -30,10 +30,11 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report, and the verdict on stderr. Raises Exit (1) where the report has a fault."""
+    """Print the report, for people with the verdict on stderr. Raises Exit (1) where the report has a fault."""
     print_data(as_json, report.to_dict(), lambda: table(report))
     found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
-    talk.print(f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]")
+    if not as_json:
+        talk.print(f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]")
     if found:
         raise typer.Exit(FINDING)
 
