@@ -31,7 +31,7 @@ class Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from None
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 app.callback()(options.connection)
 VERBS: dict[str, Callable[..., None]] = {
     "push": push,

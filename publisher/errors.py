@@ -7,6 +7,10 @@ the session with Kafka.
 from collections.abc import Sequence
 from typing import Any
 
+FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
+"""Exit codes of the commands: a check or a count found something wrong; usage or configuration; refused; unreachable; Ctrl-C or
+a closed pipe."""
+
 
 class Retriable(Exception):
     """The same call may succeed when it is made again."""
@@ -56,7 +60,7 @@ class Fatal(Exception):
     `hint` says the way out in one line; `exit_code` is what the command ends with (see the README).
     """
 
-    def __init__(self, message: str, hint: str = "", exit_code: int = 4) -> None:
+    def __init__(self, message: str, hint: str = "", exit_code: int = UNREACHABLE) -> None:
         super().__init__(message)
         self.hint = hint
         self.exit_code = exit_code
@@ -66,4 +70,4 @@ class NotAllowed(Fatal):
     """The broker's access control does not allow what was tried. Ends with 3."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message, hint, 3)
+        super().__init__(message, hint, REFUSED)

@@ -32,6 +32,19 @@ CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust b
 Timeout = Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)]
 
 
+def _show_version(asked: bool) -> None:
+    from importlib.metadata import version
+
+    if asked:
+        print(version("scorestream"))
+        raise typer.Exit
+
+
+ShowVersion = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """How registries are reached. `timeout` is in seconds."""
@@ -47,6 +60,7 @@ def connection(
     plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
     timeout: Timeout = TIMEOUT_SECONDS,
+    _: ShowVersion = False,
 ) -> None:
     """Store model versions in OCI registries, and move the channels that serve them."""
     ctx.obj = Connection(plain_http_host or plain_http, ca_file, timeout)

@@ -5,24 +5,22 @@ too. Two with one hash would count as a duplicate: with 100 million records that
 source record and 16 a copy, of one partition at a time.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-Hashes = NDArray[np.int64]
+from publisher.audit.report import Report
 
-FAULTS = ("missing", "duplicates", "phantoms", "out_of_order")
-EXAMPLES = 5
+Hashes = NDArray[np.int64]
 
 
 @dataclass
-class CopyReport:
+class CopyReport(Report):
     """Counts of records. `pending` were not due when the copies were read, `expired` are no longer kept at the destination,
-    `refused` stand in the refusal topic and nowhere else,
-    `others` are copies from elsewhere, or of source records that are no longer kept. `examples` are source positions,
-    `topic/partition/offset`; of phantoms, the destination's."""
+    `refused` stand in the refusal topic and nowhere else, `others` are copies from elsewhere, or of source records that are no
+    longer kept. Positions are the source's; those of phantoms are the destination's."""
 
     source: int = 0
     copies: int = 0
@@ -35,19 +33,7 @@ class CopyReport:
     refused: int = 0
     not_selected: int = 0
     others: int = 0
-    examples: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def clean(self) -> bool:
-        """Whether no fault was found."""
-        return not any(getattr(self, name) for name in FAULTS)
-
-    def note(self, fault: str, topic: str, partition: int, offsets: Sequence[int]) -> None:
-        """Count a fault at these positions."""
-        setattr(self, fault, getattr(self, fault) + len(offsets))
-        if len(offsets):
-            shown = self.examples.setdefault(fault, [])
-            shown += [f"{topic}/{partition}/{offset}" for offset in offsets[: EXAMPLES - len(shown)]]
+    gone: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,11 @@ def compare(
     absent[:begin] = False
     report.pending += int((absent & late).sum())
     report.others += int((~found & ~copies.own).sum())
-    report.note("missing", topic, partition, source.offsets[absent & ~late].tolist())
-    report.note("duplicates", topic, partition, source.offsets[where[~first]].tolist())
-    report.note("out_of_order", topic, partition, source.offsets[where[first & (where < ahead)]].tolist())
-    report.note("phantoms", target, partition, copies.offsets[~found & copies.own].tolist())
+    here, there = f"{topic}/{partition}", f"{target}/{partition}"
+    for fault, name, offsets in (
+        ("missing", here, source.offsets[absent & ~late]),
+        ("duplicates", here, source.offsets[where[~first]]),
+        ("out_of_order", here, source.offsets[where[first & (where < ahead)]]),
+        ("phantoms", there, copies.offsets[~found & copies.own]),
+    ):
+        report.note(fault, len(offsets), name, offsets)

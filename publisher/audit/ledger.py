@@ -1,34 +1,23 @@
 """The count that decides: was every event answered once, in order, and by no older version than the event before it?
 
-Pure: no I/O, no Kafka. Batches of offsets go in, a `Report` comes out. Everything is counted by source coordinates (topic,
-partition, offset), since producers may repeat business ids. Memory: at most three bits an event (read, answered, and scored by
-which digest), at most 96 MiB for ids, and nothing for answers outside the window.
+Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source coordinates
+(topic, partition, offset), since producers may repeat business ids. Memory: at most three bits an event (read, answered, and
+scored by which digest), at most 96 MiB for ids, and nothing for answers outside the window.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from publisher.audit.bitmap import Bitmap, Offsets
 from publisher.audit.repeated_ids import Hashes, RepeatedIds
+from publisher.audit.report import EXAMPLES, Report
 from publisher.audit.revisions import Swap, regressions
 from publisher.kafka.partitions import Partition
-
-"""(topic, partition)"""
-
-FAULTS = (
-    "missing",
-    "duplicates",
-    "phantoms",
-    "out_of_order",
-    "version_regressions",
-    "uncommitted",
-    "unreadable",
-)
 
 
 class Kind(IntEnum):
@@ -70,15 +59,13 @@ class Answers:
     ids: Hashes | None = None
 
 
-@dataclass(frozen=True)
-class Report:
-    """The result. `missing` to `unreadable` are faults; the others are told.
+@dataclass
+class EventReport(Report):
+    """Counts of events and of their answers.
 
     `events` = inputs in the window; `pending` = not answered yet and not due; `repeated_ids` = mentions of an id by another
-    event before, estimated from 1 in `ids_sampled` ids; `gone` = answers to an input topic that was deleted and made again
-    since, counted nowhere else; `examples` = the first positions (topic/partition/offset) of each
-    fault. It always holds: scored + expired + dead_lettered = events - missing - pending + duplicates + phantoms - those
-    phantoms that lie beyond the end of their partition or in no audited partition.
+    event before, estimated from 1 in `ids_sampled` ids. It always holds: scored + expired + dead_lettered = events - missing -
+    pending + duplicates + phantoms - those phantoms that lie beyond the end of their partition or in no audited partition.
     """
 
     events: int = 0
@@ -96,16 +83,6 @@ class Report:
     repeated_ids: int = 0
     ids_sampled: int = 1
     gone: int = 0
-    examples: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def clean(self) -> bool:
-        """No fault of any kind."""
-        return not any(getattr(self, fault) for fault in FAULTS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: every field, and `clean`."""
-        return {"clean": self.clean, **vars(self)}
 
 
 class _Ledger:
@@ -124,16 +101,13 @@ class _Ledger:
 class Audit:
     """Takes what was read, in any mixture of calls; only the batches of one output partition must come in their order."""
 
-    def __init__(self, windows: Mapping[Partition, Window], examples: int = 5) -> None:
-        """`windows` names every input partition; `examples` is how many positions of each fault are kept."""
+    def __init__(self, windows: Mapping[Partition, Window]) -> None:
+        """`windows` names every input partition."""
         self._ledgers = {partition: _Ledger(window) for partition, window in windows.items()}
-        self._limit = examples
-        self._faults = dict.fromkeys(FAULTS, 0)
-        self._examples: dict[str, list[str]] = {}
+        self._report = EventReport()
         self._kinds = np.zeros(len(Kind), np.int64)
         self._highest: dict[tuple[Partition, Partition], int] = {}
         self._ids = RepeatedIds()
-        self._gone = 0
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
         """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps).
@@ -160,8 +134,8 @@ class Audit:
         self._found("unreadable", 1, partition, [offset])
 
     def gone(self, count: int) -> None:
-        """So many answers are to events of a topic of the same name that is no more."""
-        self._gone += count
+        """So many answers are to events that were deleted with their topic."""
+        self._report.gone += count
 
     def answers(self, answers: Answers) -> None:
         """A batch of scores, expired answers or dead letters. Those outside the window are passed over."""
@@ -183,30 +157,19 @@ class Audit:
         if answers.ids is not None:
             self._ids.add(answers.ids[inside][fresh])
 
-    def report(self) -> Report:
+    def report(self) -> EventReport:
         """What has been found so far."""
-        faults, examples = dict(self._faults), {name: list(places) for name, places in self._examples.items()}
-        events = pending = 0
+        report = deepcopy(self._report)
         for partition, ledger in sorted(self._ledgers.items()):
-            events += ledger.inputs.count()
+            report.events += ledger.inputs.count()
             unanswered = ledger.inputs.minus(ledger.answered)
             due = ledger.window.hi if ledger.window.due is None else ledger.window.due
-            pending += unanswered.count(due)
-            for fault, (count, places) in _findings(ledger, unanswered, due, self._limit).items():
-                faults[fault] += count
-                self._keep(examples, fault, partition, places)
-        return Report(
-            events=events,
-            scored=int(self._kinds[Kind.SCORED]),
-            expired=int(self._kinds[Kind.EXPIRED]),
-            dead_lettered=int(self._kinds[Kind.DEAD]),
-            **faults,
-            pending=pending,
-            repeated_ids=self._ids.count(),
-            ids_sampled=self._ids.sampled,
-            gone=self._gone,
-            examples=examples,
-        )
+            report.pending += unanswered.count(due)
+            for fault, (count, offsets) in _findings(ledger, unanswered, due).items():
+                report.note(fault, count, _name(partition), offsets)
+        report.scored, report.expired, report.dead_lettered = (int(self._kinds[kind]) for kind in Kind)
+        report.repeated_ids, report.ids_sampled = self._ids.count(), self._ids.sampled
+        return report
 
     def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
         """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one.
@@ -233,25 +196,22 @@ class Audit:
             ledger.scored.setdefault(digest, Bitmap()).add(answers.offsets[scored & (digests == digest)])
 
     def _found(self, fault: str, count: int, partition: Partition, offsets: Offsets | list[int]) -> None:
-        if count:
-            self._faults[fault] += count
-            self._keep(self._examples, fault, partition, [int(offset) for offset in offsets[: self._limit]])
-
-    def _keep(self, examples: dict[str, list[str]], fault: str, partition: Partition, offsets: list[int]) -> None:
-        if offsets:
-            places = examples.setdefault(fault, [])
-            places += [f"{partition[0]}/{partition[1]}/{at}" for at in offsets[: self._limit - len(places)]]
+        self._report.note(fault, count, _name(partition), offsets)
 
 
-def _findings(ledger: _Ledger, unanswered: Bitmap, due: int, limit: int) -> dict[str, tuple[int, list[int]]]:
-    """What only shows when everything has been read: fault -> (count, first offsets)."""
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}/{partition[1]}"
+
+
+def _findings(ledger: _Ledger, unanswered: Bitmap, due: int) -> dict[str, tuple[int, list[int]]]:
+    """The faults that show only when everything has been read: fault -> (count, first offsets)."""
     phantoms = ledger.answered.minus(ledger.inputs)
     found = {
-        "missing": (unanswered.count(0, due), unanswered.first(limit, 0, due)),
-        "phantoms": (phantoms.count(), phantoms.first(limit)),
-        "version_regressions": regressions(ledger.scored, ledger.swaps, limit),
+        "missing": (unanswered.count(0, due), unanswered.first(EXAMPLES, 0, due)),
+        "phantoms": (phantoms.count(), phantoms.first(EXAMPLES)),
+        "version_regressions": regressions(ledger.scored, ledger.swaps, EXAMPLES),
     }
     if ledger.committed is not None:
         behind = ledger.committed
-        found["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(limit, behind))
+        found["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(EXAMPLES, behind))
     return found

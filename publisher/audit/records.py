@@ -1,7 +1,7 @@
-"""What the records of score, dead-letter and swap topics say, decoded just as far as the audit needs, column by column."""
+"""What the records of score, dead-letter and swap topics say, decoded just as far as the audits need, column by column."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -9,13 +9,16 @@ import numpy as np
 from publisher import positions
 from publisher.audit.ledger import Answers, Audit, Kind
 from publisher.audit.revisions import Swap
-from publisher.kafka.headers import Headers, headers_of
+from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
-from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION
+from publisher.positions import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
+Told = TypeVar("Told")
+AsJson = Callable[[bytes], bytes]
+"""Turns a score record of any format into JSON; raises ValueError for what is no record."""
 KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
 
 
@@ -72,7 +75,8 @@ class Logs:
         return True
 
     def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that is no more."""
+        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that was deleted with its
+        topic."""
         if source not in self._from:
             return source in self._gone
         begins = self._from[source][dead]
@@ -83,17 +87,32 @@ decode_score = msgspec.json.Decoder(ScoreRecord).decode
 decode_swap = msgspec.json.Decoder(SwapRecord).decode
 
 
-def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: Callable[[bytes], bytes] = bytes) -> None:
-    """Score records of one output partition, in its order. `as_json` raises ValueError for what is no record."""
-    by_source: dict[Partition, list[ScoreRecord]] = {}
+def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = bytes) -> Iterator[tuple[int, Told | None]]:
+    """Each record's offset, and what it says; None where it says nothing that `decode` takes."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
-            record = decode_score(as_json(message.value() or b""))
+            yield offset, decode(as_json(message.value() or b""))
         except (msgspec.DecodeError, ValueError):
+            yield offset, None
+
+
+def dead_sources(batch: Batch) -> Iterator[tuple[int, Position | None]]:
+    """Each dead letter's offset, and the event that it was, which stands in the header `dead.source`; None where it does not.
+    The last such header counts: a replayed event may carry the one of its first death."""
+    for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
+        try:
+            yield offset, positions.parse(dict(headers or ()).get("dead.source") or b"")
+        except ValueError:
+            yield offset, None
+
+
+def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes) -> None:
+    """Score records of one output partition, in its order."""
+    by_source: dict[Partition, list[ScoreRecord]] = {}
+    for offset, record in decoded(batch, decode_score, as_json):
+        if record is None:
             audit.unreadable(batch.partition, offset)
-            continue
-        source = record.source.topic, record.source.partition
-        if logs.gone(source, batch.partition, offset):
+        elif logs.gone(source := (record.source.topic, record.source.partition), batch.partition, offset):
             audit.gone(1)
         else:
             by_source.setdefault(source, []).append(record)
@@ -114,39 +133,24 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 
 
 def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
-    """Dead letters of one partition: which event each of them is stands in its header `dead.source`."""
+    """Dead letters of one partition."""
     columns: dict[Partition, list[int]] = {}
-    for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
-        try:
-            source = positions.parse(dead_source(headers))
-        except ValueError:
+    for offset, source in dead_sources(batch):
+        if source is None:
             audit.unreadable(batch.partition, offset)
-            continue
-        key = source.topic, source.partition
-        if logs.gone(key, batch.partition, offset, dead=True):
+        elif logs.gone(source[1:3], batch.partition, offset, dead=True):
             audit.gone(1)
         else:
-            columns.setdefault(key, []).append(source.offset)
-    for key, offsets in columns.items():
+            columns.setdefault(source[1:3], []).append(source.offset)
+    for partition, offsets in columns.items():
         kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
-        audit.answers(Answers(batch.partition, key, np.array(offsets, np.int64), kinds, ""))
-
-
-def dead_source(headers: Headers) -> str | bytes:
-    """The last header `dead.source`: a replayed event may carry the one of its first death."""
-    for name, value in reversed(headers or []):
-        if name == "dead.source":
-            return value or b""
-    return b""
+        audit.answers(Answers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))
 
 
 def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
     """Swap records; all of them come before the answers."""
-    for offset, message in zip(batch.offsets, batch.messages, strict=True):
-        try:
-            record = decode_swap(message.value() or b"")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+    for offset, record in decoded(batch, decode_swap):
+        if record is None:
             audit.unreadable(batch.partition, offset)
-            continue
-        if logs.present(record):
+        elif logs.present(record):
             audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))

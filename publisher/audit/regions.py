@@ -8,18 +8,17 @@ bytes a copy and 16 an answer, besides a few bits an event.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from publisher.audit.bitmap import Bitmap
+from publisher.audit.report import EXAMPLES, Report
 from publisher.kafka.partitions import Partition
 from publisher.positions import Position
 
 Integers = NDArray[np.int64]
-FAULTS = ("missing", "duplicates", "different_ids", "phantoms", "unreadable")
-EXAMPLES = 5
 
 
 class Home(NamedTuple):
@@ -29,12 +28,19 @@ class Home(NamedTuple):
     topic: str
     partition: int
 
+    def __str__(self) -> str:
+        return str(Position(*self, 0)).removesuffix("/0")
+
 
 @dataclass
-class RegionsReport:
-    """Counts of events. `answered` is distinct events, by scores and dead letters. `missing` are unanswered though a group has
-    committed them in some region, `pending` are not due in any. `rescored` were answered in more regions than one, of which
-    `different_ids` under more ids than one; `duplicates` are second answers in one region, `phantoms` answers to no event."""
+class RegionsReport(Report):
+    """Counts of events, by the positions where they were first written. `answered` is distinct events, by scores and dead
+    letters. `missing` are unanswered though a group has committed them in some region, `pending` are not due in any. `rescored`
+    were answered in more regions than one, of which `different_ids` under more ids than one; `duplicates` are second answers in
+    one region, `phantoms` answers to no event."""
+
+    title: ClassVar[str] = "audit over regions"
+    positions: ClassVar[str] = "region/topic/partition/offset"
 
     events: int = 0
     answered: int = 0
@@ -45,24 +51,12 @@ class RegionsReport:
     unreadable: int = 0
     pending: int = 0
     rescored: int = 0
+    gone: int = 0
     by_region: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, list[str]] = field(default_factory=dict)
 
-    @property
-    def clean(self) -> bool:
-        """Whether no fault was found."""
-        return not any(getattr(self, name) for name in FAULTS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: every field, and `clean`."""
-        return {"clean": self.clean, **vars(self)}
-
-    def note(self, fault: str, home: Home, count: int, offsets: Sequence[int]) -> None:
-        """Count a fault; `offsets` are the first ones."""
-        setattr(self, fault, getattr(self, fault) + count)
-        if len(offsets):
-            shown = self.examples.setdefault(fault, [])
-            shown += [str(Position(*home, int(offset))) for offset in offsets[: EXAMPLES - len(shown)]]
+    def rows(self) -> dict[str, int]:
+        """For people: every count, and the answers by region."""
+        return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}
 
 
 class _Copies(NamedTuple):
@@ -107,7 +101,7 @@ class RegionsAudit:
         """Answers given in a region to (n,) events of a partition of its own; (n,) 64-bit hashes of the ids where known."""
         here = self._copies.get((region, partition))
         if here is None:
-            self._report.note("phantoms", Home(region, *partition), len(offsets), offsets[:EXAMPLES].tolist())
+            self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
             return
         left = np.ones(len(offsets), np.bool_)
         for copied in here:
@@ -117,9 +111,13 @@ class RegionsAudit:
             left &= ~mine
         self._answer(region, Home(region, *partition), offsets[left], None if ids is None else ids[left])
 
-    def unreadable(self) -> None:
-        """A record that does not say what it answers."""
-        self._report.unreadable += 1
+    def unreadable(self, region: str, partition: Partition, offset: int) -> None:
+        """A record that does not say what it answers, what it copies, or what was swapped."""
+        self._report.note("unreadable", 1, str(Home(region, *partition)), [offset])
+
+    def gone(self, count: int) -> None:
+        """So many answers are to events that were deleted with their topic."""
+        self._report.gone += count
 
     def report(self) -> RegionsReport:
         """What has been found. To be called once."""
@@ -132,7 +130,7 @@ class RegionsAudit:
         if not len(offsets):
             return
         fresh = self._answered[region, home].add(offsets)
-        self._report.note("duplicates", home, int((~fresh).sum()), offsets[~fresh][:EXAMPLES].tolist())
+        self._report.note("duplicates", int((~fresh).sum()), str(home), offsets[~fresh])
         if ids is not None:
             self._ids[home].append((offsets, ids))
 
@@ -149,10 +147,10 @@ class RegionsAudit:
         report.answered += everywhere.count()
         report.rescored += mentions - everywhere.count()
         report.pending += inputs.minus(everywhere).minus(due).count()
-        report.note("missing", home, missing.count(), missing.first(EXAMPLES))
-        report.note("phantoms", home, phantoms.count(), phantoms.first(EXAMPLES))
+        report.note("missing", missing.count(), str(home), missing.first(EXAMPLES))
+        report.note("phantoms", phantoms.count(), str(home), phantoms.first(EXAMPLES))
         different = _different(self._ids.pop(home, []))
-        report.note("different_ids", home, len(different), different[:EXAMPLES].tolist())
+        report.note("different_ids", len(different), str(home), different)
 
 
 def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:

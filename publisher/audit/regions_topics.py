@@ -5,21 +5,22 @@ everything is read, open transactions waited for. Answers are counted in the reg
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from publisher import positions
-from publisher.audit.records import Source, dead_source
+from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.regions import Home, RegionsAudit, RegionsReport
-from publisher.audit.topics import CLIENT_ID, Plan
+from publisher.audit.report import Progress
+from publisher.audit.topics import ANSWER_SECONDS, CLIENT_ID, Plan, read
 from publisher.errors import Fatal, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.groups import ConsumerGroups
-from publisher.kafka.headers import headers_of, headers_of_one
+from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.positions import origin_of
@@ -29,7 +30,7 @@ Columns = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Side:
-    """One region: its name in positions and scores, its cluster, and what to read there (`swaps` and times are not used)."""
+    """One region: its name in positions and scores, its cluster, and what to read there (the plan's times are not used)."""
 
     region: str
     kafka: KafkaSettings
@@ -44,41 +45,47 @@ class Score(msgspec.Struct, gc=False):
     source: Source
 
 
-_decode = msgspec.json.Decoder(Score).decode
+decode_score = msgspec.json.Decoder(Score).decode
 
 
 class _Reading:
     """One region, as it was when this was made."""
 
     def __init__(self, side: Side, answer_seconds: float) -> None:
+        plan = side.plan
         self.side = side
         self.topics = TopicReader(side.kafka, CLIENT_ID, answer_seconds)
-        self.inputs = self.topics.partitions(side.plan.inputs)
+        self.inputs = self.topics.partitions(plan.inputs)
         self.due = _committed(side, answer_seconds)
-        self.scores = self.topics.written(self.topics.partitions(side.plan.outputs))
-        self.dead = self.topics.written(self.topics.partitions(side.plan.dead))
+        self.swaps, self.scores, self.dead = (
+            self.topics.written(self.topics.partitions(names)) for names in (plan.swaps, plan.outputs, plan.dead)
+        )
+        self.logs = Logs(self.topics.ids(plan.inputs))
         self.ends = self.topics.visible(self.inputs)
 
-    def read(self, ends: Offsets) -> Iterable[Batch]:
+    def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
         """Everything up to these offsets."""
         starts = self.topics.earliest(ends)
-        return self.topics.read({partition: (starts[partition], end) for partition, end in ends.items()})
+        spans = {partition: (starts[partition], end) for partition, end in ends.items()}
+        return read(self.topics, f"{what} in {self.side.region}", spans, progress)
 
 
-def audit(sides: Sequence[Side], answer_seconds: float, tell: Callable[[str], None]) -> RegionsReport:
-    """Read every region and count. `tell` hears which is read. Raises Fatal: 2 for a topic that is not there, 3 where a broker
-    refuses, 4 where one does not answer."""
+def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
+    """Read every region and count.
+
+    Raises Fatal: 2 for a topic that is not there, 3 where a broker refuses, 4 where one does not answer.
+    """
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
     for reading in readings:
-        tell(f"reading the inputs in {reading.side.region}")
-        _feed_inputs(count, reading)
+        _feed_inputs(count, reading, progress)
     for reading in readings:
-        tell(f"reading the answers in {reading.side.region}")
-        for batch in reading.read(reading.scores):
-            _feed_scores(count, reading.side, batch)
-        for batch in reading.read(reading.dead):
-            _feed_dead_letters(count, reading.side, batch)
+        for batch in reading.read("swaps", reading.swaps, progress):
+            _feed_swaps(count, reading, batch)
+        for batch in reading.read("scores", reading.scores, progress):
+            _feed_scores(count, reading, batch)
+        for batch in reading.read("dead letters", reading.dead, progress):
+            _feed_dead_letters(count, reading, batch)
     return count.report()
 
 
@@ -93,16 +100,16 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
         raise Fatal(str(error), "check kafka.bootstrap_servers") from error
 
 
-def _feed_inputs(count: RegionsAudit, reading: _Reading) -> None:
+def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> None:
     written: dict[Partition, list[int]] = {partition: [] for partition in reading.inputs}
     copies: dict[Partition, defaultdict[Home, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
-    for batch in reading.read(reading.ends):
+    for batch in reading.read("inputs", reading.ends, progress):
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
             first = origin_of(headers_of_one(message), batch.partition)
             try:
                 origin = None if first is None else positions.parse(first)
             except ValueError:
-                count.unreadable()
+                count.unreadable(reading.side.region, batch.partition, offset)
                 continue
             if origin is None:
                 written[batch.partition].append(offset)
@@ -116,31 +123,41 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading) -> None:
         count.inputs(reading.side.region, partition, here, found, reading.due.get(partition, 0))
 
 
-def _feed_scores(count: RegionsAudit, side: Side, batch: Batch) -> None:
+def _feed_swaps(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
+    for offset, record in decoded(batch, decode_swap):
+        if record is None:
+            count.unreadable(reading.side.region, batch.partition, offset)
+        else:
+            reading.logs.present(record)
+
+
+def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
     columns: defaultdict[Partition, Columns] = defaultdict(lambda: ([], []))
-    for message in batch.messages:
-        try:
-            record = _decode(side.plan.as_json(message.value() or b""))
-        except (msgspec.DecodeError, ValueError):
-            count.unreadable()
-            continue
-        if record.region == side.region:
-            offsets, ids = columns[record.source.topic, record.source.partition]
-            offsets.append(record.source.offset)
-            ids.append(hash(record.id))
+    region = reading.side.region
+    for offset, record in decoded(batch, decode_score, reading.side.plan.as_json):
+        if record is None:
+            count.unreadable(region, batch.partition, offset)
+        elif record.region == region:
+            source = record.source.topic, record.source.partition
+            if reading.logs.gone(source, batch.partition, offset):
+                count.gone(1)
+            else:
+                columns[source][0].append(record.source.offset)
+                columns[source][1].append(hash(record.id))
     for source, (offsets, ids) in columns.items():
-        count.answers(side.region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
+        count.answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
 
 
-def _feed_dead_letters(count: RegionsAudit, side: Side, batch: Batch) -> None:
+def _feed_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
     columns: defaultdict[Partition, list[int]] = defaultdict(list)
-    for headers in headers_of(batch.messages)[0]:
-        try:
-            source = positions.parse(dead_source(headers))
-        except ValueError:
-            count.unreadable()
-            continue
-        if source.region == side.region:
-            columns[source.topic, source.partition].append(source.offset)
+    region = reading.side.region
+    for offset, source in dead_sources(batch):
+        if source is None:
+            count.unreadable(region, batch.partition, offset)
+        elif source.region == region:
+            if reading.logs.gone(source[1:3], batch.partition, offset, dead=True):
+                count.gone(1)
+            else:
+                columns[source[1:3]].append(source.offset)
     for partition, offsets in columns.items():
-        count.answers(side.region, partition, np.array(offsets, np.int64), None)
+        count.answers(region, partition, np.array(offsets, np.int64), None)

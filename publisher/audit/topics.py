@@ -6,23 +6,22 @@ shows in every output partition. Then where the inputs end: an answer behind tha
 transactions waited for, and then asked again what is committed: no answer may lie behind that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from publisher.audit.ledger import Audit, Report, Window
-from publisher.audit.records import Logs, feed_dead_letters, feed_scores, feed_swaps
+from publisher.audit.ledger import Audit, EventReport, Window
+from publisher.audit.records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
+from publisher.audit.report import Progress
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import Batch, TopicReader
 
 CLIENT_ID = "scorestream-audit"
 NEVER = 2**63 - 1
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being read (inputs, outputs, dead, swaps), the records read of it, how many there are at most."""
+ANSWER_SECONDS = 10.0  # that a broker may take to answer
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Plan:
     """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing, however young.
 
     `from_ms`, `to_ms` (Unix ms): only the inputs from the first one of that time or later, up to the first one of that time
-    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance. `as_json` turns
-    a score record of another format into JSON; it raises ValueError for what is none.
+    or later. `swaps` is where revisions are known from; without it, versions rank by their first appearance.
     """
 
     inputs: Sequence[str]
@@ -41,10 +39,12 @@ class Plan:
     group: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
-    as_json: Callable[[bytes], bytes] = bytes
+    as_json: AsJson = bytes
 
 
-def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None, answer_seconds: float = 10.0) -> Report:
+def audit(
+    settings: KafkaSettings, plan: Plan, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
+) -> EventReport:
     """Read what the plan names once, read_committed, and count. `answer_seconds`: how long the broker may take to answer.
 
     Raises Fatal with the exit code: 2 for a topic or group that is not there or a client property that does not exist, 3
@@ -59,13 +59,13 @@ def audit(settings: KafkaSettings, plan: Plan, progress: Progress | None = None,
     starts = {kind: topics.earliest(partitions) for kind, partitions in answering.items()}
     windows = _windows(topics, plan, inputs, due)
     count = Audit(windows)
-    reading = _Reading(topics, progress)
-    oldest = _feed_inputs(count, reading, windows, timed=plan.from_ms is not None)
+    inputs_read = read(topics, "inputs", {p: (window.lo, window.hi) for p, window in windows.items()}, progress)
+    oldest = _feed_inputs(count, inputs_read, timed=plan.from_ms is not None)
     if plan.from_ms is not None:  # an answer has the timestamp of its input, or a later one
         starts |= {kind: topics.since(oldest, ends[kind]) for kind in ("outputs", "dead")}
     feed_outputs = partial(feed_scores, as_json=plan.as_json)
     for kind, feed in (("swaps", feed_swaps), ("outputs", feed_outputs), ("dead", feed_dead_letters)):
-        for batch in reading.read(kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}):
+        for batch in read(topics, kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}, progress):
             feed(count, batch, logs)
     if plan.group:
         for partition, offset in topics.committed(plan.group, inputs).items():
@@ -87,26 +87,19 @@ def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offs
     }
 
 
-class _Reading:
-    """Reads, and tells how far it is."""
-
-    def __init__(self, topics: TopicReader, progress: Progress | None) -> None:
-        self._topics = topics
-        self._progress = progress
-
-    def read(self, what: str, spans: dict[Partition, tuple[int, int]]) -> Iterator[Batch]:
-        done, total = 0, sum(stop - start for start, stop in spans.values())
-        for batch in self._topics.read(spans):
-            yield batch
-            done += len(batch.offsets)
-            if self._progress is not None:
-                self._progress(what, done, total)
+def read(topics: TopicReader, what: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
+    """The records of these spans; `progress` hears how far that is."""
+    done, total = 0, sum(stop - start for start, stop in spans.values())
+    for batch in topics.read(spans):
+        yield batch
+        done += len(batch.offsets)
+        progress(what, done, total)
 
 
-def _feed_inputs(count: Audit, reading: _Reading, windows: dict[Partition, Window], *, timed: bool) -> int:
+def _feed_inputs(count: Audit, batches: Iterable[Batch], *, timed: bool) -> int:
     """Tell the audit which inputs there are; where `timed`, the smallest timestamp (Unix ms) among them."""
     oldest = NEVER
-    for batch in reading.read("inputs", {p: (window.lo, window.hi) for p, window in windows.items()}):
+    for batch in batches:
         count.inputs(batch.partition, np.array(batch.offsets, np.int64))
         if timed:
             oldest = min(oldest, *(message.timestamp()[1] for message in batch.messages))

@@ -1,20 +1,24 @@
-"""The audit for people: progress while it reads, a table of counts with the first places, and the verdict."""
+"""Audits for people: progress while they read, a table of counts with the first positions, and the verdict."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 
-from publisher.audit.ledger import FAULTS, Report
-from publisher.audit.topics import Plan, audit
-from publisher.kafka.clients import KafkaSettings
+from publisher.audit.report import Progress, Report
+from publisher.errors import FINDING
+from publisher.process.command_line import print_data, talk
 
 
-def audited(settings: KafkaSettings, plan: Plan, timeout: float, talk: Console) -> Report:
-    """Run the audit, with progress bars where `talk` is a terminal. Raises Fatal as `audit` does. `timeout` is in seconds."""
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Bars on stderr, where that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
         def show(what: str, done: int, total: int) -> None:
@@ -22,21 +26,23 @@ def audited(settings: KafkaSettings, plan: Plan, timeout: float, talk: Console) 
                 tasks[what] = bars.add_task(f"reading {what}")
             bars.update(tasks[what], completed=done, total=total)
 
-        return audit(settings, plan, show, timeout)
+        yield show
+
+
+def show(report: Report, as_json: bool) -> None:
+    """Print the report, for people with the verdict on stderr. Raises Exit (1) where the report has a fault."""
+    print_data(as_json, report.to_dict(), lambda: table(report))
+    found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
+    if not as_json:
+        talk.print(f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]")
+    if found:
+        raise typer.Exit(FINDING)
 
 
 def table(report: Report) -> Table:
     """Each count, and where the first of each fault are."""
-    shown = Table("count", "", "first positions (topic/partition/offset)", title="audit")
-    for name, value in report.to_dict().items():
-        if name in ("clean", "examples"):
-            continue
-        style = "bold red" if name in FAULTS and value else ""
-        shown.add_row(name, f"{value:,}", "\n".join(report.examples.get(name, [])), style=style)
+    shown = Table("count", "", f"first positions ({report.positions})", title=report.title)
+    for name, count in report.rows().items():
+        style = "bold red" if report.faults.get(name) else ""
+        shown.add_row(name, f"{count:,}", "\n".join(report.examples.get(name, [])), style=style)
     return shown
-
-
-def verdict(report: Report) -> str:
-    """One line, with rich's markup."""
-    found = [f"{name} {getattr(report, name):,}" for name in FAULTS if getattr(report, name)]
-    return f"[red]not clean[/]: {', '.join(found)}" if found else "[green]clean[/]"

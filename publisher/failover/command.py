@@ -1,52 +1,46 @@
-"""The command `publisher failover`: says what it will do, asks, does it."""
+"""`publisher failover`: says what it will do, asks, does it."""
 
-import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from publisher.process.command_line import talk
-
-if TYPE_CHECKING:
-    from publisher.failover.plan import Plan
-
-NOT_CONFIRMED = 3
+from publisher.errors import REFUSED
+from publisher.failover import plan as plans
+from publisher.failover.plan import Plan
+from publisher.process.command_line import Config, Json, Set, print_json, talk
+from publisher.relay.settings import load
+from publisher.relay.sides import now_ms
 
 
 def failover(
-    config: Annotated[Path, typer.Argument(help="The configuration of the relay into that region.", show_default=False)],
+    path: Config,
     to: Annotated[str, typer.Option(help="The region whose scorers go on: the relay's destination.", show_default=False)],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set lanes=8")] = None,
+    flags: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Let the scorers of the destination go on where those of the source stopped (source.groups). Failback is the same with
     the relay of the other direction."""
-    from publisher.failover import plan as moving
-    from publisher.relay.settings import load
-    from publisher.relay.sides import now_ms
-
-    loaded = load(config, settings or []).settings
+    settings = load(path, flags or []).settings
     now = now_ms()
-    found = moving.plan(loaded, to, now)
+    found = plans.plan(settings, to, now)
     if not as_json:
         _show(found, now)
     if not dry_run:
         if not (yes or found.against) and not _confirmed(found):
             talk.print("nothing was moved")
-            raise typer.Exit(NOT_CONFIRMED)
-        moving.carry_out(loaded, found)
+            raise typer.Exit(REFUSED)
+        plans.carry_out(settings, found)
         talk.print(f"moved; start the scorers in {found.destination}")
     if as_json:
-        sys.stdout.write(json.dumps({"moved": not dry_run, "now_ms": now, **asdict(found)}) + "\n")
+        print_json({"moved": not dry_run, "now_ms": now, **asdict(found)})
 
 
-def _confirmed(found: "Plan") -> bool:
+def _confirmed(found: Plan) -> bool:
     """By hand: the name of the region, typed."""
     question = f"No scorer runs in {found.source} and none will be started there? Type {found.destination} to go on"
     try:
@@ -56,9 +50,7 @@ def _confirmed(found: "Plan") -> bool:
     return answer == found.destination
 
 
-def _show(found: "Plan", now_ms: int) -> None:
-    from rich.table import Table
-
+def _show(found: Plan, now: int) -> None:
     shown = Table("group", "partition", "before", "after", "waiting", "because", title=f"{found.source} to {found.destination}")
     for move in found.moves:
         before = "none" if move.before is None else f"{move.before:,}"
@@ -72,13 +64,13 @@ def _show(found: "Plan", now_ms: int) -> None:
         again = f", and {found.lag_scored:,} of them, scored there, will be scored again here" if found.lag_scored else ""
         talk.print(f"{found.source} answers: {found.lag_records:,} records of it are not copied yet{again}")
         return
-    seen = f"when it answered last, {_ago(found.seen_ms, now_ms)}, {found.lag_records:,} records were not copied"
+    seen = f"when it answered last, {_ago(found.seen_ms, now)}, {found.lag_records:,} records were not copied"
     talk.print(f"{found.source} does not answer; {seen}")
     if found.complete_ms:
-        talk.print(f"missing here is at most what {found.source} took in the last {_ago(found.complete_ms, now_ms, '')}")
+        talk.print(f"missing here is at most what {found.source} took in the last {_ago(found.complete_ms, now, '')}")
     else:
         talk.print(f"how much of {found.source} is missing here is not known: the copy was never complete")
 
 
-def _ago(at_ms: int, now_ms: int, suffix: str = " ago") -> str:
-    return f"{max(0, now_ms - at_ms) / 1_000:.1f} s{suffix}"
+def _ago(at_ms: int, now: int, suffix: str = " ago") -> str:
+    return f"{max(0, now - at_ms) / 1_000:.1f} s{suffix}"

@@ -1,16 +1,33 @@
-"""What the commands `scorer` and `publisher` say on stderr: findings as they come, and an error as one line with a hint."""
+"""The head of the programs `scorer` and `publisher`: their verbs, the options that verbs share, what they print, how they end.
+
+stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
+"""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
 
+from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
+from publisher.process.time_window import HELP as TIME_HELP
 from publisher.process.time_window import TimeWindow
 
+WIDE = 10_000  # columns: nothing is folded
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+LogLevel = Annotated[str, typer.Option()]
+From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
+To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,42 +40,122 @@ class Finding:
     hint: str = ""
 
 
-def tell(findings: Iterable[Finding], *, silently: bool) -> dict[str, Any]:
-    """Tell each as it comes, or none of them; all as JSON."""
+def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
+    """Tell each finding as it comes, or print all of them as JSON. Raises Exit (1) where one is not ok."""
     found = []
     for finding in findings:
-        found.append(asdict(finding))
-        if silently:
-            continue
-        talk.print(f"{'[green]ok[/]  ' if finding.ok else '[red]FAIL[/]'} {finding.check}: ", end="")
-        talk.print(finding.detail, markup=False)
-        if finding.hint and not finding.ok:
-            talk.print(f"     hint: {finding.hint}", markup=False)
-    return {"ok": all(finding["ok"] for finding in found), "checks": found}
+        found.append(finding)
+        if not as_json:
+            talk.print(f"{'[green]ok[/]  ' if finding.ok else '[red]FAIL[/]'} {finding.check}: ", end="")
+            talk.print(finding.detail, markup=False)
+            if finding.hint and not finding.ok:
+                talk.print(f"     hint: {finding.hint}", markup=False)
+    ok = all(finding.ok for finding in found)
+    if as_json:
+        print_json({"ok": ok, "checks": [asdict(finding) for finding in found]})
+    if not ok:
+        raise typer.Exit(FINDING)
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    import orjson
+
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    sys.stdout.flush()
+
+
+def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: bool = False) -> None:
+    """Print the value as JSON, or for people what `shown` makes of it: as wide as the terminal, with `wide` unfolded."""
+    if as_json:
+        print_json(value)
+    else:
+        Console(width=WIDE if wide else None, highlight=False).print(shown())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table for people."""
+    made = Table(*columns)
+    for row in rows:
+        made.add_row(*map(str, row))
+    return made
 
 
 def time_window(start: str | None, end: str | None) -> TimeWindow:
-    """Of --from and --to. Raises BadParameter."""
+    """The window that --from and --to name. Raises BadParameter."""
     try:
         return TimeWindow.of(start, end)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
+class Verbs(Mapping[str, Any]):
+    """The commands of a program by their names. A command is imported when it is asked for, so that `status` does not wait for
+    what `bench` needs."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """`places`: the function, or the Typer application, of each verb, as `module:name`."""
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = self._places[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            verb = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            verb.command(name)(found)
+            found = verb
+        command = typer.main.get_command(found)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
+    """The application of these `Verbs`, with shell completion and `--version`."""
+
+    class Group(TyperGroup):
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            self.commands = Verbs(verbs)  # type: ignore[assignment]  # read only
+
+    app = typer.Typer(cls=Group, help=about, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def options(
+        _: Annotated[
+            bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+        ] = False,
+    ) -> None: ...
+
+    return app
+
+
 def run(app: typer.Typer, *others: type[Exception]) -> None:
-    """A command's entry point. `others` have a hint and an exit code, as Fatal does."""
-    from publisher.errors import Fatal
+    """A program's entry point: an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
     from publisher.process.configuration import SettingsError
 
     refusals: tuple[type[Exception], ...] = (Fatal, *others)
     try:
         app()
     except SettingsError as error:
-        _end(2, str(error).splitlines())
+        _end(USAGE, str(error).splitlines())
     except refusals as error:
-        _end(getattr(error, "exit_code", 4), [str(error)], getattr(error, "hint", ""))
+        _end(getattr(error, "exit_code", Fatal("").exit_code), [str(error)], getattr(error, "hint", ""))
     except (BrokenPipeError, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
+
+
+def _show_version(asked: bool) -> None:
+    from importlib.metadata import version
+
+    if asked:
+        print(version("scorestream"))
+        raise typer.Exit
 
 
 def _end(code: int, errors: Iterable[str], hint: str = "") -> None:

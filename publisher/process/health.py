@@ -11,7 +11,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class HealthServer:
             raise Fatal(
                 f"cannot listen on http.listen {listen}: {error.strerror}",
                 "choose another port, or 0 for a free one",
-                2,
+                USAGE,
             ) from None
         self.address = f"{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, name="http", daemon=True).start()

@@ -42,7 +42,8 @@ class Place(NamedTuple):
 class Checkpoint(msgspec.Struct, frozen=True):
     """The next offset to read of a source partition, and what was there when it was written. `cluster`, `topic_id`: the
     source's. `copied` is the last offset before `next` that was copied (-1: none, or not known). `epoch` is the leader epoch,
-    `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock."""
+    `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock. Copies that lie
+    before the destination's offset `copies_from` are of a topic that was there before this one, under the same name."""
 
     next: int
     cluster: str
@@ -54,6 +55,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     epoch: int = -1
     timestamp_ms: int = -1
     at_ms: int = 0
+    copies_from: int = 0
 
 
 class Registration(msgspec.Struct, frozen=True):

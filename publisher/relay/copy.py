@@ -27,12 +27,13 @@ class Route:
 
     `next` is the next offset to read, `copied` the last one that was copied (-1: none), `end` where the source's log ends as
     last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none). `committed` and `confirmed` are `next` and
-    `copied` in the last confirmed checkpoint. `sent` is the last record that was copied, `passed` the last one that was not.
+    `copied` in the last confirmed checkpoint, `copies_from` is the checkpoint's. `sent` is the last record that was copied,
+    `passed` the last one that was not.
     """
 
     __slots__ = (
-        "committed", "confirmed", "copied", "destination", "end", "epoch", "next", "origin", "partition", "passed",
-        "sent", "tail", "timestamp_ms", "topic",
+        "committed", "confirmed", "copied", "copies_from", "destination", "end", "epoch", "next", "origin", "partition",
+        "passed", "sent", "tail", "timestamp_ms", "topic",
     )  # fmt: skip
 
     def __init__(self, region: str, topic: str, partition: int, destination: str, start: int, copied: int = -1) -> None:
@@ -44,6 +45,7 @@ class Route:
         self.next = self.committed = self.end = start
         self.copied = self.confirmed = copied
         self.timestamp_ms = self.epoch = -1
+        self.copies_from = 0
         self.sent: Message | None = None
         self.passed: Message | None = None
 

@@ -176,6 +176,7 @@ class Life:
             route.end = here[pair.name, number].high
             if place in own:
                 route.timestamp_ms, route.epoch = own[place].timestamp_ms, own[place].epoch
+                route.copies_from = own[place].copies_from
         self._refuse_cut_copies(routes, ends)
         fresh = {place: route for place, route in routes.items() if place not in own}
         self._write_first(fresh.values(), registration)

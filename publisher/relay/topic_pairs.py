@@ -38,6 +38,7 @@ class Pair(NamedTuple):
             epoch=route.epoch,
             timestamp_ms=route.timestamp_ms,
             at_ms=now_ms,
+            copies_from=route.copies_from,
         )
 
 

@@ -1,36 +1,40 @@
-"""`scorer bench`: what a model costs here, by batch size, and what the loop can reach with it. No broker is asked.
+"""`scorer bench`: measures what a model costs here, by batch size, and what the loop reaches with it. No broker is asked.
 
-Uses the same code as `scorer run` for every step: the version is loaded, checked and warmed, and batches of JSON events that
-its signature asks for are decoded, scored and encoded.
+Each step uses the code that `scorer run` uses for it: the version is loaded, checked and warmed, and batches of JSON events
+that its signature asks for are decoded, scored and encoded.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import orjson
+import typer
+from rich import box
+from rich.bar import Bar
+from rich.console import Group
+from rich.table import Table
 
 from model_registry import package
-from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digests import of_bytes
 from model_registry.package import Package
 from model_registry.package.signature import Signature
-from model_registry.trust.gate import admission
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.process.command_line import Json, Set, print_data
 from scorer import backends
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
+from scorer.commands.check import pulled
 from scorer.events.batch import Batch
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
-from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
 
 ROUNDS = 5
@@ -43,6 +47,7 @@ BASIS: dict[str, Any] = {
 }
 """The settings without a configuration; nothing connects."""
 RECORD_BYTES = 1_000_000_000  # no score is too large here
+WIDTH = 16  # columns of the longest bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,17 @@ class Report:
         return {**asdict(self), "points": points}
 
 
+def bench(
+    model: Annotated[str, typer.Argument(help="A package folder, or a version: REPOSITORY:TAG.", show_default=False)],
+    config: Annotated[Path | None, typer.Option(help="Take device, backend, batching from this configuration.")] = None,
+    flags: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what a model costs here, by batch size, and what a scorer reaches with it. Needs no broker."""
+    report = measure(*settings_for(model, config, flags or []))
+    print_data(as_json, report.to_dict(), lambda: shown(report))
+
+
 def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple[Settings, Package | None]:
     """The settings to measure under, and the package where `model` is a folder; else it is a reference, with a tag or a digest.
 
@@ -95,26 +111,26 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
     else:
         found, ref = None, reference.parse(model)
         if not (version := ref.tag or ref.digest):
-            raise Fatal(f"{model} names no version", "add a tag, such as :1.4.0 or :prod, or name a package folder", 2)
+            raise Fatal(f"{model} names no version", "add a tag, such as :1.4.0 or :prod, or name a package folder", USAGE)
         named = {"source": str(ref.bare()), "tag": version}
     flags = [*flags, *(f"model.{key}={value}" for key, value in named.items())]
     return load(config or BASIS, flags).settings, found
 
 
-def bench(settings: Settings, folder: Package | None) -> Report:
+def measure(settings: Settings, folder: Package | None) -> Report:
     """Measure a package, or the version that the settings name.
 
     Raises Fatal where it cannot be served here, RegistryError where it cannot be had.
     """
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
-        found = folder or _pulled(settings)
+        found = folder or pulled(settings)[0]
         load = loader(backends.find(settings.model), settings)
         servable = make(found, Resolution(found.digest, found.version, 0), load, settings)
     except backends.BackendMissing as error:
-        raise Fatal(str(error), error.hint, 2) from error
+        raise Fatal(str(error), error.hint, USAGE) from error
     except backends.ModelRefused as error:
-        raise Fatal(f"the version is refused: {error}", "push a version that passes", 3) from error
+        raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     events = [example.event for example in found.golden] or [example(servable.loaded.model.signature())]
@@ -143,13 +159,6 @@ def example(signature: Signature) -> dict[str, Any]:
     return event
 
 
-def _pulled(settings: Settings) -> Package:
-    store, cache = open_source(settings), open_cache(settings.model)
-    resolution = channel.resolve(store, settings.model.tag)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
-    return cache.fetch(store, resolution.digest, version=resolution.version)
-
-
 def _measured(
     settings: Settings, servable: Servable, events: Sequence[bytes], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[Point, ...]]:
@@ -176,3 +185,46 @@ def _batch(topic: str, events: list[bytes]) -> Batch:
     """Events as intake takes them, of one partition."""
     count = len(events)
     return Batch([topic] * count, [0] * count, list(range(count)), [None] * count, list(events), [0] * count, [None] * count)
+
+
+def shown(report: Report) -> Group:
+    """The curve, then what follows from it. Times are drawn by their logarithm, throughput as it is."""
+    table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("batch", "T(B) ms", "loop ms"):
+        table.add_column(column, justify="right", no_wrap=True, min_width=7)
+    table.add_column("", no_wrap=True, min_width=WIDTH)
+    table.add_column("events/s", justify="right", no_wrap=True, min_width=8)
+    table.add_column("", no_wrap=True, min_width=WIDTH)
+    shortest = min(point.loop for point in report.points) / 2
+    longest = max(point.loop for point in report.points)
+    for point in report.points:
+        height = math.log(point.loop / shortest) / math.log(longest / shortest)
+        table.add_row(
+            f"{point.size:,}",
+            f"{point.model * 1e3:,.3f}",
+            f"{point.loop * 1e3:,.3f}",
+            Bar(1.0, 0.0, height, width=WIDTH, color="cyan"),
+            f"{point.events_per_second:,.0f}",
+            Bar(report.events_per_second, 0.0, point.events_per_second, width=WIDTH, color="green"),
+        )
+    return Group(table, *_lines(report))
+
+
+def _lines(report: Report) -> list[str]:
+    """In words."""
+    own = (
+        f"The model runs in buckets of {_list(report.buckets)}"
+        if report.buckets
+        else "The model runs each batch at its own size"
+    )
+    target = report.latency_target * 1e3
+    return [
+        f"With the loop a batch takes {report.fixed * 1e3:.3f} ms + {report.per_event * 1e6:.2f} us an event.",
+        f"{own}; worth their padding are {_list(report.worthwhile)}.",
+        f"Batches of up to {report.batch:,} meet the latency target of {target:g} ms.",
+        f"One process reaches {report.events_per_second:,.0f} events/s, the time of Kafka's clients not counted.",
+    ]
+
+
+def _list(sizes: tuple[int, ...]) -> str:
+    return ", ".join(f"{size:,}" for size in sizes)

@@ -1,38 +1,52 @@
-"""`scorer check`: what is wrong, before anything runs. Uses the same code as `scorer run` for every step."""
+"""`scorer check`: says what is wrong before anything runs. Each step uses the code that `scorer run` uses for it."""
 
 import threading
 import time
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
+from typing import Annotated
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+import typer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels import channel
+from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
+from model_registry.package.folder import Package
 from model_registry.trust.gate import admission
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.process.command_line import Finding
+from publisher.kafka.reader import TopicReader
+from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 from scorer.topics import Topic
 
-REFUSED = 3  # exit code of what the broker does not allow
 BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinator that loads
 SAMPLE = 100  # newest events of each input partition that are decoded
-SAMPLE_SECONDS = 5.0
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
 
 
-def check(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
-    """Every check in turn; one that cannot run because an earlier one failed is left out."""
+def check(
+    path: Config,
+    flags: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+    partitions: Annotated[int, typer.Option(help="Partitions of input topics that --create makes.", min=1)] = 6,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong before anything runs: broker, topics, model, golden examples, a sample of the events."""
+    print_findings(findings(load(path, flags or []).settings, create=create, partitions=partitions), as_json)
+
+
+def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
+    """Every check in turn. A check that needs an earlier one is left out where that one failed."""
     found: dict[str, topics.Topic] = {}
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")
@@ -79,7 +93,7 @@ def _broker(
 
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
-    """Try what only an attempt can tell. Raises Fatal."""
+    """Join the group and begin a transaction: only an attempt shows whether the broker allows it. Raises Fatal."""
     groups.check_right_to_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
@@ -120,12 +134,16 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 
 def _servable(settings: Settings) -> tuple[Servable, int]:
     """The version that the channel names, loaded, and how many golden examples it answered."""
-    store = open_source(settings)
-    resolution = channel.resolve(store, settings.model.tag)
-    cache = open_cache(settings.model)
-    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
-    package = cache.fetch(store, resolution.digest, version=resolution.version)
+    package, resolution = pulled(settings)
     return make(package, resolution, loader(backends.find(settings.model), settings), settings), len(package.golden)
+
+
+def pulled(settings: Settings) -> tuple[Package, Resolution]:
+    """The version that the channel names, admitted and in the cache. Raises RegistryError."""
+    store, cache = open_source(settings), open_cache(settings.model)
+    resolution = channel.resolve(store, settings.model.tag)
+    admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
+    return cache.fetch(store, resolution.digest, version=resolution.version), resolution
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
@@ -133,13 +151,13 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
     for name in settings.input.topics:
         if name not in found:
             continue
-        values, offsets = newest(kafka.reader(settings.kafka, f"{settings.name}.check"), found[name])
+        values, offsets = newest(settings, name)
         if settings.input.tombstones == "skip":
             values = [value for value in values if value is not None]
         decoded = servable.loaded.decoder.decode(values)
         good = len(decoded.rows)
         if not values:
-            none = f"no event came of its newest {offsets} offsets within {SAMPLE_SECONDS:.0f} s" if offsets else "it is empty"
+            none = f"no event came of its newest {offsets} offsets" if offsets else "it is empty"
             yield Finding("sample", True, f"no event of {name} was decoded: {none}")
         elif decoded.rejected:
             row, poison = next(iter(sorted(decoded.rejected.items())))
@@ -154,23 +172,14 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
 
 
-def newest(consumer: Consumer, topic: topics.Topic) -> tuple[list[bytes | None], int]:
-    """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Closes the consumer."""
-    try:
-        wanted: dict[int, int] = {}
-        offsets = 0
-        for p in range(topic.partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic.name, p), timeout=SAMPLE_SECONDS)
-            if high > low:
-                wanted[p] = max(low, high - SAMPLE)
-                offsets += high - wanted[p]
-        if not wanted:
-            return [], 0
-        consumer.assign([TopicPartition(topic.name, p, offset) for p, offset in wanted.items()])
-        messages = consumer.consume(SAMPLE * len(wanted), SAMPLE_SECONDS if len(wanted) else 0)
-        return [m.value() for m in messages if m.error() is None], offsets
-    finally:
-        consumer.close()
+def newest(settings: Settings, topic: str) -> tuple[list[bytes | None], int]:
+    """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Raises Fatal."""
+    reader = TopicReader(settings.kafka, f"{settings.name}.check")
+    partitions = reader.partitions([topic])
+    lows, ends = reader.earliest(partitions), reader.visible(partitions)
+    spans = {partition: (max(lows[partition], end - SAMPLE), end) for partition, end in ends.items()}
+    values = [message.value() for batch in reader.read(spans) for message in batch.messages]
+    return values, sum(stop - start for start, stop in spans.values())
 
 
 def _start(value: bytes | None) -> str:

@@ -1,24 +1,48 @@
-"""`scorer emit`: write events to the input topic, one JSON object a line, at a steady rate where one is asked for."""
+"""`scorer emit`: writes events to the input topic, one JSON object a line, at a steady rate where one is asked for."""
 
+import contextlib
+import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
 
 import orjson
+import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import WRITE, Right
+from publisher.process.command_line import Config, Json, Set, print_data
 from scorer import topics
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 
 CONNECT_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
 LARGEST = 100_000_000  # bytes; the broker's limit decides
 TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
+
+
+def emit(
+    path: Config,
+    flags: Set = None,
+    file: Annotated[Path | None, typer.Option(help="Events, one JSON object a line; default: stdin.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Another topic than the first input topic.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}'.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="name=value, on every event; repeatable.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
+    as_json: Json = False,
+) -> None:
+    """Write events to the input topic."""
+    settings = load(path, flags or []).settings
+    pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
+    with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as lines:
+        count = write(settings, lines, topic=topic, key=key, headers=pairs, rate=rate)
+    print_data(as_json, {"written": count}, lambda: f"{count} events written")
 
 
 class Key:
@@ -34,7 +58,7 @@ class Key:
         try:
             return self._template.format_map(orjson.loads(line)).encode()
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", 2) from None
+            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", USAGE) from None
 
 
 class Pace:
@@ -62,7 +86,7 @@ class _Writer:
         name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
         needed = {topic: frozenset({WRITE})}
         if topic not in topics.describe(connect(settings.kafka, name), settings.kafka, needed):
-            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
         self.failures: list[KafkaError] = []
         self._settings = settings.kafka
         self._topic = topic
@@ -96,7 +120,7 @@ class _Writer:
             self.failures.append(error)
 
 
-def emit(
+def write(
     settings: Settings,
     lines: Iterable[bytes],
     *,

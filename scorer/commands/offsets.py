@@ -1,15 +1,18 @@
-"""`scorer offsets`: where the consumer group stands, and moving it on purpose."""
+"""`scorer offsets`: shows where the consumer group stands, and moves it on purpose."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated
 
+import typer
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import Fatal, Retriable
+from publisher.errors import REFUSED, USAGE, Fatal, Retriable
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
 from publisher.kafka.topics import Topics
+from publisher.process.command_line import Config, Json, Set, print_data, table
 from scorer import topics
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 
 SECONDS = 10.0
 
@@ -23,6 +26,21 @@ class Standing:
     committed: int | None
     low: int
     high: int
+
+
+def offsets(
+    path: Config,
+    flags: Set = None,
+    to: Annotated[str | None, typer.Option(help="Move the group: earliest, latest or an offset. No scorer may run.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the consumer group stands, or move it on purpose."""
+    settings = load(path, flags or []).settings
+    rows = [asdict(row) for row in (move(settings, to, topic, partition) if to else standing(settings))]
+    columns = [field.name for field in fields(Standing)]
+    print_data(as_json, {"offsets": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
 
 
 def standing(settings: Settings) -> list[Standing]:
@@ -52,7 +70,7 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
     topics.describe(admin, settings.kafka, topics.read(*settings.input.topics))
     try:
         if live := groups.members(settings.name):
-            raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", 3)
+            raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", REFUSED)
         chosen = _chosen(_standing(settings, admin), topic, partition)
         groups.move(settings.name, [GroupPosition(s.topic, s.partition, _target(s, to)) for s in chosen])
     except Retriable as error:
@@ -67,7 +85,7 @@ def _groups(settings: Settings, admin: AdminClient) -> ConsumerGroups:
 def _chosen(known: list[Standing], topic: str | None, partition: int | None) -> list[Standing]:
     chosen = [s for s in known if topic in (None, s.topic) and partition in (None, s.partition)]
     if not chosen:
-        raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", 2)
+        raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
     return chosen
 
 
@@ -78,6 +96,6 @@ def _target(at: Standing, to: str) -> int:
         raise Fatal(
             f"--to {to}: {at.topic}[{at.partition}] holds offsets {at.low} to {at.high}",
             "write earliest, latest or an offset",
-            2,
+            USAGE,
         )
     return int(to)

@@ -1,62 +1,75 @@
-"""`scorer status`: the fleet, from what the scorers tell on the bus."""
+"""`scorer status`: the scorers, by what they tell on the bus."""
 
+import time
 from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from publisher.process.command_line import Config, Json, Set, print_data
 from scorer.commands.tail import read_to_end
-from scorer.observe import status
-from scorer.observe.status import STALE_SECONDS, ScorerStatus
-from scorer.settings import Settings
+from scorer.console.scorers import RUNNING, Heard, ScorersFold
+from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")
 COLUMNS = (*FIRST, "refused", "heard", "region", "digest", "revision", "events", "assigned", "why refused")
 NUMBERS = {"partitions", "lag", "revision", "events"}
 
 
-def fleet(settings: Settings) -> list[ScorerStatus]:
+def status(
+    path: Config,
+    flags: Set = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Every column, on lines as long as they get.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the scorers: who runs, which version, how far behind."""
+    settings = load(path, flags or []).settings
+    found, now = scorers(settings), time.time()
+    rows = [msgspec.to_builtins(heard.status) | {"state": heard.state(now)} for heard in found]
+    print_data(as_json, {"scorers": rows}, lambda: table(settings.name, found, now, wide=wide), wide=wide)
+
+
+def scorers(settings: Settings) -> list[Heard]:
     """The last word of every scorer, by name. Raises Fatal where the topic cannot be read."""
-    told = (status.read(message.key(), message.value()) for message in read_to_end(settings, settings.status_topic))
-    latest = {record.scorer: record for record in told if record is not None}
-    return [record for _, record in sorted(latest.items())]
+    fold, now = ScorersFold(), time.time()
+    for message in read_to_end(settings, settings.status_topic):
+        fold.hear(message.key(), message.value(), now)
+    return [heard for _, heard in sorted(fold.last.items())]
 
 
-def state(scorer: ScorerStatus, now_ms: int) -> str:
-    """`running`, `stopped`, or `silent` where a running one has not been heard of for long. Pure."""
-    silent = scorer.state == "running" and now_ms - scorer.heartbeat_ms > STALE_SECONDS * 1_000
-    return "silent" if silent else scorer.state
+def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) -> Table:
+    """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns.
 
-
-def table(name: str, scorers: Sequence[ScorerStatus], now_ms: int, *, wide: bool = False) -> Table:
-    """For people: the columns that matter first, a scorer a line of 80 columns; with `wide` the others too.
-
-    A scorer of the fleet `name` is called by its replica.
+    A scorer of the group `name` is called by its replica.
     """
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    anybody_refuses = any(scorer.refused for scorer in scorers)
+    anybody_refuses = any(heard.status.refused for heard in found)
     columns = [column for column in COLUMNS if wide or column in FIRST or (column == "refused" and anybody_refuses)]
     for column in columns:
         justify: JustifyMethod = "right" if column in NUMBERS else "left"
         shown.add_column(column, overflow="fold", no_wrap=column != "scorer", justify=justify)
-    for scorer in scorers:
-        row = dict(zip(COLUMNS, _row(name, scorer, now_ms), strict=True))
+    for heard in found:
+        row = dict(zip(COLUMNS, _row(name, heard, now), strict=True))
         shown.add_row(*(Text(row[column]) for column in columns))
     return shown
 
 
-def _row(name: str, scorer: ScorerStatus, now_ms: int) -> tuple[str, ...]:
+def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
     """A cell for each of COLUMNS."""
+    scorer = heard.status
     champion = scorer.versions.get("champion")
     partitions: dict[str, list[int]] = {}
     for p in scorer.partitions:
         partitions.setdefault(p.topic, []).append(p.partition)
-    is_now, age = state(scorer, now_ms), _short(max(0, now_ms - scorer.heartbeat_ms) // 1_000)
+    state, age = heard.state(now), _short(int(max(0.0, now - heard.heard)))
     return (
         scorer.scorer.removeprefix(f"{name}."),
-        is_now if is_now == "running" else f"{is_now} {age}",
+        state if state == RUNNING else f"{state} {age}",
         str(len(scorer.partitions)),
         f"{sum(p.lag for p in scorer.partitions):,}",
         champion.version if champion else "-",

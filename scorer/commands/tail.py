@@ -1,28 +1,48 @@
-"""`scorer tail`: read score records or dead letters, committed ones only, one JSON object a line."""
+"""`scorer tail`: reads score records or dead letters, committed ones only, one JSON object a line."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import islice
+from typing import Annotated
 
 import orjson
+import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka import error_codes, rights
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import ABSENT, END, PASSING, REFUSED
+from publisher.kafka.error_codes import ABSENT, END, PASSING
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
+from publisher.process.command_line import Config, Set
 from scorer import topics
+from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
-from scorer.settings import Settings
+from scorer.settings import Settings, load
 
 POLL_SECONDS = 0.2
 SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
-def tail(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
+def tail(
+    path: Config,
+    flags: Set = None,
+    dead: Annotated[bool, typer.Option("--dead", help="Dead letters instead of scores.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="From the oldest record on.")] = False,
+    follow: Annotated[bool, typer.Option(help="Wait for more; --no-follow reads what there is and ends.")] = True,
+    events: Annotated[int | None, typer.Option(help="End after so many.", min=1)] = None,
+) -> None:
+    """Read scores (read_committed), one JSON object a line."""
+    settings = load(path, flags or []).settings
+    for line in islice(lines(settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+
+
+def lines(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
     """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
     start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
@@ -42,7 +62,7 @@ def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iter
     name = f"{settings.name}.tail"
     found = topics.describe(connect(settings.kafka, name), settings.kafka, topics.read(topic))
     if topic not in found:
-        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
     watch = kafka.ErrorWatch()
     consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
     consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
@@ -73,9 +93,9 @@ def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
     """Raises Fatal for an error that does not pass."""
     if kafka.of_no_group(error) or error.retriable() or error in PASSING or error in ABSENT:
         return
-    if error in REFUSED:
+    if error in error_codes.REFUSED:
         raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
-    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
+    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
 
 
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
@@ -84,15 +104,12 @@ def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
         return as_json(message.value() or b"null")
     except ValueError as error:
         place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", 2) from error
+        raise Fatal(f"{place}: {error}", "check output.format and schema_registry.url", USAGE) from error
 
 
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
-    headers: dict[str, Any] = {}
-    for name, value in headers_of([message])[0][0] or []:
-        headers[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    facts = {name.removeprefix("dead."): value for name, value in headers.items() if name.startswith("dead.")}
+    facts = dead_letters.facts(headers_of([message])[0][0] or [])
     return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
+from publisher.kafka import error_codes, rights
 from publisher.kafka.connection import connect, refused
-from publisher.kafka.error_codes import END, PASSING, REFUSED
+from publisher.kafka.error_codes import END, PASSING
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
 from scorer import topics
@@ -82,7 +82,7 @@ class BusFeed:
         found = topics.describe(connect(settings, name), settings, topics.read(*self._handlers))
         for topic in (self._settings.status_topic, self._settings.swaps_topic):
             if topic not in found:
-                raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+                raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
         self._watch = kafka.ErrorWatch()
         consumer = kafka.reader(settings, name, **{"enable.partition.eof": True, "error_cb": self._watch})
         try:
@@ -100,7 +100,7 @@ class BusFeed:
     def _forget(self) -> None:
         """Everything is read again from a known place; the points of the flow stay."""
         fresh, state = State(), self._state
-        state.fleet, state.swaps, state.scores, state.letters = fresh.fleet, fresh.swaps, fresh.scores, fresh.letters
+        state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
 
     def _start(self, consumer: Consumer, place: TopicPartition, partitions: int) -> TopicPartition:
         """From where a partition is read: the whole status, the newest of the others."""
@@ -146,17 +146,17 @@ class BusFeed:
         if not state.loaded and not any(topic != self._settings.output.topic for topic, _ in self._reading):
             state.loaded = True
             state.changed()
-        if state.flow.tick(state.fleet, now):
+        if state.flow.tick(state.scorers, now):
             state.changed()
-        state.fleet.caught_up = not any(topic == self._settings.status_topic for topic, _ in self._reading)
+        state.scorers.caught_up = not any(topic == self._settings.status_topic for topic, _ in self._reading)
 
     def _mind(self, topic: str, error: KafkaError) -> None:
         """Raises Fatal for an error that does not pass by itself."""
         if kafka.of_no_group(error) or error.retriable() or error in PASSING:
             return
-        if error in REFUSED:
+        if error in error_codes.REFUSED:
             raise rights.refused(self._settings.kafka, [Right(READ, rights.TOPIC, topic)])
-        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", 3)
+        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
 
     def _probe(self, consumer: Consumer) -> None:
         """Whether the broker is there: silence alone does not say."""
@@ -188,7 +188,7 @@ class BusFeed:
             consumer.pause(mine)
 
     def _status(self, message: Message) -> None:
-        self._state.fleet.hear(message.key(), message.value(), self._now())
+        self._state.scorers.hear(message.key(), message.value(), self._now())
 
     def _swap(self, message: Message) -> None:
         if (record := records.swap(message.value())) is not None:

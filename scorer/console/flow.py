@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from publisher.kafka.partitions import Partition
-from scorer.console.fleet import FleetFold
 from scorer.console.records import ScoreRecord
+from scorer.console.scorers import ScorersFold
 
 STEP_SECONDS = 2.0
 POINTS = 300
@@ -49,18 +49,18 @@ class FlowFold:
             self._until_scored.append(max(0.0, record.scored_ms - record.event_ms))
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
-    def tick(self, fleet: FleetFold, now: float) -> bool:
+    def tick(self, scorers: ScorersFold, now: float) -> bool:
         """A point, if it is time for one."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
-        self.points.append(self._point(fleet, now))
+        self.points.append(self._point(scorers, now))
         self._until_scored, self._until_visible = [], []
         return True
 
-    def _point(self, fleet: FleetFold, now: float) -> Point:
-        live = fleet.live(now)
-        lags = dict(fleet.lags(now))
+    def _point(self, scorers: ScorersFold, now: float) -> Point:
+        live = scorers.live(now)
+        lags = dict(scorers.lags(now))
         working = [h for h in live if h.fill > 0]
         batches = sum(h.rate / h.fill for h in working)
         fill = sum(h.rate for h in working) / batches if batches else 0.0

@@ -1,4 +1,4 @@
-"""What stands between the console and a page of somebody else's: strict headers, a token in every form, bounded bodies."""
+"""Guards the console against foreign pages: strict headers, a token in every form, bounded bodies."""
 
 import hashlib
 import hmac

@@ -100,7 +100,7 @@ def flow_data(state: State) -> dict[str, Any]:
 def regions(state: State, now: float) -> list[Region]:
     """Regions and the channels that their scorers follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
-    for heard in state.fleet.listed(now):
+    for heard in state.scorers.listed(now):
         groups.setdefault((heard.status.region, heard.status.tag), []).append(heard)
     rows = []
     for (name, tag), every in sorted(groups.items()):

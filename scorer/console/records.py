@@ -85,12 +85,12 @@ class DeadLetter:
 
 
 def swap(value: bytes | None) -> SwapRecord | None:
-    """A record of the topic of swaps; None for what is none."""
+    """A record of the topic of swaps; None if the value is no such record."""
     return _decoded(value, _SWAP)
 
 
 def score(value: bytes | None) -> ScoreRecord | None:
-    """A score record as JSON; None for what is none."""
+    """A score record as JSON; None if the value is no such record."""
     return _decoded(value, _SCORE)
 
 

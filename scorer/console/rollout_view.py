@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from model_registry.channels.history import Move
 from scorer.console.channels import Channel
-from scorer.console.fleet import Heard
 from scorer.console.paging import Page, page
 from scorer.console.records import SwapRecord
+from scorer.console.scorers import Heard
 from scorer.console.state import State
 from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Verdict
 
@@ -87,10 +87,10 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
     """The page of the channel `tag` at `now` (Unix seconds). `query` may filter the table: q, show, page."""
     channel = state.registry.channels.get(tag)
     move = channel.move if channel else None
-    verdict = state.fleet.verdict(move, now) if move else None
+    verdict = state.scorers.verdict(move, now) if move else None
     colours = tones(state)
     outcomes = {s.scorer: (s.outcome, s.reason) for s in verdict.scorers} if verdict else {}
-    listed = state.fleet.listed(now)
+    listed = state.scorers.listed(now)
     rows = [_row(heard, outcomes, now) for heard in listed]
     needle, show = query.get("q", "").strip().lower(), query.get("show", "")
 
@@ -105,14 +105,14 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
         verdict=verdict,
         counts=Counter(outcome for outcome, _ in outcomes.values()),
         refusals=[(row.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
-        served=_served(state.fleet.live(now), colours),
+        served=_served(state.scorers.live(now), colours),
         squares=squares,
         squares_left_out=left_out,
         flips=list(state.swaps.recent)[:FLIPS],
         rows=page(rows, query.get("page"), matches),
         live=sum(row.state == "running" for row in rows),
         states=Counter(row.state for row in rows),
-        forgotten=len(state.fleet.scorers) - len(listed),
+        forgotten=len(state.scorers.last) - len(listed),
     )
 
 

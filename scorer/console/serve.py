@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_registry.commands.options import actor
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from scorer.console.actions import Actions
 from scorer.console.bus import BusFeed
 from scorer.console.command_lines import CommandLines
@@ -37,7 +37,9 @@ def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[st
 
         from scorer.console.web import Console
     except ImportError as error:
-        raise Fatal(f"the console needs {error.name}", "install the extra: pip install -e '.[console]' in a clone", 2) from None
+        raise Fatal(
+            f"the console needs {error.name}", "install the extra: pip install -e '.[console]' in a clone", USAGE
+        ) from None
     listener, host = _listener(serving.listen)
     state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
     bus, registry = BusFeed(settings, state), RegistryFeed(store, state)
@@ -73,8 +75,8 @@ def _listener(listen: str) -> tuple[socket.socket, str]:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host.strip("[]"), int(port)))
-        made.listen()  # whoever reads the address may ask at once
+        made.listen()  # a reader of the address may ask at once
     except (OSError, ValueError, OverflowError) as error:
         made.close()
-        raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", 2) from None
+        raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", USAGE) from None
     return made, host

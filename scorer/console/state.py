@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from scorer.console.channels import RegistryView
 from scorer.console.distribution import ScoresFold
-from scorer.console.fleet import FleetFold
 from scorer.console.flow import FlowFold
 from scorer.console.letters import LetterFold
+from scorer.console.scorers import ScorersFold
 from scorer.console.swaps import SwapFold
 
 DEEDS = 20  # that are remembered
@@ -43,7 +43,7 @@ class Deed:
 class State:
     """See the module. `loaded` says that the bus was read to its end once."""
 
-    fleet: FleetFold = field(default_factory=FleetFold)
+    scorers: ScorersFold = field(default_factory=ScorersFold)
     swaps: SwapFold = field(default_factory=SwapFold)
     scores: ScoresFold = field(default_factory=ScoresFold)
     flow: FlowFold = field(default_factory=FlowFold)

@@ -1,6 +1,6 @@
 """Which version scored each partition last, and the changes as they came. Folded from the topic of swaps."""
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 
 from publisher.kafka.partitions import Partition
@@ -20,11 +20,3 @@ class SwapFold:
         """Take in a record that is newer than all before of its partition."""
         self.last[record.place] = record
         self.recent.appendleft(record)
-
-    def partitions_by_version(self) -> Counter[str]:
-        """How many partitions each version scored last."""
-        return Counter(record.version for record in self.last.values())
-
-    def of_revision(self, revision: int) -> list[SwapRecord]:
-        """The partitions that this revision scores, in their order."""
-        return sorted((r for r in self.last.values() if r.revision == revision), key=lambda r: r.place)

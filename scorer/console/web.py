@@ -101,7 +101,7 @@ class Console:
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
-            live = len(self.state.fleet.live(now))
+            live = len(self.state.scorers.live(now))
         return self._page(request, "flow", point=point, live=live, most=self.settings.batching.max_events)
 
     def regions(self, request: Request) -> Response:
@@ -178,7 +178,7 @@ class Console:
         return RedirectResponse("/dead-letters", 303)
 
     async def _asked(self, request: Request) -> tuple[Actions, dict[str, str]]:
-        """The form of somebody who may act. Raises HTTPException."""
+        """The form of a person who may act. Raises HTTPException."""
         given = await form(request)
         if self.actions is None:
             raise HTTPException(403, "this console is read-only: scorer console CONFIG --allow-actions")

@@ -1,8 +1,8 @@
 """`scorer replay`: dead letters go back to where they came from, each at most once.
 
 The events and the positions of their dead letters (in the compacted topic `<dead letters>.replayed`) become visible in one
-transaction. One transactional id prefix for all replays of a scorer: whoever begins later fences whoever began before, and
-reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
+transaction. One transactional id prefix for all replays of a scorer: a replay fences the one that began before
+it, and reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from confluent_kafka import Message, Producer
 
 from publisher import positions
 from publisher.audit.bitmap import Bitmap
-from publisher.errors import Aborted, Fatal, Fenced
+from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
@@ -76,7 +76,7 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
     found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
     for topic in (settings.dead_letter.topic, settings.replayed_topic):
         if topic not in found:
-            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
     inputs = {name: (found[name].partitions, found[name].max_bytes) for name in settings.input.topics if name in found}
     run = _Run(settings, selection, inputs, Summary(dry_run))
     if dry_run:
@@ -122,7 +122,7 @@ def _write(session: TransactionSession, settings: Settings, run: "_Run", rate: f
         try:
             session.publish([record for place, letter in chunk for record in (letter.record, _note(settings, place, letter))])
         except Fenced as error:
-            raise Fatal("another replay of this scorer has taken over", "let one run at a time end", 3) from error
+            raise Fatal("another replay of this scorer has taken over", "let one run at a time end", REFUSED) from error
         except Aborted as error:
             raise Fatal(f"a transaction failed: {error}", "run it again: what was replayed is known") from error
         written += len(chunk)

@@ -1,4 +1,4 @@
-"""The command `scorer demo`."""
+"""`scorer demo`: the product in two minutes. See the modules beside this one."""
 
 import signal
 import sys
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from publisher.errors import Fatal
-from scorer.commands.printing import Json, print_data
+from publisher.errors import FINDING, USAGE, Fatal
+from publisher.process.command_line import Json, print_data
 
 
 def demo(
@@ -23,7 +23,7 @@ def demo(
         bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
     ] = False,
     with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
-    json: Json = False,
+    as_json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
     from scorer.demo import regions, run, summary
@@ -33,12 +33,12 @@ def demo(
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
     if with_console and find_spec("uvicorn") is None:
-        raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", 2)
+        raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", USAGE)
     options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
         found = regions.demo(options, view) if copied else run.demo(options, view)
     shown = regions.table(found) if isinstance(found, regions.Regions) else summary.table(found)
-    print_data(json, found.to_dict(), lambda: shown)
+    print_data(as_json, found.to_dict(), lambda: shown)
     if not found.clean:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDING)

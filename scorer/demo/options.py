@@ -54,7 +54,7 @@ def now_ms() -> int:
 
 
 def configure(options: Options, folder: Path, servers: str) -> Settings:
-    """Write scorer.yaml. On somebody else's broker every name gets a prefix of its own."""
+    """Write scorer.yaml. On a broker that is not the demo's own every name gets a prefix."""
     prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
     path = folder / "scorer.yaml"
     text = CONFIGURATION.format(

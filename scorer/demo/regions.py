@@ -2,27 +2,25 @@
 killed in the middle and started again; in the end both regions are counted."""
 
 import contextlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 
 from publisher.audit.copies import CopyReport
-from publisher.relay.commands import audit as relay_audit
+from publisher.relay.commands.audit import count_copies
 from publisher.relay.settings import RelaySettings
 from publisher.relay.settings import load as load_relay
 from scorer.demo import summary
-from scorer.demo.arrivals import Arrivals, LiveReader, percentiles
+from scorer.demo.arrivals import Arrivals, LiveReader
 from scorer.demo.broker.node import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, Options, now_ms
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
 from scorer.demo.stage import Stage, stage
-from scorer.demo.summary import Marks, Summary, VersionResult, by_version, pause, rate
+from scorer.demo.summary import Counted, Marks, Summary, VersionResult, by_version, latency, measured
 from scorer.demo.view import View
 
-ANSWER_SECONDS = 10.0
 RELAY = """\
 name: scores-to-{far_region}
 source: {{region: {near_region}, bootstrap_servers: "{near}", topics: [{topic}]}}
@@ -31,32 +29,11 @@ http: {{listen: "{listen}"}}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """What arrived in the other region. The names are those of the plain demo's JSON: `events` are the scores to be copied,
-    `scored` those of them that are there. Latency is from the input's timestamp to a live read_committed reader there."""
+@dataclass(frozen=True, kw_only=True)
+class Copied(Counted):
+    """What arrived in the other region: `events` are the scores to be copied, `scored` those of them that are there."""
 
-    events: int
-    scored: int
-    missing: int
-    duplicates: int
-    phantoms: int
-    out_of_order: int
-    versions: dict[str, VersionResult]
-    throughput_eps: float
-    latency_ms: dict[str, float]
     latency_before_kill_ms: dict[str, float]
-    swap_pause_ms: float | None
-    kill_pause_ms: float | None
-
-    @property
-    def clean(self) -> bool:
-        """Nothing missing, doubled, invented or out of order."""
-        return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"clean": self.clean, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +107,7 @@ class _Regions(Demo):
 
     def count(self, marks: Marks) -> Summary:
         near = super().count(marks)
-        report = relay_audit.audit(self.relay, lambda _done, _total: None, ANSWER_SECONDS)
+        report = count_copies(self.relay)
         there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
         versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": there})))
         assert self.far_arrivals is not None
@@ -152,8 +129,6 @@ class _Regions(Demo):
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arrivals, marks: Marks) -> Copied:
     """Put it together. `versions` are those that scored what is there. Pure."""
-    p50, p99 = percentiles(arrivals.latencies(since=marks.began), (50, 99))
-    before = percentiles(arrivals.latencies(marks.began, marks.killed or marks.ended), (50, 99))
     return Copied(
         events=report.source,
         scored=report.copies - report.duplicates,
@@ -162,25 +137,12 @@ def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arr
         phantoms=report.phantoms + report.others,  # nobody else writes there
         out_of_order=report.out_of_order,
         versions=versions,
-        throughput_eps=rate(arrivals, marks),
-        latency_ms={"p50": p50, "p99": p99},
-        latency_before_kill_ms={"p50": before[0], "p99": before[1]},
-        swap_pause_ms=pause(arrivals, marks.promoted, before=marks.killed),
-        kill_pause_ms=pause(arrivals, marks.killed),
+        latency_before_kill_ms=latency(arrivals, marks.began, marks.killed or marks.ended),
+        **measured(arrivals, marks),
     )
 
 
 def table(found: Regions) -> Group:
     """For people."""
-    far = found.far
-    shown = Table("", "", title=f"what its copy in {FAR} holds", show_header=False)
-    for name in ("events", "scored", "missing", "duplicates", "phantoms", "out_of_order"):
-        shown.add_row({"events": "scores", "scored": "copied"}.get(name, name.replace("_", " ")), f"{getattr(far, name):,}")
-    for version, result in far.versions.items():
-        shown.add_row(f"version {version}", f"{result.events:,} scores, AUC {result.auc:.4f}")
-    shown.add_row("throughput", f"{far.throughput_eps:,.0f} scores/s")
-    shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**far.latency_ms))
-    shown.add_row("latency before the kill", "{p50} / {p99} ms".format(**far.latency_before_kill_ms))
-    for name, value in (("swap", far.swap_pause_ms), ("kill", far.kill_pause_ms)):
-        shown.add_row(f"longest pause at the {name}", "-" if value is None else f"{value:,.0f} ms")
-    return Group(summary.table(found.near), shown)
+    far = summary.table(found.far, f"what its copy in {FAR} holds", "scores")
+    return Group(summary.table(found.near), far)

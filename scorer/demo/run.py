@@ -10,9 +10,10 @@ import orjson
 
 from publisher.audit import topics as audit_topics
 from publisher.errors import Fatal
-from scorer.commands import audit_report as audit
-from scorer.commands.status import fleet, state
-from scorer.commands.tail import read_to_end, tail
+from scorer.commands.audit import plan
+from scorer.commands.status import scorers
+from scorer.commands.tail import lines as tail
+from scorer.commands.tail import read_to_end
 from scorer.demo import flights
 from scorer.demo.arrivals import Arrivals, LiveReader
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, now_ms
@@ -102,7 +103,7 @@ class Demo:
             )
 
         def shared_out() -> bool:
-            owned = [len(s.partitions) for s in fleet(self.settings) if state(s, now_ms()) == "running"]
+            owned = [len(s.status.partitions) for s in scorers(self.settings) if s.state(time.time()) == "running"]
             return owned == [PARTITIONS // len(REPLICAS)] * len(REPLICAS)
 
         self.wait_for("both scorers to share the partitions", shared_out)
@@ -173,7 +174,7 @@ class Demo:
         """From a second read from the start, by the audit; joined with how the flights ended."""
         self.view.step("7. Reading everything back from the start, read_committed, and counting")
         settings = self.settings
-        report = audit_topics.audit(settings.kafka, audit.plan(settings))
+        report = audit_topics.audit(settings.kafka, plan(settings))
         cut_over = {}
         for message in read_to_end(settings, settings.swaps_topic):
             swap = orjson.loads(message.value() or b"{}")

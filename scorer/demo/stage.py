@@ -22,7 +22,7 @@ from scorer.demo.processes import Shell
 from scorer.demo.view import View
 from scorer.settings import Settings
 
-MORE_FLIGHTS = "more-flights.jsonl"  # left in the folder of somebody who goes on playing
+MORE_FLIGHTS = "more-flights.jsonl"  # left in the folder with --keep
 CLEAN_UP_SECONDS = 5.0  # a broker that does not answer is left as it is
 
 

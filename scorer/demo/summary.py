@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from publisher.audit.ledger import Report
+from publisher.audit.ledger import EventReport
 from scorer.demo.arrivals import Arrivals, percentiles
 from scorer.demo.flights import auc
 
@@ -32,9 +32,10 @@ class VersionResult:
     auc: float
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The demo's JSON. Latency is from the input's timestamp to its arrival at a live read_committed reader."""
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What one topic of scores holds, as the demo's JSON has it. Latency is from the input's timestamp to its arrival at a live
+    read_committed reader."""
 
     events: int
     scored: int
@@ -42,37 +43,45 @@ class Summary:
     duplicates: int
     phantoms: int
     out_of_order: int
-    version_regressions: int
-    dead_lettered: int
     versions: dict[str, VersionResult]
-    cut_over: dict[str, int]
     throughput_eps: float
     latency_ms: dict[str, float]
-    latency_before_swap_ms: dict[str, float]
     swap_pause_ms: float | None
     kill_pause_ms: float | None
 
     @property
     def clean(self) -> bool:
-        """Nothing missing, doubled, invented or out of order, and both versions scored."""
-        faults = self.missing + self.duplicates + self.phantoms + self.out_of_order + self.version_regressions
-        return not faults and len(self.versions) > 1
+        """Nothing missing, doubled, invented or out of order."""
+        return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"clean": self.clean, **asdict(self)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Summary(Counted):
+    """Where the flights were scored."""
+
+    version_regressions: int
+    dead_lettered: int
+    cut_over: dict[str, int]
+    latency_before_swap_ms: dict[str, float]
+
+    @property
+    def clean(self) -> bool:
+        """Also no partition went back to an older version, and both versions scored."""
+        return super().clean and not self.version_regressions and len(self.versions) > 1
+
+
 def summarise(
-    report: Report,
+    report: EventReport,
     scores: Mapping[str, list[tuple[float, bool | None]]],
     cut_over: Mapping[str, int],
     arrivals: Arrivals,
     marks: Marks,
 ) -> Summary:
     """Put it together. `scores` has (score, known outcome or None) by version; `cut_over` an offset by partition."""
-    p50, p99 = percentiles(arrivals.latencies(since=marks.began), (50, 99))
-    before = percentiles(arrivals.latencies(marks.began, marks.promoted), (50, 99))
     return Summary(
         events=report.events,
         scored=report.scored,
@@ -84,12 +93,24 @@ def summarise(
         dead_lettered=report.dead_lettered,
         versions=by_version(scores),
         cut_over=dict(cut_over),
-        throughput_eps=rate(arrivals, marks),
-        latency_ms={"p50": p50, "p99": p99},
-        latency_before_swap_ms={"p50": before[0], "p99": before[1]},
-        swap_pause_ms=pause(arrivals, marks.promoted, before=marks.killed),
-        kill_pause_ms=pause(arrivals, marks.killed),
+        latency_before_swap_ms=latency(arrivals, marks.began, marks.promoted),
+        **measured(arrivals, marks),
     )
+
+
+def measured(arrivals: Arrivals, marks: Marks) -> dict[str, Any]:
+    """Throughput, latency and pauses, by their names in `Counted`."""
+    return {
+        "throughput_eps": rate(arrivals, marks),
+        "latency_ms": latency(arrivals, marks.began),
+        "swap_pause_ms": pause(arrivals, marks.promoted, before=marks.killed),
+        "kill_pause_ms": pause(arrivals, marks.killed),
+    }
+
+
+def latency(arrivals: Arrivals, since: float, until: float = math.inf) -> dict[str, float]:
+    """p50 and p99 in ms of the events that were sent between two moments (Unix ms)."""
+    return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
 
 def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
@@ -117,27 +138,24 @@ def pause(arrivals: Arrivals, at: int | None, before: int | None = None) -> floa
     return float(around.max()) if len(around) else None
 
 
-def table(summary: Summary) -> Table:
-    """For people."""
-    shown = Table("", "", title="what the score topic holds", show_header=False)
-    for name in (
-        "events",
-        "scored",
-        "missing",
-        "duplicates",
-        "phantoms",
-        "out_of_order",
-        "version_regressions",
-        "dead_lettered",
-    ):
-        shown.add_row(name.replace("_", " "), f"{getattr(summary, name):,}")
-    for version, result in summary.versions.items():
-        shown.add_row(f"version {version}", f"{result.events:,} events, AUC over its own flights {result.auc:.4f}")
-    offsets = ", ".join(f"{partition}: {offset}" for partition, offset in summary.cut_over.items())
-    shown.add_row("cut-over offsets", offsets or "-")
-    shown.add_row("throughput", f"{summary.throughput_eps:,.0f} events/s")
-    shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**summary.latency_ms))
-    shown.add_row("latency before the swap", "{p50} / {p99} ms".format(**summary.latency_before_swap_ms))
-    for name, value in (("swap", summary.swap_pause_ms), ("kill", summary.kill_pause_ms)):
-        shown.add_row(f"longest pause at the {name}", "-" if value is None else f"{value:,.0f} ms")
+def table(found: Counted, title: str = "what the score topic holds", unit: str = "events") -> Table:
+    """For people; the throughput counts `unit`."""
+    shown = Table("", "", title=title, show_header=False)
+    values = asdict(found)
+    for name, value in values.items():
+        if isinstance(value, int):
+            shown.add_row(name.replace("_", " "), f"{value:,}")
+    for version, result in found.versions.items():
+        shown.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
+    if isinstance(found, Summary):
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in found.cut_over.items())
+        shown.add_row("cut-over offsets", offsets or "-")
+    shown.add_row("throughput", f"{found.throughput_eps:,.0f} {unit}/s")
+    shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**found.latency_ms))
+    for cause in ("swap", "kill"):
+        if before := values.get(f"latency_before_{cause}_ms"):
+            shown.add_row(f"latency before the {cause}", "{p50} / {p99} ms".format(**before))
+    for cause in ("swap", "kill"):
+        value = values[f"{cause}_pause_ms"]
+        shown.add_row(f"longest pause at the {cause}", "-" if value is None else f"{value:,.0f} ms")
     return shown

@@ -1,55 +1,115 @@
-"""`publisher audit CONFIG`: holds what a relay copied against its source, from the two clusters alone.
+"""`publisher audit`: counts between inputs and scores; or, with a relay's configuration, between two regions: it holds what the
+relay copied against its source, from the two clusters alone.
 
 First the checkpoints are read: that much must be there. Then where the copies end, then the source, then the copies; a record
 that is copied in the meantime is pending at most.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
+import msgspec
 import numpy as np
+import typer
 from confluent_kafka import Message
-from rich.table import Table
 
-from publisher.audit.copies import FAULTS, Column, Copies, CopyReport, compare
-from publisher.errors import Fatal
+from publisher.audit import topics, view
+from publisher.audit.copies import Column, Copies, CopyReport, compare
+from publisher.audit.report import Progress
+from publisher.audit.topics import ANSWER_SECONDS, Plan
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from publisher.positions import Position, offset_of, origin_of, parse
-from publisher.relay.checkpoints import Place
+from publisher.positions import LARGEST_OFFSET, Position, offset_of, origin_of, parse
+from publisher.process.command_line import From, Json, Set, To, time_window
+from publisher.relay.checkpoints import Checkpoint, Place
 from publisher.relay.copy import Rules
-from publisher.relay.settings import RelaySettings
+from publisher.relay.settings import RelaySettings, load
 from publisher.relay.sides import log_of
 from publisher.relay.unfit import SOURCE
 
-Progress = Callable[[int, int], None]
-"""Called with the partitions done, and how many there are."""
+Topics = list[str] | None
+
+
+def audit(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="A relay's configuration: count its copies, not scores.", show_default=False),
+    ] = None,
+    flags: Set = None,
+    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...")] = "",
+    inputs: Annotated[Topics, typer.Option("--input", help="Input topic; repeatable.")] = None,
+    outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
+    dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
+    swaps: Annotated[
+        Topics, typer.Option("--swaps", help="Topic of swap records; without it versions rank by first appearance.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="The scorers' consumer group: what it has not committed is pending, not missing."),
+    ] = None,
+    start: From = None,
+    end: To = None,
+    properties: Annotated[
+        Topics, typer.Option("--property", "-X", help="Client property for librdkafka: key=value; repeatable.")
+    ] = None,
+    kafka_config: Annotated[
+        Path | None, typer.Option(help="Client properties for librdkafka (TLS, SASL): a file of key=value lines.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = ANSWER_SECONDS,
+    as_json: Json = False,
+) -> None:
+    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG)."""
+    if path is not None:
+        settings = load(path, flags or []).settings
+        with view.progress() as progress:
+            copied = count_copies(settings, progress, timeout)
+        view.show(copied, as_json)
+        return
+    if not (inputs and outputs):
+        raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
+    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *time_window(start, end))
+    kafka = _kafka(bootstrap_servers, kafka_config, properties or [])
+    with view.progress() as progress:
+        report = topics.audit(kafka, plan, progress, timeout)
+    view.show(report, as_json)
+
+
+def count_copies(
+    settings: RelaySettings, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
+) -> CopyReport:
+    """Read every partition that the relay has a checkpoint for. Raises Fatal: 2 where it has none, 4 where a cluster does not
+    answer."""
+    checkpoints = log_of(settings)
+    checkpoints.refresh()
+    due = checkpoints.of_relay(settings.name)
+    if not due:
+        raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "has it ever run?", USAGE)
+    ends = _Ends(
+        TopicReader(settings.source.kafka, settings.name, answer_seconds),
+        TopicReader(settings.destination.kafka, settings.name, answer_seconds),
+    )
+    topics_copied = sorted({place.topic for place in due})
+    ends.source.partitions(topics_copied)  # here a topic that is missing, or may not be read, has a name
+    ends.destination.partitions(map(settings.destination_topic, topics_copied))
+    report = CopyReport()
+    refused = _refused(settings, ends.destination)
+    ids = ends.source.ids(topics_copied)
+    for done, place in enumerate(sorted(due)):
+        progress("partitions", done, len(due))
+        found = due[place]
+        if found.topic_id != ids.get(place.topic, found.topic_id):
+            found = msgspec.structs.replace(found, next=0, copies_from=LARGEST_OFFSET)  # of its topic as it is now, nothing
+        _partition(settings, ends, place, found, refused.get((place.topic, place.partition), set()), report)
+    return report
 
 
 class _Ends(NamedTuple):
     source: TopicReader
     destination: TopicReader
-
-
-def audit(settings: RelaySettings, progress: Progress, answer_seconds: float) -> CopyReport:
-    """Read every partition that the relay has a checkpoint for. Raises Fatal: 2 where it has none, 4 where a cluster does not
-    answer."""
-    checkpoints = log_of(settings)
-    checkpoints.refresh()
-    due = {place: found.next for place, found in checkpoints.of_relay(settings.name).items()}
-    if not due:
-        raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "has it ever run?", 2)
-    ends = _Ends(
-        TopicReader(settings.source.kafka, settings.name, answer_seconds),
-        TopicReader(settings.destination.kafka, settings.name, answer_seconds),
-    )
-    report = CopyReport()
-    refused = _refused(settings, ends.destination)
-    for done, place in enumerate(sorted(due)):
-        progress(done, len(due))
-        _partition(settings, ends, place, due[place], refused.get((place.topic, place.partition), set()), report)
-    return report
 
 
 def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partition, set[int]]:
@@ -62,13 +122,15 @@ def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partitio
             try:
                 region, topic, partition, offset = parse(dict(headers_of_one(message) or ()).get(SOURCE) or b"")
             except ValueError:
-                continue  # written by somebody else
+                continue  # the relay did not write it
             if region == settings.source.region:
                 found.setdefault((topic, partition), set()).add(offset)
     return found
 
 
-def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, refused: set[int], report: CopyReport) -> None:
+def _partition(
+    settings: RelaySettings, ends: _Ends, place: Place, found: Checkpoint, refused: set[int], report: CopyReport
+) -> None:
     here, there = (place.topic, place.partition), (settings.destination_topic(place.topic), place.partition)
     copies_end = ends.destination.written([there])[there]
     copies_begin = ends.destination.earliest([there])[there]
@@ -87,12 +149,17 @@ def _partition(settings: RelaySettings, ends: _Ends, place: Place, due: int, ref
     source = Column(np.array(hashes, np.int64), np.array(offsets, np.int64))
     hashes, offsets, own = [], [], []
     for message in _records(ends.destination, there, copies_begin, copies_end):
-        first = origin_of(headers_of_one(message), there) or b""
+        offset, first = _offset(message), origin_of(headers_of_one(message), there) or b""
+        at_source = offset_of(first, origin)
+        if at_source >= 0 and offset < found.copies_from:
+            report.gone += 1
+            continue
         hashes.append(hash(first))
-        offsets.append(_offset(message))
-        own.append(offset_of(first, origin) >= source_begin)
-    copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), copies_begin == 0)
-    compare(report, (place.topic, there[0], place.partition), source, due, copies, refused)
+        offsets.append(offset)
+        own.append(at_source >= source_begin)
+    complete = copies_begin <= found.copies_from
+    copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), complete)
+    compare(report, (place.topic, there[0], place.partition), source, found.next, copies, refused)
 
 
 def _records(reader: TopicReader, partition: tuple[str, int], begin: int, end: int) -> Iterator[Message]:
@@ -106,11 +173,20 @@ def _offset(message: Message) -> int:
     return offset
 
 
-def table(report: CopyReport) -> Table:
-    """Each count, and where the first of each fault are."""
-    shown = Table("count", "", "first positions (topic/partition/offset)", title="audit")
-    for name, value in vars(report).items():
-        if name != "examples":
-            style = "bold red" if name in FAULTS and value else ""
-            shown.add_row(name, f"{value:,}", "\n".join(report.examples.get(name, [])), style=style)
-    return shown
+def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str]) -> KafkaSettings:
+    """The client's settings, with the properties that `file` holds (key=value lines, empty lines and comments left out) and
+    those of -X. Raises BadParameter, which repeats no line of the file: it might hold a secret."""
+    if not bootstrap_servers.strip():
+        raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines() if file else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
+    stated = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+    extra: dict[str, str | int | float | bool] = {}
+    for place, text in [*stated, *((f"-X {item!r}", item) for item in properties)]:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise typer.BadParameter(f"{place} is not key=value: it has no '=' or no key")
+        extra[key.strip()] = value.strip()
+    return KafkaSettings(bootstrap_servers=bootstrap_servers, extra=extra)

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Annotated
+
+import typer
 
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka.rights import READ, WRITE
 from publisher.kafka.topics import Topics
-from publisher.process.command_line import Finding
+from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.relay.clients import near_writer
 from publisher.relay.copy import ROOM
-from publisher.relay.settings import RelaySettings
+from publisher.relay.settings import RelaySettings, load
 from publisher.relay.sides import ANSWER_SECONDS, destination_of, reach, source_of
 from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
 from publisher.session.exactly_once import TransactionSession
@@ -17,8 +20,18 @@ from publisher.session.exactly_once import TransactionSession
 NOT_REACHED = "check bootstrap_servers and security of that side"
 
 
-def check(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
-    """Look at both clusters, the rights, the topics, and the checkpoint topic; ends where there is no use going on."""
+def check(
+    path: Config,
+    flags: Set = None,
+    create: Annotated[bool, typer.Option("--create", help="Make what is missing at the destination.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is wrong before anything is copied: clusters, topics, checkpoints."""
+    print_findings(findings(load(path, flags or []).settings, create=create), as_json)
+
+
+def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
+    """Look at both clusters, the rights, the topics, and the checkpoint topic. Ends where no further check makes sense."""
     try:
         reach(settings)
         source, destination = source_of(settings), destination_of(settings)

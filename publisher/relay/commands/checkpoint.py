@@ -5,19 +5,55 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
-from publisher.errors import Fatal, Retriable
+import typer
+
+from publisher.errors import UNREACHABLE, USAGE, Fatal, Retriable
 from publisher.kafka.topics import Bounds
+from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, Place
+from publisher.relay.commands.status import status
 from publisher.relay.copy import Route
 from publisher.relay.fence import control_of, fence, registration, registration_record
-from publisher.relay.settings import RelaySettings
+from publisher.relay.settings import RelaySettings, load
 from publisher.relay.sides import destination_of, log_of, now_ms, source_of
 from publisher.relay.topic_pairs import Pair, pairs
 
 Positions = dict[Place, Checkpoint]
+app = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True, add_completion=False)
+
+
+@app.command("show")
+def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> None:
+    """Show the positions, as `publisher status` does."""
+    status(path, flags, as_json=as_json)
+
+
+@app.command("set")
+def set_positions(
+    path: Config,
+    topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
+    to: Annotated[str, typer.Option(help="earliest, latest or an offset of the source.", show_default=False)],
+    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    flags: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
+    _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
+
+
+@app.command("reset")
+def reset_positions(
+    path: Config,
+    topic: Annotated[str | None, typer.Option(help="Only this source topic.")] = None,
+    flags: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
+    _show(forget(load(path, flags or []).settings, topic), as_json)
 
 
 @dataclass(frozen=True)
@@ -39,19 +75,27 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         clusters = source.id(), destination.id()
         found = source.topics([topic])
         if not found:
-            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", "see source.topics", 2)
+            raise Fatal(f"topic {topic} does not exist in {settings.source.region}", "see source.topics", USAGE)
         pair = pairs(settings, source, destination, found, create=False)[0]
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
         targets = {number: offset(to, bounds[topic, number], f"{topic}[{number}]") for number in numbers}
     except Retriable as error:
-        raise Fatal(str(error), "check bootstrap_servers", 4) from error
+        raise Fatal(str(error), "check bootstrap_servers", UNREACHABLE) from error
     places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
-    values: dict[Place, bytes | None] = {}
-    for place, target in places.items():
-        route = Route(settings.source.region, topic, place.partition, pair.destination_name, target)
-        values[place] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
-    own = _write(settings, "publisher checkpoint set", lambda _: values)
+
+    def values(own: Positions) -> dict[Place, bytes | None]:
+        copied = destination.bounds((pair.destination_name, number) for number in numbers)
+        found: dict[Place, bytes | None] = {}
+        for place, target in places.items():
+            route = Route(settings.source.region, topic, place.partition, pair.destination_name, target)
+            if before := own.get(place):
+                same = before.topic_id == pair.source.id
+                route.copies_from = before.copies_from if same else copied[pair.destination_name, place.partition].high
+            found[place] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
+        return found
+
+    own = _write(settings, "publisher checkpoint set", values)
     return [Move(topic, p.partition, own[p].next if p in own else None, target) for p, target in places.items()]
 
 
@@ -70,7 +114,9 @@ def offset(to: str, bounds: Bounds, where: str) -> int:
     if to in ("earliest", "latest"):
         return bounds.low if to == "earliest" else bounds.high
     if not to.isdigit() or not bounds.low <= int(to) <= bounds.high:
-        raise Fatal(f"{to!r} is no offset of {where}, which holds {bounds.low} to {bounds.high}", "or: --to earliest|latest", 2)
+        raise Fatal(
+            f"{to!r} is no offset of {where}, which holds {bounds.low} to {bounds.high}", "or: --to earliest|latest", USAGE
+        )
     return int(to)
 
 
@@ -78,7 +124,7 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     if partition is None:
         return range(pair.source.partitions)
     if partition >= pair.source.partitions:
-        raise Fatal(f"{pair.name} has no partition {partition}", f"it has 0 to {pair.source.partitions - 1}", 2)
+        raise Fatal(f"{pair.name} has no partition {partition}", f"it has 0 to {pair.source.partitions - 1}", USAGE)
     return [partition]
 
 
@@ -89,10 +135,17 @@ def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Map
     with closing(control_of(settings)) as control:
         try:
             fence(settings, control, checkpoints, told)
+            checkpoints.refresh()
+            own = checkpoints.of_relay(settings.name)
+            found = values(own)
         except Retriable as error:
-            raise Fatal(str(error), "check destination.bootstrap_servers", 4) from error
-        checkpoints.refresh()
-        own = checkpoints.of_relay(settings.name)
-        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(p), value) for p, value in values(own).items()]
+            raise Fatal(str(error), "check destination.bootstrap_servers", UNREACHABLE) from error
+        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(p), value) for p, value in found.items()]
         control.publish([*records, registration_record(settings, told)])
     return own
+
+
+def _show(moves: Sequence[Move], as_json: bool) -> None:
+    columns = ["partition", "before", "after"]
+    rows = [(f"{move.topic}[{move.partition}]", move.before, move.after) for move in moves]
+    print_data(as_json, {"positions": [asdict(move) for move in moves]}, lambda: table(columns, rows))

@@ -1,121 +1,135 @@
-"""`publisher status`: how far each partition is copied, from the checkpoints at the destination and the ends at the source; and
-what the relay's process says of itself, where it answers.
+"""`publisher status`: what the observer sees as tables, once or live in a terminal; or as JSON, live an object a line."""
 
-It needs no relay that runs. Where the source or the process does not answer, what only they know is unknown, and said so.
-"""
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Annotated
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import msgspec
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from publisher.errors import Retriable
-from publisher.kafka.partitions import Partition
-from publisher.kafka.topics import Bounds
-from publisher.relay.checkpoints import Checkpoint, Place, Registration
-from publisher.relay.commands.running_process import LaneStanding, Process, ask
-from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import log_of, source_of
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One partition. `next` is the next source offset to copy, `end` where the source's log ends (None: it did not answer);
-    lag in records and in seconds (age of the last copied record while more wait); `age_seconds` of the checkpoint;
-    `records_per_second`, in source offsets, since the look before."""
-
-    topic: str
-    partition: int
-    lane: int
-    next: int
-    end: int | None
-    lag_records: int | None
-    lag_seconds: float | None
-    age_seconds: float
-    records_per_second: float | None = None
+from publisher.errors import UNREACHABLE, Fatal
+from publisher.process.command_line import Config, Json, Set, print_data
+from publisher.relay.commands.observer import Observer, Status
+from publisher.relay.settings import load
+from publisher.relay.sides import now_ms
 
 
-@dataclass(frozen=True)
-class Status:
-    """A relay as seen from outside at `at_ms` (Unix). `last` began last under its name; `process` is None where it does not
-    answer; `error` says why nothing newer is known."""
+def status(
+    path: Config,
+    flags: Set = None,
+    live: Annotated[bool, typer.Option("--live", help="Go on until Ctrl-C; with --json a line each time.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks of --live.", min=0.1)] = 1.0,
+    metrics: Annotated[
+        str | None, typer.Option(help="HOST:PORT at which its process serves metrics; default: http.listen.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show how far each partition is copied and how far behind it is; of a process that answers, also what its lanes do."""
+    console = Console(highlight=False)
+    if live and not as_json and not console.is_terminal:
+        raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")
+    settings = load(path, flags or []).settings
+    observer = Observer(settings, metrics or settings.http.listen)
+    if live and as_json:
+        print_lines(observer, every)
+    elif live:
+        show_live(observer, every, console)
+    else:
+        found = observer.look(now_ms())
+        print_data(as_json, msgspec.to_builtins(found), lambda: tables(found))
 
-    name: str
-    at_ms: int
-    last: Registration | None
-    source_answers: bool
-    process: Process | None
-    partitions: Sequence[Standing]
-    error: str | None = None
+
+def tables(found: Status) -> Group:
+    """What the process says, by lane; and by partition what the clusters say."""
+    last, process = found.last, found.process
+    title = f"relay {found.name}"
+    if last is not None:
+        title += f": {last.what} on {last.host} (pid {last.pid}), {last.lanes} lanes"
+    lines = [Text(title, style="bold")]
+    if found.error:
+        lines.append(Text(found.error, style="red"))
+    if not found.source_answers:
+        lines.append(Text("the source does not answer: what waits there is unknown", style="red"))
+    if process is None:
+        lines.append(Text("its process does not answer here: lanes, transactions and errors are unknown", style="dim"))
+        return Group(*lines, _partitions(found))
+    lines.append(Text(f"{'copying' if process.copying else 'not copying'}, began anew {process.restarts} times"))
+    if process.last_error is not None:
+        ago = max(0, found.at_ms - (process.last_error_ms or 0)) / 1_000
+        lines.append(Text(f"last error, {ago:,.0f} s ago: {process.last_error}", style="yellow"))
+    lines += [Text(why, style="bold red") for why in process.stopped]
+    return Group(*lines, _lanes(found), _partitions(found))
 
 
-class Observer:
-    """Looks at one relay, again and again over the same connections. `listen` is where its process serves metrics."""
+def show_live(observer: Observer, seconds: float, console: Console) -> None:
+    """Show it in the terminal, anew every so many seconds, until Ctrl-C. Raises Fatal as `_looks` does."""
+    with Live(console=console, auto_refresh=False, screen=False) as shown:
+        for found in _looks(observer, seconds, time.sleep):
+            shown.update(tables(found), refresh=True)
 
-    def __init__(self, settings: RelaySettings, listen: str) -> None:
-        """Raises Fatal where the destination does not answer."""
-        self._settings = settings
-        self._listen = listen
-        self._checkpoints = log_of(settings)
-        self._source = source_of(settings)
-        self._before: Status | None = None
 
-    def look(self, now_ms: int) -> Status:
-        """Read the checkpoints, ask the source and the process. Raises Fatal where the destination does not answer."""
-        self._checkpoints.refresh()
-        own = self._checkpoints.of_relay(self._settings.name)
-        ends: dict[Partition, Bounds] | None
+def print_lines(observer: Observer, seconds: float) -> None:
+    """Print it on stdout, a JSON object a line, until Ctrl-C or a closed pipe. Raises Fatal as `_looks` does."""
+    for found in _looks(observer, seconds, time.sleep):
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.flush()
+
+
+def _looks(observer: Observer, seconds: float, sleep: Callable[[float], None]) -> Iterator[Status]:
+    """Look again and again; while the destination does not answer, the last that was seen, with `error`. Raises Fatal: 4 where
+    nothing was seen yet, 3 where it is refused."""
+    last: Status | None = None
+    while True:
         try:
-            ends = self._source.bounds((place.topic, place.partition) for place in own)
-        except Retriable:
-            ends = None
-        found = Status(
-            name=self._settings.name,
-            at_ms=now_ms,
-            last=self._checkpoints.registrations.get(self._settings.name),
-            source_answers=ends is not None,
-            process=ask(self._listen, self._settings.name),
-            partitions=[_standing(self._settings, place, own[place], ends or {}, now_ms) for place in sorted(own)],
+            last = observer.look(now_ms())
+            yield last
+        except Fatal as error:
+            if last is None or error.exit_code != UNREACHABLE:
+                raise
+            yield replace(last, error=f"the destination does not answer: {error}")
+        sleep(seconds)
+
+
+def _lanes(found: Status) -> Table:
+    shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
+    for lane in found.process.lanes if found.process else ():
+        shown.add_row(
+            str(lane.lane),
+            f"{lane.lag_records:,}",
+            f"{lane.lag_seconds:,.1f}",
+            _or_unknown(lane.records_per_second),
+            f"{lane.records:,}",
+            f"{lane.transactions:,}",
+            f"{lane.aborts:,}",
+            f"{lane.refused:,}",
+            f"{lane.checkpoint_age_seconds:,.1f}",
+            style="bold" if lane.lag_records else "",
         )
-        self._before = found = with_rates(found, self._before)
-        return found
+    return shown
 
 
-def with_rates(found: Status, before: Status | None) -> Status:
-    """The same with records a second since an earlier look; None where that is not known, or less is copied than before.
-    Pure."""
-    seconds = (found.at_ms - before.at_ms) / 1_000 if before else 0.0
-    if before is None or seconds <= 0:
-        return found
-    offsets = {(row.topic, row.partition): row.next for row in before.partitions}
-    counts = {lane.lane: lane.records for lane in before.process.lanes} if before.process else {}
-
-    def rate(now: int, then: int | None) -> float | None:
-        return None if then is None or now < then else (now - then) / seconds
-
-    rows = [replace(r, records_per_second=rate(r.next, offsets.get((r.topic, r.partition)))) for r in found.partitions]
-    process: Process | None = None
-    if found.process is not None:
-        lanes: list[LaneStanding] = []
-        for lane in found.process.lanes:
-            lanes.append(replace(lane, records_per_second=rate(lane.records, counts.get(lane.lane))))
-        process = replace(found.process, lanes=lanes)
-    return replace(found, partitions=rows, process=process)
+def _partitions(found: Status) -> Table:
+    shown = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
+    for row in found.partitions:
+        shown.add_row(
+            f"{row.topic}[{row.partition}]",
+            str(row.lane),
+            f"{row.next:,}",
+            _or_unknown(row.end),
+            _or_unknown(row.lag_records),
+            _or_unknown(row.lag_seconds),
+            _or_unknown(row.records_per_second),
+            f"{row.age_seconds:,.1f}",
+            style="bold" if row.lag_records else "",
+        )
+    return shown
 
 
-def _standing(
-    settings: RelaySettings, place: Place, found: Checkpoint, ends: Mapping[Partition, Bounds], now_ms: int
-) -> Standing:
-    bounds = ends.get((place.topic, place.partition))
-    lag = None if bounds is None else max(0, bounds.high - found.next)
-    seconds = None if lag is None else 0.0 if not lag else max(0, now_ms - max(found.timestamp_ms, 0)) / 1_000
-    if lag and found.timestamp_ms < 0:
-        seconds = None
-    return Standing(
-        topic=place.topic,
-        partition=place.partition,
-        lane=settings.lane(place.topic, place.partition),
-        next=found.next,
-        end=None if bounds is None else bounds.high,
-        lag_records=lag,
-        lag_seconds=seconds,
-        age_seconds=max(0, now_ms - found.at_ms) / 1_000,
-    )
+def _or_unknown(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

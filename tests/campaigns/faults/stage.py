@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from publisher.audit.ledger import FAULTS as AUDITED
+from publisher.audit.report import FAULTS as AUDITED
 from scorer.demo.broker.node import HOST
 from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.faults.fleet import Fleet

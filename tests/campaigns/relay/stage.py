@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from publisher.audit.copies import FAULTS as AUDITED
+from publisher.audit.report import FAULTS as AUDITED
 from scorer.demo.broker.node import HOST
 from tests.campaigns import rounds
 from tests.campaigns.cluster import Cluster, Node

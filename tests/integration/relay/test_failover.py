@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.relay.counting import header
@@ -106,6 +106,7 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     audit = audited(rig, group, copies, {place: offset for place, (offset, _) in moved.items()})
     assert audit["clean"]
     assert (audit["events"], audit["answered"], audit["rescored"]) == (400, 400, sum(80 - 60 - p for p in range(4)))
+    assert audit["gone"] == 2  # an answer in each region to the topic before
     comes_back(homeward(make_relay, rig, group), rig, group, copies, moved[copies, 0][0])
 
 
@@ -142,10 +143,15 @@ def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int],
     paths = []
     for region, (servers, events, rows) in answers.items():
         names = {kind: f"{rig.name}.{kind}" for kind in ("answers", "dead")}
-        for name in names.values():
+        swaps = f"{group}.swaps"
+        for name in (*names.values(), swaps):
             rig.create(servers, name, 1)
         producer = Producer({"bootstrap.servers": servers})
-        for partition, offset, origin in rows:
+        for topic_id in ("before", topic_id_of(servers, events)):
+            swap = {"topic": events, "partition": 0, "cut_over_offset": 0, "revision": 1, "digest": "sha256:a"}
+            begins = {"topic_id": topic_id, "scores_from": [1], "letters_from": [0]}
+            producer.produce(swaps, json.dumps(swap | begins))
+        for partition, offset, origin in [(0, rows[0][1], "of the topic before"), *rows]:
             source = {"topic": events, "partition": partition, "offset": offset}
             producer.produce(names["answers"], json.dumps({"id": origin, "region": region, "source": source}))
         assert producer.flush(30) == 0
@@ -160,6 +166,12 @@ def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int],
         paths[-1].write_text(yaml.safe_dump({**configuration, **topics, "model": {"source": "oci:./registry/model"}}))
     command = [str(Path(sys.executable).with_name("scorer")), "audit", *map(str, paths), "--json"]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def topic_id_of(servers: str, topic: str) -> str:
+    """As Kafka tells it."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    return str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
 
 
 def origin_of_last(rig: RelayRig, positions: dict[tuple[str, int], int], partition: int) -> str:

@@ -220,6 +220,24 @@ def test_copies_that_the_destination_keeps_no_longer_are_no_reason_to_stop(make_
     assert (audit["clean"], audit["copies"], audit["expired"]) == (True, 40, 400)
 
 
+def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: MakeRelay) -> None:
+    rig = copied(make_relay)
+    rig.delete(rig.source)
+    rig.create(rig.source)
+    rig.fill(80)
+    audit = rig.json("audit")
+    assert (audit["clean"], audit["gone"], audit["source"], audit["pending"]) == (True, 400, 80, 80), audit
+    rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "earliest")
+    for start in (0, 1):  # the checkpoints of lanes keep where the copies of the new topic begin
+        relay = rig.start().ready()
+        rig.fill(40)
+        until(lambda: at_rest(rig), "all copies")
+        assert relay.stop() == 0
+        audit = rig.json("audit")
+        copies = 120 + 40 * start
+        assert (audit["clean"], audit["gone"], audit["copies"], audit["pending"]) == (True, 400, copies, 0), audit
+
+
 def at_rest(rig: RelayRig) -> bool:
     """Whether nothing waits to be copied."""
     return all(row["lag_records"] == 0 for row in rig.json("status")["partitions"])

@@ -7,13 +7,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from publisher.audit.ledger import FAULTS
+from publisher.audit.ledger import EventReport
 from publisher.audit.topics import Plan, audit
 from publisher.kafka.clients import KafkaSettings
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
 
+FAULTS = EventReport().faults
 T0 = 1_700_000_000_000  # Unix ms of the first event; one a second, the partitions in turn
 Score = tuple[int, int, str]
 """(source partition, source offset, version)"""

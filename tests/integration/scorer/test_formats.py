@@ -80,7 +80,7 @@ def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registr
     rig = make_rig(input={"format": "avro"}, schema_registry={"url": url, "extra": {"timeout": 5}})
     serve(rig)
     scorer = rig.start().ready()
-    generated = rig.run("scorer", "contract", "oci:./registry/model:1.0.0", "--format", "avro", "--id", "id").stdout
+    generated = rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "avro", "--id", "id").stdout
     first = avro_writer(client, generated, rig.events_topic)
     for number in range(3):
         rig.produce(first({"id": f"e{number}", "a": float(number), "b": 0.0}), key=b"k")
@@ -111,7 +111,7 @@ def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_reg
     client = SchemaRegistryClient({"url": url})
     rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url})
     serve(rig)
-    generated = rig.run("scorer", "contract", "oci:./registry/model", "--format", "protobuf", "--id", "id").stdout
+    generated = rig.run("scorer", "schema", "oci:./registry/model", "--format", "protobuf", "--id", "id").stdout
     first = protobuf_writer(client, generated, rig.events_topic)
     second = protobuf_writer(client, generated.replace("}", "  optional string note = 9;\n}"), rig.events_topic)
     rig.start().ready()
@@ -154,12 +154,12 @@ def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) ->
     scorer = rig.start().ready()
     rig.produce(proto_class(text, "Event")(id="one", a=1.0, b=2.0).SerializeToString(), key=b"k")
     until(lambda: rig.answered() == 1, "the score")
-    score = proto_class(rig.run("scorer", "contract", "--scores", "--format", "protobuf").stdout, "Score")
+    score = proto_class(rig.run("scorer", "schema", "--scores", "--format", "protobuf").stdout, "Score")
     record = score.FromString(next(iter(auditor.read(rig.bootstrap_servers, rig.scores_topic))).value() or b"")
     assert (record.id, record.score.number, record.decision, record.version) == ("one", 6.0, "high", "1.0.0")
     assert json.loads(rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout)["score"] == 6.0
-    assert json.loads(rig.run("scorer", "contract", "--scores", "--format", "avro").stdout)["name"] == "Score"
-    assert "--format" in rig.run("scorer", "contract", "--scores", code=2).stderr
+    assert json.loads(rig.run("scorer", "schema", "--scores", "--format", "avro").stdout)["name"] == "Score"
+    assert "--format" in rig.run("scorer", "schema", "--scores", code=2).stderr
     assert scorer.stop() == 0
     said = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
     assert "no message 'Evnt', but Other, Event" in said
@@ -185,16 +185,16 @@ def test_the_contract_of_a_version_and_what_another_would_break(make_rig: MakeRi
     models.package(rig.folder / "two", lambda path: models.linear(path, 2.0, width=3), wider)
     models.package(rig.folder / "bare", lambda path: models.linear(path, 2.0), None)
     old = "oci:./registry/model:1.0.0"
-    schema = json.loads(rig.run("scorer", "contract", old).stdout)
+    schema = json.loads(rig.run("scorer", "schema", old).stdout)
     assert schema["required"] == ["a", "b"]
-    asked = json.loads(rig.run("scorer", "contract", "two", "--format", "protobuf", "--json").stdout)
+    asked = json.loads(rig.run("scorer", "schema", "two", "--format", "protobuf", "--json").stdout)
     assert asked["model"] == "two"
     assert "optional float c = 3;" in asked["schema"]
-    assert rig.run("scorer", "contract", "--diff", "two", old).stdout == f"events for two are valid for {old}\n"
-    said = rig.run("scorer", "contract", "--diff", old, "two", code=1).stdout
+    assert rig.run("scorer", "schema", "--diff", "two", old).stdout == f"events for two are valid for {old}\n"
+    said = rig.run("scorer", "schema", "--diff", old, "two", code=1).stdout
     assert said == "c: is required now, and was no field before\n"
-    found = json.loads(rig.run("scorer", "contract", "--diff", old, "two", "--positional", "--json", code=1).stdout)
+    found = json.loads(rig.run("scorer", "schema", "--diff", old, "two", "--positional", "--json", code=1).stdout)
     assert [one["field"] for one in found["breaks"]] == ["c", "b", "a", "*"]
-    assert "signature.json" in rig.run("scorer", "contract", "bare", code=3).stderr
-    assert "--diff" in rig.run("scorer", "contract", old, "two", code=2).stderr
-    assert "no tag '9.9.9'" in rig.run("scorer", "contract", "oci:./registry/model:9.9.9", code=3).stderr
+    assert "signature.json" in rig.run("scorer", "schema", "bare", code=3).stderr
+    assert "--diff" in rig.run("scorer", "schema", old, "two", code=2).stderr
+    assert "no tag '9.9.9'" in rig.run("scorer", "schema", "oci:./registry/model:9.9.9", code=3).stderr

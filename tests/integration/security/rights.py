@@ -24,7 +24,7 @@ def scorer(name: str) -> dict[str, Right]:
 
 
 def auditor(name: str) -> dict[str, Right]:
-    """`scorer audit`, `publisher audit`."""
+    """`scorer audit`, and `publisher audit` without a relay's configuration."""
     topics = {part: (TOPIC, f"{name}.{part}", READ) for part in ("events", "scores", "dead", "swaps")}
     return {**topics, "group": (GROUP, name, DESCRIBE)}
 
@@ -66,12 +66,22 @@ def relay_source(name: str) -> dict[str, Right]:
 
 
 def relay(name: str) -> dict[str, Right]:
-    """`publisher run` at its destination, which calls the copies `eu.<topic>`."""
+    """`publisher run` at its destination, which calls the copies `eu.<topic>`; the last one where it has a refusal topic."""
     return {
         "copies": (TOPIC, f"eu.{name}.scores", WRITE),
         "positions": (TOPIC, f"{name}.checkpoints", WRITE),
         "positions before": (TOPIC, f"{name}.checkpoints", READ),
         "transactions": (TRANSACTIONAL_ID, f"{name}/relay/*", WRITE),
+        "refusals": (TOPIC, f"{name}.refusals", WRITE),
+    }
+
+
+def relay_auditor(name: str) -> dict[str, Right]:
+    """`publisher audit CONFIG` at the relay's destination; at its source it needs what `relay_source` has."""
+    return {
+        "copies": (TOPIC, f"eu.{name}.scores", READ),
+        "positions": (TOPIC, f"{name}.checkpoints", READ),
+        "refusals": (TOPIC, f"{name}.refusals", READ),
     }
 
 

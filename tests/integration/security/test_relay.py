@@ -10,8 +10,10 @@ import pytest
 from publisher.errors import Fatal
 from publisher.kafka.security import SecuritySettings
 from publisher.relay.checkpoints import TOPIC_CONFIG
+from publisher.relay.commands.audit import count_copies
 from publisher.relay.relay import Relay
 from publisher.relay.settings import load
+from publisher.relay.topic_pairs import REFUSAL_CONFIG
 from tests.integration.relay.counting import CLEAN, compare
 from tests.integration.relay.rig import RelayRig
 from tests.integration.security import rights
@@ -36,6 +38,8 @@ def rig(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     rig = RelayRig((servers, servers), folder, NAME, destination={"topic": "{region}.{topic}", "create_topics": False})
     rig.create(servers)
     rig.create(servers, COPIES)
+    rig.configure(refusal_topic=f"{NAME}.refusals")
+    rig.create(servers, f"{NAME}.refusals", 1, **{key.replace(".", "_"): value for key, value in REFUSAL_CONFIG.items()})
     rig.create(servers, f"{NAME}.checkpoints", 1, **{key.replace(".", "_"): value for key, value in TOPIC_CONFIG.items()})
     secured.broker.users({side: list(needed(NAME).values()) for side, needed in SIDES.items()})
     yield rig
@@ -112,7 +116,25 @@ def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig
         assert all(names(said, right) for right in needed(NAME).values()), said
 
 
-def test_a_relay_works_with_the_least_rights_until_its_password_ends(secured: Secured, rig: RelayRig) -> None:
+def audits_with_the_least_rights(secured: Secured, rig: RelayRig) -> None:
+    """`publisher audit` of a relay that has copied; and without any one of its rights."""
+    sides = {"source": rights.relay_source(NAME), "destination": rights.relay_auditor(NAME)}
+    secured.broker.users({f"auditor-{side}": list(needed.values()) for side, needed in sides.items()})
+    users = {side: f"auditor-{side}" for side in sides}
+    connect(rig, **{side: login(secured, user) for side, user in users.items()})
+    assert rig.json("audit")["clean"]
+    for side, needed in sides.items():
+        for left_out, right in needed.items():
+            user = f"auditor-{side}-without-{left_out}"
+            secured.broker.users({user: [allowed for name, allowed in needed.items() if name != left_out]})
+            connect(rig, **{each: login(secured, one) for each, one in (users | {side: user}).items()})
+            with pytest.raises(Fatal) as caught:
+                count_copies(load(rig.path).settings)
+            assert caught.value.exit_code == 3
+            assert names(f"{caught.value} {caught.value.hint}", right), caught.value
+
+
+def test_a_relay_and_its_auditor_work_with_the_least_rights_until_its_password_ends(secured: Secured, rig: RelayRig) -> None:
     secured.broker.users({"leaver": list(rights.relay_source(NAME).values())})
     clear = secured.login("leaver", protocol="SASL_PLAINTEXT")
     del clear["ca_file"]
@@ -123,6 +145,7 @@ def test_a_relay_works_with_the_least_rights_until_its_password_ends(secured: Se
     rig.wait_copied(400, COPIES)
     assert rig.json("status")["source_answers"]
     assert compare(list(auditor.read(servers, rig.topic)), list(auditor.read(servers, COPIES))) == CLEAN
+    audits_with_the_least_rights(secured, rig)
     secured.broker.forget("leaver")
     assert relay.wait() == 3, relay.said
     assert "refuses the log-in" in relay.said

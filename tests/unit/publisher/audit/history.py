@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from publisher.audit.ledger import Answers, Audit, Kind, Report, Window
+from publisher.audit.ledger import Answers, Audit, EventReport, Kind, Window
 from publisher.audit.revisions import Swap
 from publisher.kafka.partitions import Partition
 
@@ -42,7 +42,7 @@ class History:
         return ("dead", 0) if answer.kind is Kind.DEAD else ("scores", answer.source[1] % self.outputs)
 
 
-def audited(history: History, windows: dict[Partition, Window] | None = None, batch: int = 7) -> Report:
+def audited(history: History, windows: dict[Partition, Window] | None = None, batch: int = 7) -> EventReport:
     """Feed a history in batches, answers first: the order of the calls must not matter."""
     audit = Audit(windows or {partition: history.window(partition) for partition in history.inputs})
     for start in range(0, len(history.answers), batch):

@@ -1,14 +1,12 @@
-"""Positions between a partition and its copy, what is known to be complete, and the count over regions: pure, no broker."""
+"""Positions between a partition and its copy, and what is known to be complete: pure, no broker."""
 
 from bisect import bisect_left
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.audit.regions import Home, RegionsAudit
 from publisher.errors import Fatal
 from publisher.failover import plan as failover
 from publisher.failover.translation import Read, Seen, in_copy, in_source
@@ -17,8 +15,6 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.sightings import Completeness, Look
 
 EVENTS = ("events", 0)
-COPY = ("eu.events", 0)
-AT_HOME = Home("eu", "events", 0)
 
 
 def reads(copies: list[Seen]) -> Read:
@@ -106,42 +102,3 @@ def test_only_a_relay_that_follows_groups_moves_them_and_only_to_its_destination
     with pytest.raises(Fatal, match="this relay copies from eu to us") as error:
         failover.plan(following, "mars", 0)
     assert error.value.exit_code == 2
-
-
-def counted(*, us_ids: list[int], us_due: int = 8, us_answers: list[int] | None = None) -> RegionsAudit:
-    """eu wrote and answered offsets 0 to 5 (of 8); us holds copies of all at its offsets 0, 2, 4, ... and answered the last."""
-    audit = RegionsAudit()
-    audit.inputs("eu", EVENTS, np.arange(8), {}, 5)
-    audit.inputs("us", COPY, np.empty(0, np.int64), {AT_HOME: (np.arange(8) * 2, np.arange(8))}, 2 * us_due)
-    audit.answers("eu", EVENTS, np.arange(6), np.arange(6) + 100)
-    answers = [8, 10, 12, 14] if us_answers is None else us_answers
-    audit.answers("us", COPY, np.array(answers), np.array(us_ids))
-    return audit
-
-
-def test_an_event_that_both_regions_answered_is_rescored_and_no_fault() -> None:
-    report = counted(us_ids=[104, 105, 106, 107]).report()
-    assert report.clean
-    assert (report.events, report.answered, report.rescored, report.pending) == (8, 8, 2, 0)
-    assert report.by_region == {"eu": 6, "us": 4}
-
-
-def test_a_rescored_event_under_another_id_is_a_fault() -> None:
-    report = counted(us_ids=[104, 999, 106, 107]).report()
-    assert (report.clean, report.different_ids) == (False, 1)
-    assert report.examples["different_ids"] == ["eu/events/0/5"]
-
-
-def test_what_no_region_answered_is_missing_where_it_was_due_and_pending_where_not() -> None:
-    report = counted(us_ids=[106], us_answers=[12]).report()
-    assert (report.missing, report.pending, report.examples) == (1, 0, {"missing": ["eu/events/0/7"]})
-    report = counted(us_ids=[106], us_answers=[12], us_due=7).report()
-    assert (report.missing, report.pending, report.clean) == (0, 1, True)
-
-
-def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> None:
-    report = counted(us_ids=[104, 104, 1, 2], us_answers=[8, 8, 12, 77]).report()
-    assert (report.duplicates, report.phantoms) == (1, 1)
-    audit = RegionsAudit()
-    audit.answers("eu", EVENTS, np.array([3]), None)
-    assert audit.report().phantoms == 1

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from publisher.relay.commands.observer import Standing, Status, with_rates
 from publisher.relay.commands.running_process import LaneStanding, Process, ask, parsed
-from publisher.relay.commands.status import Standing, Status, with_rates
 from publisher.relay.copy import Route
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.state import RelayState

@@ -22,7 +22,7 @@ def test_a_rate_is_that_between_two_heartbeats() -> None:
     state = State()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
         told.hear(state, beat(seconds, events, batches), NOW + seconds)
-    heard = state.fleet.scorers["m.a"]
+    heard = state.scorers.last["m.a"]
     assert (heard.rate, heard.fill) == (100.0, 50.0)
 
 
@@ -30,23 +30,23 @@ def test_a_scorer_that_started_again_has_no_rate_yet() -> None:
     state = State()
     told.hear(state, beat(0, 1_000, 10))
     told.hear(state, beat(5, 10, 1, started_ms=2))
-    assert state.fleet.scorers["m.a"].rate == 0.0
+    assert state.scorers.last["m.a"].rate == 0.0
 
 
 def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
     state = State()
     told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
-    assert state.fleet.scorers["m.a"].state(NOW) == "silent"
-    state.fleet.caught_up = True
+    assert state.scorers.last["m.a"].state(NOW) == "silent"
+    state.scorers.caught_up = True
     told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
-    assert state.fleet.scorers["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
+    assert state.scorers.last["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
     told.hear(state, told.status(state="stopped"))
-    assert state.fleet.scorers["m.a"].state(NOW) == "stopped"
-    assert state.fleet.listed(NOW + 7_200) == []
+    assert state.scorers.last["m.a"].state(NOW) == "stopped"
+    assert state.scorers.listed(NOW + 7_200) == []
 
 
 def test_what_is_no_scorers_record_is_passed_over() -> None:
-    fleet = State().fleet
+    fleet = State().scorers
     assert not fleet.hear(b"_channel/prod", b"{}", NOW)
     assert not fleet.hear(b"m.a", b"{", NOW)
     assert not fleet.hear(b"m.a", b"\xff", NOW)
@@ -94,14 +94,14 @@ def test_the_flow_has_a_point_every_two_seconds() -> None:
         told.hear(state, beat(seconds, events, batches, partitions=partitions), NOW)
     flow.hear(told.score(0.5), NOW + 0.1, live=True)
     flow.hear(told.score(0.5, event_ms=1), NOW, live=False)
-    assert flow.tick(state.fleet, NOW)
-    assert not flow.tick(state.fleet, NOW + STEP_SECONDS / 2)
+    assert flow.tick(state.scorers, NOW)
+    assert not flow.tick(state.scorers, NOW + STEP_SECONDS / 2)
     point = flow.points[-1]
     assert (point.throughput, point.fill, point.lag_records) == (100.0, 10.0, 3)
     assert (point.scored_p50, point.scored_p99, point.visible_p50) == (20.0, 20.0, 100.0)
     assert point.lag_seconds == pytest.approx(0.02)
     assert point.scoring_ms == pytest.approx(1.1)
-    assert flow.tick(state.fleet, NOW + STEP_SECONDS)
+    assert flow.tick(state.scorers, NOW + STEP_SECONDS)
     assert flow.points[-1].scored_p50 is None
 
 

@@ -73,7 +73,7 @@ def busy() -> State:
     state.letters.hear(told.letter(1, value=SCRIPT))
     state.letters.hear(told.letter(2, SCRIPT))
     state.letters.hear_replayed("dead", b"eu/dead/0/1")
-    state.flow.tick(state.fleet, told.NOW)
+    state.flow.tick(state.scorers, told.NOW)
     state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.trouble("bus", SCRIPT, "hint", 0.0)
     state.trouble("registry", "gone", "hint", 0.0)

@@ -43,7 +43,7 @@ def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **cha
 
 def hear(state: State, told: ScorerStatus, now: float = NOW) -> None:
     """As a record of the status topic."""
-    assert state.fleet.hear(told.scorer.encode(), msgspec.json.encode(told), now)
+    assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
 
 
 def move(revision: int, version: str, before: str | None = None, reason: str = "better", restores: int | None = None) -> Move:

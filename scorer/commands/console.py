@@ -1,20 +1,21 @@
-"""The command `scorer console`."""
+"""`scorer console`: shows in a browser what the bus and the registry tell."""
 
+import logging
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from publisher.process.command_line import talk
-
-LISTEN = "127.0.0.1:9480"
+from publisher.process import logs
+from publisher.process.command_line import Config, Set, talk
+from scorer.console.serve import Serving, serve
+from scorer.settings import load
 
 
 def console(
-    config: Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.tag=prod.us")] = None,
+    path: Config,
+    flags: Set = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0 takes a free one.")
     ] = "127.0.0.1:9480",
@@ -30,15 +31,9 @@ def console(
     ] = None,
 ) -> None:
     """Show rollout, scores, flow, regions, dead letters and history in a browser. It has no login of its own."""
-    import logging
-
-    from publisher.process import logs
-    from scorer.console.serve import Serving, serve
-    from scorer.settings import load
-
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    loaded = load(config, settings or [])
-    logs.configure({"console": loaded.settings.name}, "WARNING")
+    settings = load(path, flags or []).settings
+    logs.configure({"console": settings.name}, "WARNING")
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # a line for each attempt; the pages say it once
     serving = Serving(listen, allow_actions, tuple(allow_host or ()), user_header)
-    serve(loaded.settings, config, serving, lambda address: talk.print(f"the console is at {address}", markup=False))
+    serve(settings, path, serving, lambda address: talk.print(f"the console is at {address}", markup=False))

@@ -1,17 +1,25 @@
-"""`scorer contract`: what a model version asks of producers, as a schema, and what another version would break."""
+"""`scorer schema`: what a model version asks of producers, as a schema, and what another version would break."""
 
-import json as json_module
-import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from model_registry.package.signature import Signature
+from model_registry.channels import channel
+from model_registry.oci import manifest, reference
+from model_registry.package import folder as package
+from model_registry.package.signature import Signature
+from model_registry.stores import open_store
+from publisher.errors import FINDING, REFUSED, USAGE, Fatal
+from publisher.process.command_line import Json, print_json
+from scorer.events.decoder import Unsuited
+from scorer.events.for_producers.compatibility import breaks
+from scorer.events.for_producers.schemas import GENERATORS
+from scorer.scores import formats
 
 
-def contract(
+def schema(
     refs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -29,7 +37,7 @@ def contract(
     scores: Annotated[
         bool, typer.Option("--scores", help="The schema of score records (output.format avro or protobuf); takes no REF.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the schema of the events that a version takes, or what a version would break."""
     refs = refs or []
@@ -39,66 +47,51 @@ def contract(
     if positional and not diff:
         raise typer.BadParameter("--positional is for --diff")
     if diff:
-        _diff(refs[0], refs[1], positional, json)
+        _diff(refs[0], refs[1], positional, as_json)
     elif scores:
-        _show("score", format_, _score_schema(format_), json)
+        _show("score", format_, _score_schema(format_), as_json)
     else:
-        name, schema = _event_schema(refs[0], format_, id_field)
-        _show(name, format_, schema, json)
+        name, text = _event_schema(refs[0], format_, id_field)
+        _show(name, format_, text, as_json)
 
 
 def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
     """The model's name and the schema."""
-    from publisher.errors import Fatal
-    from scorer.events.decoder import Unsuited
-    from scorer.events.for_producers.schemas import GENERATORS
-
     name, signature = signature_of(ref)
     try:
         return name, GENERATORS[format_](signature, name, id_field)
     except Unsuited as error:
-        raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", 2) from error
+        raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", USAGE) from error
 
 
 def _score_schema(format_: str) -> str:
     if format_ == "json-schema":
         raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
-    from scorer.scores import formats
-
     return formats.schema(format_)
 
 
-def _show(name: str, format_: str, schema: str, json: bool) -> None:
-    shown = {"model": name, "format": format_, "schema": schema}
-    print(json_module.dumps(shown, indent=2) if json else schema)
+def _show(name: str, format_: str, text: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"model": name, "format": format_, "schema": text})
+    else:
+        print(text)
 
 
-def _diff(old: str, new: str, positional: bool, json: bool) -> None:
-    from dataclasses import asdict
-
-    from scorer.events.for_producers.compatibility import breaks
-
+def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
     found = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
-    if json:
-        print(json_module.dumps({"compatible": not found, "breaks": [asdict(one) for one in found]}, indent=2))
+    if as_json:
+        print_json({"compatible": not found, "breaks": [asdict(one) for one in found]})
     else:
         print("\n".join(f"{one.field}: {one.change}" for one in found) or f"events for {old} are valid for {new}")
     if found:
-        sys.stdout.flush()
-        raise typer.Exit(1)
+        raise typer.Exit(FINDING)
 
 
-def signature_of(ref: str) -> tuple[str, "Signature"]:
+def signature_of(ref: str) -> tuple[str, Signature]:
     """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder.
 
     Raises RegistryError, Fatal where it has no signature.
     """
-    from model_registry import package
-    from model_registry.channels import channel
-    from model_registry.oci import manifest, reference
-    from model_registry.stores import open_store
-    from publisher.errors import Fatal
-
     if (Path(ref) / package.MODEL).is_file():
         name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
     else:
@@ -107,5 +100,5 @@ def signature_of(ref: str) -> tuple[str, "Signature"]:
         version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
         name, signature = version.name, package.signature_of(store, version)
     if signature is None:
-        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: the README describes it", 3)
+        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: README.md describes it", REFUSED)
     return name, signature

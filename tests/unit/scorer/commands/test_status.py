@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from scorer.commands.status import table
+from scorer.console.scorers import Heard
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
 
 NAME = "flight-delay"
@@ -13,10 +14,10 @@ NOW = 1_800_000_000_000
 WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
 
 
-def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[ScorerStatus]:
+def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
     """Three scorers with names and figures as they are in production."""
     served = VersionStatus("flight-delay", "2025.11.05-3", "sha256:" + "a3" * 32, 41)
-    return [
+    told = [
         ScorerStatus(
             f"{NAME}.{replica}",
             "eu-west-1",
@@ -32,12 +33,13 @@ def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[ScorerStatus]:
         )
         for number, replica in enumerate(replicas)
     ]
+    return [Heard(status, status.heartbeat_ms / 1_000, status) for status in told]
 
 
 def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS) -> list[str]:
     """The table's lines on a terminal of that width."""
     console = Console(width=width, file=io.StringIO())
-    console.print(table(NAME, fleet(replicas, refused=refused), NOW, wide=wide))
+    console.print(table(NAME, fleet(replicas, refused=refused), NOW / 1_000, wide=wide))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 

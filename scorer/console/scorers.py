@@ -31,10 +31,11 @@ class Heard:
 
 
 @dataclass(slots=True)
-class FleetFold:
-    """Every scorer of a status topic. `caught_up` says that its end was reached: what comes now is news."""
+class ScorersFold:
+    """The last word of every scorer of a status topic, by name. `caught_up`: the topic's end was reached, so what comes now is
+    news."""
 
-    scorers: dict[str, Heard] = field(default_factory=dict)
+    last: dict[str, Heard] = field(default_factory=dict)
     judged: progress.Fleet = field(default_factory=progress.Fleet)
     caught_up: bool = False
     _wanted: set[Partition] = field(default_factory=set)
@@ -47,16 +48,16 @@ class FleetFold:
             return False
         heard = now if self.caught_up and status.state == RUNNING else min(now, status.heartbeat_ms / 1_000)
         self.judged.hear(status, heard)
-        self.scorers[status.scorer] = _after(self.scorers.get(status.scorer), status, heard)
+        self.last[status.scorer] = _after(self.last.get(status.scorer), status, heard)
         return True
 
     def live(self, now: float) -> list[Heard]:
         """The scorers that run, by name."""
-        return sorted((h for h in self.scorers.values() if h.state(now) == RUNNING), key=lambda h: h.status.scorer)
+        return sorted((h for h in self.last.values() if h.state(now) == RUNNING), key=lambda h: h.status.scorer)
 
     def listed(self, now: float) -> list[Heard]:
         """Those heard of within the last hour, by name."""
-        recent = (h for h in self.scorers.values() if now - h.heard < FORGOTTEN_SECONDS)
+        recent = (h for h in self.last.values() if now - h.heard < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
     def verdict(self, move: Move, now: float) -> progress.Verdict:

@@ -1,0 +1,6 @@
+"""The program as a module: `python -m model_registry`."""
+
+from model_registry.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""`scorer config`: the effective settings, and where each comes from."""
+
+from publisher.process.command_line import Config, Json, Set, print_data, table
+from publisher.process.configuration import flatten, shown
+from scorer.settings import load
+
+
+def config(path: Config, flags: Set = None, as_json: Json = False) -> None:
+    """Show the effective settings and where each comes from."""
+    loaded = load(path, flags or [])
+    rows = {
+        key: {"value": shown(key, value), "from": loaded.origins.get(key, "default")}
+        for key, value in flatten(loaded.settings.model_dump(mode="json"))
+    }
+    columns = ["setting", "value", "from"]
+    print_data(as_json, rows, lambda: table(columns, [(key, row["value"], row["from"]) for key, row in rows.items()]))

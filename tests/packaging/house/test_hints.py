@@ -1,0 +1,58 @@
+"""What messages tell a person to read or to type exists: pages, commands and their verbs."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from model_registry import cli as model_registry
+from publisher import cli as publisher
+from scorer import cli as scorer
+from tests.support.environment import ROOT
+
+PAGE = re.compile(r"(?<![\w./-])(?:README\b(?!\.md)|[\w/-]+\.md\b)")
+TYPED = re.compile(r"(?<![\w-])(scorer|publisher|model-registry) ([a-z]+)(?= (?:CONFIG|REPO|REF|DIR|--))")
+PROGRAMS = {"scorer": scorer, "publisher": publisher, "model-registry": model_registry}
+VERBS = {name: set(typer.main.get_command(program.app).commands) for name, program in PROGRAMS.items()}  # type: ignore[attr-defined]
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Every text in the code that a person may see, with its place: strings of several words, docstrings left out."""
+    for package in ("scorer", "publisher", "model_registry"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.JoinedStr):
+                    text = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)  # type: ignore[misc]
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = node.value
+                else:
+                    continue
+                if id(node) not in docstrings and " " in text:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+
+
+SENTENCES = list(sentences())
+
+
+def test_every_page_that_a_message_names_exists() -> None:
+    named = [(place, page) for place, text in SENTENCES for page in PAGE.findall(text)]
+    assert len(named) > 5
+    assert [(place, page) for place, page in named if not (ROOT / page).is_file()] == []
+
+
+def test_every_command_that_a_message_names_exists() -> None:
+    named = [(place, *command) for place, text in SENTENCES for command in TYPED.findall(text)]
+    assert len(named) > 20
+    assert [command for command in named if command[2] not in VERBS[command[1]]] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "pages"),
+    [("see the README", ["README"]), ("see deploy/security.md", ["deploy/security.md"]), ("README.md has it", ["README.md"])],
+)
+def test_a_page_is_found_in_a_message(text: str, pages: list[str]) -> None:
+    assert PAGE.findall(text) == pages
