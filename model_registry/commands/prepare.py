@@ -34,7 +34,9 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     found = package.read(folder)
     if found.model_path.name != package.MODEL:
         if found.signature is None:
-            raise Refused(f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see README.md")
+            raise Refused(
+                f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
+            )
         return Release({}, {}, len(found.golden), derived=False, ran="", remote=True)
     model = safety.check(found.model_path, found.signature, op_domains)
     signature = found.signature or derive.derive(model.inputs, model.outputs)

@@ -61,7 +61,8 @@ def read(
     model_path = next((folder / name for name in MODELS if (folder / name).exists()), None)
     if model_path is None:
         raise Refused(
-            f"{folder} has no {MODEL}", "export the model as ONNX into that file, or see README for models on servers"
+            f"{folder} has no {MODEL}",
+            "export the model as ONNX into that file, or see deploy/backends.md for models on servers",
         )
     with files.reported(f"the package {folder}"):
         stated = _read_up_to(folder / SIGNATURE, signature_file.MAX_BYTES)

@@ -192,4 +192,4 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 def _fail(where: str, what: str) -> NoReturn:
-    raise SignatureError(f"{where}: {what}", "the README describes signature.json")
+    raise SignatureError(f"{where}: {what}", "model_registry/README.md describes signature.json")

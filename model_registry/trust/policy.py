@@ -128,4 +128,4 @@ def _list(top: dict[str, Any], key: str, path: Path) -> list[Any]:
 
 
 def _fail(path: Path, what: str) -> NoReturn:
-    raise BadFile(f"the policy {path}: {what}", "the README describes the policy file")
+    raise BadFile(f"the policy {path}: {what}", "model_registry/README.md describes the policy file")

@@ -45,7 +45,7 @@ SMALL = 500  # records
 PIECE = 500  # records
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
-SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on the client may have asked twice: see README.md
+SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on the client may have asked twice: publisher/README.md
 EncodeCheckpoint = Callable[[Route], tuple[bytes, bytes]]
 """The key and value of a position's record."""
 

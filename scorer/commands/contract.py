@@ -112,5 +112,5 @@ def signature_of(ref: str) -> tuple[str, "Signature"]:
                 stated = b"".join(store.blob(file.content))
         name, signature = version.name, None if stated is None else Signature.parse(stated)
     if signature is None:
-        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: the README describes it", 3)
+        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one: model_registry/README.md describes it", 3)
     return name, signature

@@ -1,6 +1,6 @@
 """The score record, built column-wise: what is constant for a version is encoded once per version.
 
-The record is one JSON object (the contract stands in the README, "For consumers"); its key, timestamp and partition are the
+The record is one JSON object (the contract stands in scorer/README.md); its key, timestamp and partition are the
 input's affair and are set where it is produced.
 """
 

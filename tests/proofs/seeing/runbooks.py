@@ -58,10 +58,10 @@ class Reader:
         kubectl = folder / "bin" / "kubectl"
         kubectl.write_text(KUBECTL)
         kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-        (folder / "scorer.yaml").symlink_to(fleet.rig.path)
+        for name in ("scorer.yaml", "promoter.yaml"):
+            (folder / name).symlink_to(fleet.rig.path)
         (folder / "publisher.yaml").symlink_to(fleet.relay.path)
         (folder / "registry").symlink_to(fleet.rig.folder / "registry")
-        (folder / "promoter.properties").write_text("client.id=promoter\n")
 
     def run(self, line: str) -> str | None:
         """Run a command that has not been run; what went wrong, if anything did."""
