@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scorer.settings import Settings
 from tests.integration.scorer.rig import Rig
 
-FOLDERS = [Path(__file__).parent / name for name in ("e2e", "security")]
+FOLDERS = [Path(__file__).parents[1] / "integration" / name for name in ("scorer", "security")]
 WHOLE = pytest.StashKey[bool]()
 """Whether all tests of these folders are run."""
 
