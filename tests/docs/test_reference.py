@@ -79,3 +79,9 @@ def test_configurations_name_only_settings_that_exist(page: str) -> None:
 def test_the_picture_of_the_figures_is_the_one_that_the_bench_draws(tmp_path: Path) -> None:
     plot.write(plot.KEPT, tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "peers.svg").read_text()
+
+
+def test_the_configuration_of_the_compose_file_is_one() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    file = ROOT / "deploy" / compose["configs"]["scorer"]["file"]
+    assert Settings.model_validate(yaml.safe_load(file.read_text())).model.plain_http == ["registry:5000"]
