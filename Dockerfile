@@ -14,8 +14,9 @@ COPY pyproject.toml README.md LICENSE ./
 COPY model_registry model_registry
 COPY publisher publisher
 COPY scorer scorer
-# Without pip and the build backend, which nothing needs at run time.
-RUN python3 -m pip install --no-deps --no-build-isolation . \
+# The wheel, built and installed; then without pip and the build backend, which nothing needs at run time.
+RUN python3 -m hatchling build --target wheel --directory /wheel \
+    && python3 -m pip install --no-deps /wheel/*.whl \
     && python3 -m compileall -q /opt/scorestream \
     && python3 -m pip uninstall -y hatchling editables pathspec pluggy tomlkit trove-classifiers \
     && python3 -m pip check \
@@ -30,7 +31,7 @@ RUN python3 -m venv /opt/sbom \
         --of JSON -o /sbom.cdx.json /opt/scorestream/bin/python3
 
 FROM ${BASE}
-ARG VERSION=0.1.0
+ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="scorestream" \
       org.opencontainers.image.description="Streaming, real-time model serving on Kafka: exactly once" \

@@ -29,13 +29,21 @@ OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
 
 class InputSettings(Section):
     topics: list[TopicName] = Field(min_length=1)
+    """The topics that events are read from."""
     format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf"] = "json"
+    """How an event is written; `scorer/README.md` tells each."""
     schema_file: Path | None = None
-    message: str | None = Field(default=None, min_length=1, description="the Protobuf message, where schema_file has several")
-    id: str = Field(default="header:ce_id", min_length=1, description="a field of the event, or header:ce_id")
+    """The schema of `avro` or `protobuf` events that come without a registry: `.avsc`, `.proto`, or a descriptor set."""
+    message: str | None = Field(default=None, min_length=1)
+    """The Protobuf message, where `schema_file` has several."""
+    id: str = Field(default="header:ce_id", min_length=1)
+    """The event's field that holds its id, or the header `ce_id`."""
     start: Literal["earliest", "latest"] = "earliest"
+    """Where a group that has never read a topic begins. A partition that is added later is read from its beginning."""
     tombstones: Literal["dead-letter", "skip"] = "dead-letter"
+    """What becomes of an event without a value."""
     max_event_bytes: int = Field(default=1_000_000, ge=1)
+    """Larger events are dead-lettered (`oversize`)."""
 
     @property
     def id_field(self) -> str | None:
@@ -55,7 +63,9 @@ class InputSettings(Section):
 
 class SchemaRegistrySettings(Section):
     url: str | None = Field(default=None, pattern=r"^https?://")
+    """The registry of `avro` and `protobuf` schemas (Confluent's API)."""
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Any property of Confluent's client: TLS, credentials, timeouts."""
 
     @property
     def client(self) -> dict[str, str | int | float | bool]:
@@ -66,19 +76,27 @@ class SchemaRegistrySettings(Section):
 
 class OutputSettings(Section):
     topic: TopicName
+    """The topic that scores are written to."""
     format: Literal["json", "avro", "protobuf"] = "json"
+    """How a score is written."""
     headers: list[HeaderField] = Field(default_factory=list)
+    """Fields of the score record that are copied into headers: `[decision, version]`."""
 
 
 class DeadLetterSettings(Section):
     topic: TopicName
+    """The topic of dead letters; default: the first input topic's name with `.dead` behind it."""
 
 
 class ServerTlsSettings(Section):
     enabled: bool = False
+    """TLS to the model servers."""
     ca_file: Path | None = None
+    """The authorities that the servers' certificates come from (PEM); default: the well-known ones."""
     certificate_file: Path | None = None
+    """The scorer's own certificate (PEM), for servers that ask for one."""
     key_file: Path | None = None
+    """The key of that certificate (PEM)."""
 
     @model_validator(mode="after")
     def _usable(self) -> "ServerTlsSettings":
@@ -103,43 +121,57 @@ class ServerTlsSettings(Section):
 
 class ModelSettings(Section):
     source: str
+    """The model's repository in a registry, `HOST/PATH` or `oci:FOLDER`."""
     tag: str = "prod"
-    plain_http: bool | list[Annotated[str, Field(pattern=r"^[^\s/]+$")]] = Field(
-        default=False, description="HTTP without TLS: true on loopback hosts, or a list of host:port"
-    )
+    """The tag to follow."""
+    plain_http: bool | list[Annotated[str, Field(pattern=r"^[^\s/]+$")]] = False
+    """HTTP without TLS: `true` on loopback hosts, or a list of hosts, `["registry:5000"]`."""
     ca_file: Path | None = None
+    """Certificates of the registry to trust beside the system's (PEM)."""
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
+    """How often the tag is looked at (s)."""
     backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"
+    """What runs the model; `deploy/backends.md` tells each."""
     device: Literal["cpu", "cuda", "tensorrt"] = "cpu"
-    buckets: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(
-        default=[],
-        description="batch sizes to pad to; empty: none on the CPU, on a GPU those that are measured to pay",
-    )
-    endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(
-        default=[], description="gRPC servers, host:port"
-    )
+    """Where ONNX Runtime runs it. `cuda` and `tensorrt` need the extra `gpu`, and refuse to start without a GPU."""
+    buckets: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(default=[])
+    """Batch sizes to pad to; empty: none on the CPU, those that are measured to pay on a GPU."""
+    endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(default=[])
+    """The model servers (gRPC, `host:port`) of `tf-serving` and `open-inference`."""
     server_folder: Path | None = None
+    """The folder that those servers load models from; versions are written there."""
     server_tls: ServerTlsSettings = ServerTlsSettings()
     deadline_ms: float = Field(default=1_000.0, ge=1, le=LONGEST_DEADLINE_MS)
+    """How long a batch may take the model (ms); default: 50 latency targets, from 500 to 2500."""
     load_seconds: float = Field(default=120.0, gt=0)
+    """How long a version may take until it is ready on a server, or in its buckets (s)."""
     cache: Path | None = None
+    """Where pulled versions are kept, for any number of scorers; default: the user's cache."""
     policy: Path | None = None
+    """A file with the trusted keys and the denied versions; without one every version is loaded."""
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
+    """Beyond this the longest unused versions are deleted, but none in use or known to be good (`20GiB` is a value)."""
     max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
+    """A larger version is refused; of an image the layers that are read count, or what is under `/models`."""
     op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
+    """Domains of operators that a model may use beside ONNX's own."""
 
 
 class BatchingSettings(Section):
     latency_target_ms: float = Field(default=TARGET_MS, gt=0)
+    """Batches stay small enough for their oldest event to be answered in this time (ms), unless there is a backlog."""
     max_events: int = Field(default=4_096, ge=1, le=100_000)
+    """The most events in a batch; fewer where their records would not fit one produce request (1 MB), but 1,000 always."""
 
 
 class TracingSettings(Section):
-    endpoint: str | None = Field(default=None, pattern=r"^https?://", description="an OTLP/HTTP collector: http://host:4318")
+    endpoint: str | None = Field(default=None, pattern=r"^https?://")
+    """An OTLP/HTTP collector, `http://host:4318`: a span a batch; needs the extra `tracing`."""
 
 
 class HttpSettings(Section):
     listen: str = Field(default="127.0.0.1:9464", pattern=r"^.+:\d{1,5}$")
+    """Where `/livez`, `/readyz` and `/metrics` are served; worker k adds k to the port (0: any free one)."""
 
 
 class Settings(Configuration):
@@ -148,6 +180,7 @@ class Settings(Configuration):
     model_config = SettingsConfigDict(env_prefix="SCORER_")
 
     name: str = Field(pattern=OWNER_PART)
+    """The consumer group; `<name>.status` and `<name>.swaps` are its topics."""
     kafka: KafkaSettings
     input: InputSettings
     schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
@@ -155,11 +188,14 @@ class Settings(Configuration):
     dead_letter: DeadLetterSettings
     model: ModelSettings
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    """`at-least-once` has a lower latency, and repeats about a second of answers after a crash."""
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
     region: str = Field(default="local", pattern=OWNER_PART)
+    """Stands in every score."""
     replica: str = Field(default_factory=socket.gethostname, pattern=OWNER_PART)
+    """`<name>.<replica>` owns partitions and transactions; default: the host name."""
 
     @model_validator(mode="before")
     @classmethod

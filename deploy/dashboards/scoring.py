@@ -213,7 +213,7 @@ def dead_letters(page: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Dead letters by reason",
-                'The reasons are explained in the README, "For producers".',
+                'The reasons are explained in scorer/README.md, "Dead letters".',
                 "ops",
                 [(f"sum by (reason) ({rate('scorer_dead_letters_total')})", "{{reason}}")],
                 stacked=True,

@@ -33,7 +33,9 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     path, stated = package.find_model(folder), package.read_signature(folder)
     if path.name != package.MODEL:
         if stated is None:
-            raise Refused(f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see README.md")
+            raise Refused(
+                f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
+            )
         return Prepared(package.read(folder, stated), {}, {}, remote=True)
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)

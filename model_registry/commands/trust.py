@@ -180,4 +180,6 @@ def _object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadFile(f"the predicate {path}: {error.strerror}", "check the path and its permissions") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(f"the predicate {path} is no JSON object: {error}", "README.md describes attestations") from None
+        raise BadFile(
+            f"the predicate {path} is no JSON object: {error}", "model_registry/README.md describes attestations"
+        ) from None

@@ -64,7 +64,7 @@ def find_model(folder: Path) -> Path:
     """The file or folder of the model. Raises Refused where there is none."""
     found = next((folder / name for name in MODELS if (folder / name).exists()), None)
     if found is None:
-        hint = "export the model as ONNX into that file, or see README for models on servers"
+        hint = "export the model as ONNX into that file, or see deploy/backends.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)
     return found
 

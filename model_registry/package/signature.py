@@ -104,7 +104,9 @@ class Signature:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SignatureError(f"signature.json is no JSON: {error}") from None
         except ValidationError as error:
-            raise SignatureError(documents.fault(error, "signature.json"), "the README describes signature.json") from None
+            raise SignatureError(
+                documents.fault(error, "signature.json"), "model_registry/README.md describes signature.json"
+            ) from None
         return cls(
             inputs=tuple(tensor.read() for tensor in found.inputs),
             outputs=tuple(Output(name, one.tensor, one.index) for name, one in found.outputs),

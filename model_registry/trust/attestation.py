@@ -139,7 +139,7 @@ def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _wrong(what: str) -> NoReturn:
-    raise BadFile(f"the predicate: {what}", "README.md describes attestations")
+    raise BadFile(f"the predicate: {what}", "model_registry/README.md describes attestations")
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {

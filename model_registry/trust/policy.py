@@ -121,4 +121,4 @@ def _load(path: Path) -> Any:
 
 
 def _fail(path: Path, what: str) -> NoReturn:
-    raise BadFile(f"the policy {path}: {what}", "README.md describes the policy file")
+    raise BadFile(f"the policy {path}: {what}", "model_registry/README.md describes the policy file")

@@ -1,7 +1,7 @@
 """Kafka client settings, security and tuning in one place; every client of the product is made here.
 
 Sources of the numbers: the timeouts and the back-off follow from what librdkafka does with a transaction whose outcome is
-unknown (see README.md of this package); the fetch settings keep a worker's memory bounded in bytes.
+unknown (see publisher/README.md); the fetch settings keep a worker's memory bounded in bytes.
 """
 
 import contextlib
@@ -37,11 +37,16 @@ class KafkaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bootstrap_servers: str = Field(min_length=1)
+    """The brokers to ask first, `host:port`, commas between several."""
     group_protocol: Literal["classic", "consumer"] = "classic"
+    """`consumer` is KIP-848: half the pause in a rebalance, if the broker allows short sessions."""
     session_timeout_ms: int = Field(default=10_000, ge=1_000, le=1_800_000)
+    """After a crash the partitions move on when this has passed (ms)."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
+    """How long the broker may take to confirm a batch (ms)."""
     security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Any property of librdkafka (tuning, other mechanisms). Its secrets are never printed."""
 
     @model_validator(mode="after")
     def _said_once(self) -> Self:

@@ -40,15 +40,25 @@ class SecuritySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Whether the connection is encrypted (`SSL`), and whether the client logs in (`SASL`)."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """How the client logs in."""
     username: str | None = Field(default=None, min_length=1)
+    """The name to log in with."""
     password: SecretStr | None = Field(default=None, min_length=1)
+    """The password, from the environment only."""
     password_file: Path | None = None
+    """A file of one line that holds the password."""
     ca_file: Path | None = None
+    """The authorities that brokers' certificates come from (PEM); default: the system's."""
     certificate_file: Path | None = None
+    """The client's own certificate (PEM), for mutual TLS."""
     key_file: Path | None = None
+    """The key of that certificate (PEM)."""
     key_password_file: Path | None = None
+    """A file of one line that holds the key's password."""
     verify_hostname: bool = True
+    """Whether a broker's certificate must name its host."""
 
     @property
     def login(self) -> bool:

@@ -1,7 +1,7 @@
 """The transaction session: what is written in a transaction becomes visible together, consumed offsets included, or not at all.
 
 Transactional producers are used in turn, one transaction each. Scorers and a relay's lanes publish through it. The decisions
-are in `states.py`. Why there are several producers, and why a slow commit costs one its place, is told in README.md.
+are in `states.py`. Why there are several producers, and why a slow commit costs one its place, is told in publisher/README.md.
 """
 
 import contextlib

@@ -9,16 +9,17 @@ import typer
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from scorer.cli import app as scorer
-from tests.docs.blocks import shell_lines
 from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, of_kind, pod_of, rendered
 from tests.support.environment import ROOT
 
 TEXT = (ROOT / "deploy" / "README.md").read_text()
+BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
-LINES = shell_lines(TEXT)
+TYPED = re.findall(r"^ *```sh\n(.*?)```", PAGES, re.DOTALL | re.MULTILINE)
+LINES = [line.strip() for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 APPS = {"scorer": scorer, "model-registry": model_registry, "publisher": publisher}
 COMMANDS = {name: typer.main.get_command(app) for name, app in APPS.items()}
-RUNBOOKS = set(shell_lines(PAGES))
+RUNBOOKS = {line.strip() for block in TYPED for line in block.replace("\\\n", " ").splitlines() if line.strip()}
 OURS = [
     line.partition(" -- ")[2] or line
     for line in [*LINES, *sorted(RUNBOOKS)]

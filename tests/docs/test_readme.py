@@ -1,5 +1,5 @@
-"""What the README says, done: its commands, its configuration, its producer and its consumer. Blocks run as they stand: only
-addresses and the names of topics, group and repository are exchanged for the test's own."""
+"""What the pages say, done: commands, configurations, producer and consumer, and a model of one's own. Named blocks run as they
+stand: only addresses and the names of topics, group and repository are exchanged for the test's own."""
 
 import json
 import os
@@ -12,34 +12,29 @@ from pathlib import Path
 
 import pytest
 import trustme
-import yaml
 
-from model_registry.package.signature import Signature
 from scorer.demo import flights
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.events.decoder import Reason
-from scorer.settings import Settings
-from tests.docs.blocks import block, in_the_text, lines, pages
+from tests.docs import pages
 from tests.integration.registry.server import DockerRegistry, Tls, running
+from tests.integration.scorer.rig import until
 from tests.support.environment import ROOT
-from tests.support.every_setting import setting_names
-from tests.support.waiting import until
 
-KAFKA, FAR_KAFKA, REGISTRY = "127.0.0.1:9092", "kafka.example.com:9092", "registry.example.com"
+README, SCORER, MODELS = "README.md", "scorer/README.md", "model_registry/README.md"
+KAFKA, REGISTRY = "127.0.0.1:9092", "registry.example.com"
 RUN = "scorer run scorer.yaml"
 IDENTITY = "2013-09-01-UA-1545-EWR-0516"
+ACTIVATE = ". .venv/bin/activate"
 
 
-def line_of(name: str, beginning: str) -> str:
-    """The first line of a block that begins so."""
-    return next(line for line in lines(name) if line.startswith(beginning))
+def lines(page: str, name: str) -> list[str]:
+    """The commands of a named block, in an environment that is active already."""
+    return [line for line in pages.lines(page, name) if line != ACTIVATE]
 
 
-def start_of(name: str) -> tuple[list[str], str, list[str]]:
-    """The lines of a block before the one that runs the scorer, that line, and the lines after it."""
-    every = lines(name)
-    at = every.index(line_of(name, RUN))
-    return every[:at], every[at], every[at + 1 :]
+def line_of(page: str, name: str, beginning: str) -> str:
+    """The first line of a named block that begins so."""
+    return next(line for line in lines(page, name) if line.startswith(beginning))
 
 
 class Reader:
@@ -47,7 +42,7 @@ class Reader:
 
     def __init__(self, folder: Path, servers: str, name: str) -> None:
         self.folder, self.name = folder, name
-        self._ours = {KAFKA: servers, FAR_KAFKA: servers, '"my-app"': f'"{name}.app"', "name: flight-delay": f"name: {name}"}
+        self._ours = {KAFKA: servers, '"my-app"': f'"{name}.app"', "name: flight-delay": f"name: {name}"}
         self._ours |= {"team/flight-delay": f"team/{name}"}
         self.environment = {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
@@ -56,8 +51,7 @@ class Reader:
         }
         self._running: list[Terminal] = []
         (folder / "scorer").symlink_to(ROOT / "scorer")
-        self.shell(in_the_text("cp -r "))
-        (folder / "scorer.yaml").write_text(self.ours(block("configuration")))
+        (folder / "scorer.yaml").write_text(self.ours(pages.blocks(README)["configuration"]))
 
     def exchange(self, theirs: str, ours: str) -> None:
         """One more name."""
@@ -86,6 +80,14 @@ class Reader:
         """A line that goes on for ever."""
         self._running.append(Terminal(self.ours(line), self.folder, self.environment))
         return self._running[-1]
+
+    def quickstart(self) -> "Terminal":
+        """The README's quickstart; its last line goes on for ever."""
+        *before, last = lines(README, "quickstart")
+        assert last == RUN
+        for line in before:
+            self.shell(line)
+        return self.start(last)
 
     def python(self, block: str) -> str:
         """A python block; its stdout."""
@@ -131,38 +133,70 @@ def reader(tmp_path: Path, broker: EmbeddedBroker, unique: str) -> Iterator[Read
     newcomer.close()
 
 
-def test_the_readmes_commands_producer_and_consumer_work(reader: Reader) -> None:
-    before, run, after = start_of("quickstart")
-    for line in before:
-        reader.shell(line)
-    scorer = reader.start(run)
-    reader.python(block("produce"))
-    identity, _, version = reader.python(block("consume")).split()
+def workers_serve(reader: Reader, version: str) -> bool:
+    """Whether every worker serves the version, by `scorer status`."""
+    shown = reader.shell(line_of(README, "moves", "scorer status")).splitlines()[2:]
+    return [row.split()[-1] for row in shown] == [version] * len(os.sched_getaffinity(0))
+
+
+def test_the_quickstart_the_producer_and_the_consumer_work(reader: Reader) -> None:
+    scorer = reader.quickstart()
+    until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
+    reader.python(pages.blocks(SCORER)["produce"])
+    identity, _, version = reader.python(pages.blocks(SCORER)["consume"]).split()
     assert (identity, version) == (IDENTITY, "1.0.0")
-    *moves, status = after
-    assert moves
-    for line in moves:
-        reader.shell(line)
-    workers = len(os.sched_getaffinity(0))
-    until(lambda: [row.split()[-1] for row in reader.shell(status).splitlines()[2:]] == ["2.0.0"] * workers, "2.0.0")
+    reader.shell("model-registry promote oci:./registry/flight-delay --to 2.0.0")
+    until(lambda: workers_serve(reader, "2.0.0"), "2.0.0")
     (reader.folder / "events.jsonl").write_bytes(b"\n".join(flights.lines(50)))
-    reader.shell(in_the_text("scorer emit "))
-    records = [json.loads(line) for line in reader.start(line_of("tail", "scorer tail")).lines(51)]
+    reader.shell(line_of(SCORER, "emit", "scorer emit"))
+    records = [json.loads(line) for line in reader.start(line_of(SCORER, "tail", "scorer tail")).lines(51)]
     assert [record["version"] for record in records].count("2.0.0") == 50
-    assert set(records[0]) == set(json.loads(block("score")))
+    assert set(records[0]) == set(json.loads(pages.blocks(SCORER)["score"]))
     assert scorer.close() == 0
 
 
+def test_the_second_terminal_of_the_quickstart_moves_versions(reader: Reader) -> None:
+    reader.quickstart()
+    said = [reader.shell(line) for line in lines(README, "moves")]
+    assert [json.loads(line)["status"] for line in said[-2].splitlines()]
+    assert workers_serve(reader, "1.0.0")
+
+
 @pytest.mark.debian("kcat")
-def test_kcat_writes_and_reads_what_the_readme_says(reader: Reader) -> None:
-    before, run, _ = start_of("quickstart")
-    for line in before:
-        reader.shell(line)
+def test_kcat_writes_and_reads_what_the_page_says(reader: Reader) -> None:
+    reader.quickstart()
     (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines(1)) + b"\n")
-    reader.shell(f"{in_the_text('kcat -P')} < event")
-    reader.start(run)
-    (record,) = reader.start(line_of("tail", "kcat -C")).lines(1)
+    reader.shell(f"{line_of(SCORER, 'emit', 'kcat -P')} < event")
+    (record,) = reader.start(line_of(SCORER, "tail", "kcat -C")).lines(1)
     assert json.loads(record)["status"] == "scored"
+
+
+def test_versions_tell_producers_their_schemas_and_what_they_would_break(reader: Reader) -> None:
+    for line in lines(README, "quickstart")[:-2]:
+        reader.shell(line)
+    schema, broken = lines(SCORER, "contract")
+    assert "flight_id" in reader.shell(schema)
+    reader.shell(broken, code=1)
+    for line in lines(SCORER, "bench"):
+        reader.shell(line)
+    reader.shell(*lines(MODELS, "push"))
+
+
+def test_a_model_of_ones_own_is_served(reader: Reader, unique: str) -> None:
+    (reader.folder / "train.py").write_text(pages.blocks(MODELS)["scikit-learn"] + pages.blocks(MODELS)["package"])
+    for line in lines(MODELS, "wine"):
+        reader.shell(line)
+    configuration = reader.ours(pages.blocks(MODELS)["wine-configuration"])
+    exchanged = configuration.replace("wines", f"{unique}.wines").replace("name: wine", f"name: {unique}")
+    (reader.folder / "wine.yaml").write_text(exchanged)
+    check, run = lines(MODELS, "wine-serve")
+    reader.shell(check)
+    reader.start(run)
+    emit, tail = lines(MODELS, "wine-score")
+    reader.shell(emit)
+    records = [json.loads(line) for line in reader.start(tail).lines(3)]
+    assert {record["model"] for record in records} == {"wine"}
+    assert {record["decision"] for record in records} <= {"first cultivar", "another"}
 
 
 @pytest.fixture
@@ -188,39 +222,18 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     reader.exchange(REGISTRY, registry.address)
     source = f"{registry.address}/team/{reader.name}"
     reader.environment |= {"SSL_CERT_FILE": str(authority), "SCORER_MODEL__SOURCE": source}
-    reader.shell("mv flight-delay-1.0.0 flight-delay-1.3.0; mv flight-delay-2.0.0 flight-delay-1.4.0")
+    data = "scorer/demo/data/flight-delay"
+    reader.shell(f"cp -r {data}-1.0.0 flight-delay-1.3.0; cp -r {data}-2.0.0 flight-delay-1.4.0")
     reader.shell(f"model-registry push ./flight-delay-1.3.0 {source}:1.3.0 && model-registry promote {source} --to 1.3.0")
     reader.shell("scorer check scorer.yaml --create")
-    reader.start(start_of("quickstart")[1])
-    watch = reader.start(next(line for line in lines("registry") if " watch " in line))
+    reader.start(RUN)
+    typed = lines(MODELS, "registry")
+    watch = reader.start(next(line for line in typed if " watch " in line))
     until(lambda: "behind revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
-    said = {line.split()[1]: reader.shell(line) for line in lines("registry") if " watch " not in line}
+    said = {line.split()[1]: reader.shell(line) for line in typed if " watch " not in line}
     assert list(said) == ["push", "inspect", "promote", "rollback", "status", "prune"]
     assert "~ model.onnx" in said["inspect"]
     assert "1.3.0 -> 1.4.0 (revision 2)" in said["promote"]
     assert "1.4.0 -> 1.3.0 (revision 3, back to revision 1)" in said["rollback"]
     assert "calibration" in said["status"]
     assert [json.loads(line)["revision"] for line in watch.lines(2)] == [2, 3]
-
-
-def test_every_setting_and_every_reason_stands_in_the_pages() -> None:
-    text = "\n".join(pages().values())
-    documented = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", text))
-    assert setting_names(Settings) - documented == set()
-    defaults = {"kafka.session_timeout_ms": "10000", "batching.max_events": "4096", "input.max_event_bytes": "1000000"}
-    for name, default in defaults.items():
-        assert re.search(rf"`{name}` \| {default} ", text), name
-    for reason in Reason:
-        assert f"`{reason.value}`" in text, reason
-
-
-def test_the_readmes_signature_and_golden_example_fit_each_other() -> None:
-    signature = Signature.parse(block("signature"))
-    example = json.loads(block("golden"))
-    assert {field.name for field in signature.fields} == set(example["event"])
-    assert set(example) == {"event", "score", "tolerance"}
-
-
-def test_the_readmes_configuration_names_only_settings_that_exist() -> None:
-    settings = yaml.safe_load(block("configuration"))
-    assert Settings.model_validate(settings).dead_letter.topic == "flights.dead"

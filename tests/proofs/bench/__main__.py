@@ -2,6 +2,7 @@
 
     python -m tests bench --out figures.json            # everything: about half an hour
     python -m tests bench --quick --only components     # small, to see that it works; --only may be repeated
+    python -m tests bench --plot figures.json plot.svg   # draws them beside other programs; measures nothing
     python -m tests.proofs.bench.regression                    # CPU time by a yardstick, against the committed baseline
 
 Starts a real broker, load and readers on all cores but the last, which is the scorer's alone. Exit code 1 where an event is
@@ -23,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.proofs.bench import report, whole
+from tests.proofs.bench import plot, report, whole
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import Figures, spread
 from tests.proofs.bench.machine import Cores, description
@@ -165,7 +166,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: it runs, its figures say nothing")
     parser.add_argument("--only", action="append", choices=GROUPS, help="only these measurements")
     parser.add_argument("--delivery", action="append", choices=DELIVERIES, help="only in this delivery mode")
+    parser.add_argument("--plot", type=Path, nargs=2, metavar=("FILE", "SVG"), help="only draw the figures of a run")
     options = parser.parse_args()
+    if options.plot:
+        plot.write(*options.plot)
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDTH)
     try:

@@ -2,7 +2,7 @@
 
 Self-contained: random weights, events in memory (`transport_memory.py`), no network, under ten minutes. One JSON on stdout, a
 table on stderr. What cannot be run is named in it. `--device cpu --quick` rehearses all of it without a GPU. `--keep` keeps the
-figures beside this file and puts them into the README. Exit codes: 0 ran, 2 usage, 3 no device could be used.
+figures beside this file and puts them into deploy/backends.md. Exit codes: 0 ran, 2 usage, 3 no device could be used.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--device", action="append", choices=["cpu", "cuda", "tensorrt"], help="default: cuda and tensorrt")
     parser.add_argument("--quick", action="store_true", help="small networks, short runs: to see that it works")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into the README")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into deploy/backends.md")
     options = parser.parse_args(arguments)
     devices = options.device or ["cuda", "tensorrt"]
     if options.keep and (options.quick or "cpu" in devices):
@@ -55,8 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     print(json.dumps(found, indent=2))
     if options.keep and figures:
         table.KEPT.write_text(json.dumps(found, indent=1) + "\n")
-        readme = ROOT / "README.md"
-        readme.write_text(table.put(readme.read_text(), found))
+        table.PAGE.write_text(table.put(table.PAGE.read_text(), found))
     return 0 if figures else 3
 
 

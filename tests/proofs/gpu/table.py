@@ -1,9 +1,12 @@
-"""The README's table of devices, from the figures that were kept of a machine that had them."""
+"""The table of devices in deploy/backends.md, from the figures that were kept of a machine that had them."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+from tests.support.environment import ROOT
+
+PAGE = ROOT / "deploy" / "backends.md"
 KEPT = Path(__file__).with_name("kept.json")
 BEGIN, END = "<!-- devices: made by python -m tests gpu --keep -->\n", "<!-- end of devices -->\n"
 DEVICES = {"cuda": "CUDA", "tensorrt": "TensorRT"}
@@ -27,10 +30,10 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def put(readme: str, figures: dict[str, Any]) -> str:
-    """The README with the table in its place. Raises ValueError where the place is not marked."""
-    before, begin, rest = readme.partition(BEGIN)
+def put(page: str, figures: dict[str, Any]) -> str:
+    """The page with the table in its place. Raises ValueError where the place is not marked."""
+    before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"the README has no place for the table, between {BEGIN!r} and {END!r}")
+        raise ValueError(f"the page has no place for the table, between {BEGIN!r} and {END!r}")
     return before + begin + table(figures) + end + after

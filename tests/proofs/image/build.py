@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from platformdirs import user_cache_path
 from tests.support.environment import ROOT
 
 BASE = "localhost/python-base:ci"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 """Works without overlay file systems and without user namespaces: in a container too."""
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
@@ -55,7 +57,7 @@ def image(extra: str) -> Built:
     say(f"building {name}")
     _run(
         "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
-        "--build-arg", f"REVISION={revision}", "--tag", name, ".",
+        "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, ".",
     )  # fmt: skip
     return Built(name, time.monotonic() - begin)
 

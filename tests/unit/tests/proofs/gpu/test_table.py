@@ -1,11 +1,10 @@
-"""The README's table of devices is what the kept figures say, and says unverified where there are none."""
+"""The table of devices in deploy/backends.md is what the kept figures say, and says unverified where there are none."""
 
 from typing import Any
 
 import pytest
 
-from tests.proofs.gpu.table import BEGIN, END, kept, put, table
-from tests.support.environment import ROOT
+from tests.proofs.gpu.table import BEGIN, END, PAGE, kept, put, table
 
 FIGURES: dict[str, Any] = {
     "machine": "NVIDIA X, driver 580.1",
@@ -19,9 +18,9 @@ FIGURES: dict[str, Any] = {
 }
 
 
-def test_the_readme_has_the_table_of_what_was_kept() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert put(readme, kept()) == readme
+def test_the_page_has_the_table_of_what_was_kept() -> None:
+    page = PAGE.read_text()
+    assert put(page, kept()) == page
 
 
 def test_a_device_that_nothing_was_kept_of_is_unverified() -> None:
@@ -34,7 +33,7 @@ def test_a_device_that_was_measured_is_verified_with_machine_date_and_commit() -
     assert "**unverified**" in tensorrt
 
 
-def test_a_readme_without_the_place_is_refused() -> None:
+def test_a_page_without_the_place_is_refused() -> None:
     assert "**unverified**" in put(f"a\n{BEGIN}old\n{END}b\n", {})
     with pytest.raises(ValueError, match="no place"):
         put("a\n", {})

@@ -1,0 +1,30 @@
+"""`python -m tests.docs`: compare the generated parts of the pages with the code; `--write` writes them."""
+
+import argparse
+import sys
+
+from tests.docs import pages
+from tests.docs.reference import PARTS
+from tests.support.environment import ROOT
+
+
+def main() -> int:
+    """Exit code 0 where every part is as the code says or was written, 1 where one is stale."""
+    parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the parts that are stale")
+    write = parser.parse_args().write
+    stale = []
+    for (page, name), make in PARTS.items():
+        text = (ROOT / page).read_text()
+        now = pages.put(text, name, make())
+        if now != text and write:
+            (ROOT / page).write_text(now)
+        elif now != text:
+            stale.append(f"{page} ({name})")
+    for part in stale:
+        print(f"{part} is stale: python -m tests.docs --write")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The reference tables of the pages, made from the code: settings, commands, metrics, alerts, the score record."""
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typer
+from annotated_types import Ge, Gt, Le
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel, ByteSize
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from typer.testing import CliRunner
+
+from model_registry.cli import app as model_registry
+from publisher.cli import app as publisher
+from scorer.cli import app as scorer
+from scorer.settings import Settings
+from tests.packaging.deploy.exporters import exporters, rules
+
+WORDS = {"ByteSize": "bytes", "Path": "path", "SecretStr": "text", "bool": "true or false", "float": "number", "int": "number",
+         "str": "text"}  # fmt: skip
+RECORD_WORDS = {"string": "text", "int": "integer", "long": "integer", "double": "number", "null": "null"}
+
+
+def settings() -> str:
+    """One row a setting: its name, type, default and docstring. Raises ValueError for a setting without a docstring."""
+    rows = [row for section in _sections(Settings) for row in section]
+    return _table(["setting", "type", "default", ""], rows)
+
+
+def _sections(model: type[BaseModel], prefix: str = "") -> Iterable[list[list[str]]]:
+    """The rows of a model's own settings, then those of its sections."""
+    words = docstrings(model)
+    nested: list[tuple[str, type[BaseModel]]] = []
+    rows: list[list[str]] = []
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            nested.append((f"{prefix}{name}.", field.annotation))
+            continue
+        if name not in words:
+            raise ValueError(f"{model.__name__}.{name} has no docstring: write one below it")
+        text, _, default = words[name].partition("; default: ")
+        said = f"{default.rstrip('.')}" if default else _default(field)
+        rows.append([f"`{prefix}{name}`", _type(field), said, f"{text.rstrip('.')}." if default else text])
+    yield rows
+    for deeper, section in nested:
+        yield from _sections(section, deeper)
+
+
+def docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The string that stands below each of a class's attributes, its own and inherited ones."""
+    found: dict[str, str] = {}
+    for base in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for before, after in zip(tree.body, tree.body[1:], strict=False):
+            match before, after:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = words
+    return found
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is PydanticUndefined:
+        return "required"
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, ByteSize):
+        return value.human_readable(separator=" ")
+    return f"`{json.dumps(value) if not isinstance(value, str) else value}`"
+
+
+def _type(field: FieldInfo) -> str:
+    limits = {type(limit): limit for limit in field.metadata}
+    bounds = [
+        f"{word} {getattr(limits[kind], name):,.10g}"
+        for kind, name, word in ((Ge, "ge", "from"), (Gt, "gt", "over"), (Le, "le", "to"))
+        if kind in limits
+    ]
+    return " ".join([_name(field.annotation), *bounds])
+
+
+def _name(kind: Any) -> str:
+    """A type in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _name(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_name(one) for one in arguments if one is not NoneType))
+    if origin is list:
+        return f"list of {_name(arguments[0])}"
+    if origin is dict:
+        return "map"
+    return WORDS[kind.__name__]
+
+
+def commands(app: typer.Typer) -> str:
+    """One row a command of a program: what it does, and its options but `--help`."""
+    group: Any = typer.main.get_command(app)
+    rows = []
+    for name, command in sorted(_flat(group.commands)):
+        options = [option for one in command.params for option in one.opts if option.startswith("--") and option != "--help"]
+        summary = str(command.help or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        rows.append([f"`{name}`", summary, " ".join(f"`{option}`" for option in options)])
+    return _table(["command", "", "options"], rows)
+
+
+def _flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Commands by name; those of a group have the group's name before their own."""
+    for name, command in named.items():
+        inner = getattr(command, "commands", None)
+        yield from _flat(inner, f"{prefix}{name} ") if inner else ((prefix + name, command),)
+
+
+def metrics(registry: CollectorRegistry) -> str:
+    """One row a metric: its name as it is exported, kind, labels and help."""
+    suffix = {"counter": "_total", "info": "_info"}
+    rows = []
+    for family in registry.collect():
+        if not family.name.endswith("_created"):
+            labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+            name = family.name + suffix.get(family.type, "")
+            rows.append([f"`{name}`", family.type, " ".join(f"`{label}`" for label in labels), family.documentation])
+    return _table(["metric", "kind", "labels", ""], sorted(rows))
+
+
+def alerts() -> str:
+    """One row an alert, with a link to its runbook."""
+    rows = []
+    for rule in rules():
+        name, said = rule["alert"], rule["annotations"]["description"]
+        rows.append([f"[{name}](runbooks/{name}.md)", rule["labels"]["severity"], re.sub(r"\{\{.*?\}\}", "…", said)])
+    return _table(["alert", "severity", ""], rows)
+
+
+def score_record() -> str:
+    """One row a field of the score record, after its Avro schema."""
+    printed = CliRunner().invoke(scorer, ["contract", "--scores", "--format", "avro"])
+    rows = [[f"`{field['name']}`", _record_type(field["type"])] for field in json.loads(printed.stdout)["fields"]]
+    return _table(["field", "type"], rows)
+
+
+def _record_type(kind: Any) -> str:
+    if isinstance(kind, list):
+        return " or ".join(_record_type(one) for one in [*kind[1:], kind[0]])
+    if isinstance(kind, str):
+        return RECORD_WORDS[kind]
+    if kind["type"] == "record":
+        return "object of " + ", ".join(f"`{one['name']}` ({_record_type(one['type'])})" for one in kind["fields"])
+    if kind["type"] == "map":
+        return f"object of {_record_type(kind['values'])}"
+    return f"array of {_record_type(kind['items'])}" if kind["type"] == "array" else _record_type(kind["type"])
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cells).replace("|  |", "| |") + " |\n" for cells in lines)
+
+
+PARTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("scorer/SETTINGS.md", "settings"): settings,
+    ("scorer/README.md", "commands"): lambda: commands(scorer),
+    ("scorer/README.md", "score-record"): score_record,
+    ("publisher/README.md", "commands"): lambda: commands(publisher),
+    ("model_registry/README.md", "commands"): lambda: commands(model_registry),
+    ("deploy/METRICS.md", "scorer-metrics"): lambda: metrics(exporters()[0]),
+    ("deploy/METRICS.md", "relay-metrics"): lambda: metrics(exporters()[1]),
+    ("deploy/METRICS.md", "alerts"): alerts,
+}
+"""The generated parts: page and name, and the function that makes each."""

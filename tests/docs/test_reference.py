@@ -1,0 +1,87 @@
+"""What the pages state of the code is so: generated tables, dead letters, exit codes, pictures, the score record."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from model_registry.package.signature import Signature
+from scorer.dead_letters import headers
+from scorer.events.decoder import Reason
+from scorer.settings import Settings
+from tests.docs import pages, reference
+from tests.proofs.bench import plot
+from tests.support.environment import ROOT
+from tests.support.every_setting import setting_names
+
+SCORER = (ROOT / "scorer" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("part", list(reference.PARTS), ids=":".join)
+def test_a_generated_part_is_as_the_code_says(part: tuple[str, str]) -> None:
+    page, name = part
+    assert pages.made((ROOT / page).read_text(), name) == reference.PARTS[part](), "python -m tests.docs --write"
+
+
+def test_every_generated_part_of_a_page_has_its_maker() -> None:
+    found = {
+        (str(page.relative_to(ROOT)), name)
+        for page in pages.pages()
+        for name in re.findall(r"^<!-- made: ([\w-]+) -->$", page.read_text(), re.MULTILINE)
+    }
+    assert found == set(reference.PARTS)
+
+
+def test_every_setting_has_a_row_and_words_of_its_own() -> None:
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (.+) \| (.+) \|$", reference.settings(), re.MULTILINE)
+    assert {name for name, *_ in rows} == setting_names(Settings)
+    assert all(words.endswith(".") for *_, words in rows)
+
+
+def test_a_setting_without_a_docstring_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bare(BaseModel):
+        count: int = 1
+
+    monkeypatch.setattr(reference, "Settings", Bare)
+    with pytest.raises(ValueError, match="count has no docstring"):
+        reference.settings()
+
+
+def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
+    section = SCORER.partition("### Dead letters")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)) == {reason.value for reason in Reason}
+    assert {name for name in headers.NAMES if f"`{name}`" not in section} == set()
+
+
+def test_the_example_of_a_score_has_the_fields_of_the_record() -> None:
+    record = json.loads(pages.blocks("scorer/README.md")["score"])
+    assert set(record) == set(re.findall(r"^\| `(\w+)` \|", reference.score_record(), re.MULTILINE))
+
+
+def test_the_signature_and_the_golden_example_fit_each_other() -> None:
+    blocks = pages.blocks("model_registry/README.md")
+    example = json.loads(blocks["golden"])
+    assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
+    assert set(example) == {"event", "score", "tolerance"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "model_registry/README.md"])
+def test_configurations_name_only_settings_that_exist(page: str) -> None:
+    found = [text for name, text in pages.blocks(page).items() if name.endswith("configuration")]
+    assert found
+    for text in found:
+        Settings.model_validate(yaml.safe_load(text))
+
+
+def test_the_picture_of_the_figures_is_the_one_that_the_bench_draws(tmp_path: Path) -> None:
+    plot.write(plot.KEPT, tmp_path / "plot.svg")
+    assert (tmp_path / "plot.svg").read_text() == (ROOT / "deploy" / "peers.svg").read_text()
+
+
+def test_the_configuration_of_the_compose_file_is_one() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    file = ROOT / "deploy" / compose["configs"]["scorer"]["file"]
+    assert Settings.model_validate(yaml.safe_load(file.read_text())).model.plain_http == ["registry:5000"]

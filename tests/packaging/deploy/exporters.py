@@ -1,0 +1,38 @@
+"""What is exported, and the alerts that look at it."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from publisher.relay.metrics import RelayMetrics
+from publisher.relay.state import RelayState
+from publisher.session.protocol import Counters
+from scorer.observe.metrics import Metrics
+from scorer.settings import ModelSettings
+from tests.packaging.deploy.manifests import of_kind, rendered
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every alert."""
+    groups = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
+    """A scorer's metrics and a relay's, each with a sample of everything."""
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
+    metrics.lag_seconds.labels("flights", "0").set(0)
+    metrics.paused.labels("flights", "0").set(1)
+    metrics.lag_records.labels("flights", "0").set(0)
+    metrics.dead.labels("malformed").inc()
+    metrics.events.labels("scored").inc()
+    metrics.limited.labels("empty").inc()
+    metrics.stage.labels("infer").inc()
+    relay = RelayState(2, "scores")
+    relay.note("retriable", OSError("away"))
+    relay.retention = {"flights.scores": 604_800.0}
+    relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
+    relays = CollectorRegistry()
+    relays.register(RelayMetrics(relay, "eu-west", "us-east"))
+    return metrics.registry, relays
