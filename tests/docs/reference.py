@@ -144,7 +144,7 @@ def alerts() -> str:
 
 def score_record() -> str:
     """One row a field of the score record, after its Avro schema."""
-    printed = CliRunner().invoke(scorer, ["contract", "--scores", "--format", "avro"])
+    printed = CliRunner().invoke(scorer, ["schema", "--scores", "--format", "avro"])
     rows = [[f"`{field['name']}`", _record_type(field["type"])] for field in json.loads(printed.stdout)["fields"]]
     return _table(["field", "type"], rows)
 
