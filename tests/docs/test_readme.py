@@ -61,7 +61,7 @@ class Reader:
         """The text with our addresses and names."""
         for theirs, ours in self._ours.items():
             text = text.replace(theirs, ours)
-        return re.sub(r"(?<![\w/-])flights(?![\w-])", f"{self.name}.flights", text)
+        return re.sub(r"(?<![\w/.-])flights(?![\w-])", f"{self.name}.flights", text)
 
     def shell(self, line: str, *, code: int = 0) -> str:
         """A line of a shell block; its stdout."""
