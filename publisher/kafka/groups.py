@@ -43,14 +43,15 @@ class GroupReader:
         isolation = "read_committed" if decided else "read_uncommitted"
         self._consumer: Consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
 
-    def committed(self, partitions: Iterable[Partition], seconds: float) -> list[TopicPartition]:
-        """What is committed of each: offset (negative where there is none) and metadata."""
+    def committed(self, partitions: Iterable[Partition], seconds: float, *, partly: bool = False) -> list[TopicPartition]:
+        """What is committed of each: offset (negative where there is none) and metadata. `partly` leaves out those of which the
+        coordinator says an error, which is raised otherwise."""
         self._consumer.poll(0)  # what it has to say of its connections must not pile up
         found = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
         for partition in found:
-            if partition.error is not None:
+            if partition.error is not None and not partly:
                 raise KafkaException(partition.error)
-        return found
+        return [partition for partition in found if partition.error is None]
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
         """Those with a position that belongs to an open transaction, and perhaps others, which further calls with `singly`

@@ -119,6 +119,8 @@ class Lane:
     def _waiting(self) -> None:
         self.state.heartbeat = time.monotonic()
         self._shared.waiting()
+        if self._stopping.is_set():
+            raise Aborted(f"lane {self.state.number} is to end")
 
     @property
     def _writing(self) -> TransactionSession:
@@ -198,6 +200,8 @@ class Lane:
 
         def write(produce: Produce) -> bool:
             nonlocal amount, moved
+            if not self._same_topics():  # a producer may have been waited for since they were looked at
+                return False
             amount = fill(produce)
             moved = [route for route in state.routes.values() if route.settle()]
             due = time.monotonic() - state.checkpoint_at >= CHECKPOINT_SECONDS

@@ -42,6 +42,8 @@ class CallThread:
             future.set_result(call())
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the one who asked
             future.set_exception(error)
+        finally:
+            del given, future, call
         return True
 
 

@@ -57,8 +57,9 @@ class Calls:
         if offsets:
             self.make(Step.SEND_OFFSETS, lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS))
         began, left = self._clock(), inf
-        while 0 < (still := producer.flush(STUCK_SECONDS)) < left:
-            self.began, left = self._clock(), still
+        with unwrapping():
+            while 0 < (still := producer.flush(STUCK_SECONDS)) < left:
+                self.began, left = self._clock(), still
         seconds, sent = STUCK_CALL_SECONDS if still else CALL_SECONDS, self._clock()
         self.make(Step.COMMIT, lambda: producer.commit_transaction(seconds))
         now = self._clock()

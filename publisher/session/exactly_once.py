@@ -155,7 +155,9 @@ class TransactionSession:
         try:
             took = sealed.result()
         except Aborted as error:
-            raise self._failed(error) from error
+            raise self._failed(error)  # noqa: B904 - the same error: a cause of itself would keep its producer alive
+        finally:
+            del sealed
         self._finish(self._clock() - began, took)
 
     def decide(self) -> None:
@@ -215,7 +217,7 @@ class TransactionSession:
             self._abort(self._active.producer)
         self._active = None
         self._sealer.close()
-        self._pool.close()
+        self._pool.close(CALL_SECONDS if self._proof else 0.0)
 
     def _wait_until_decided(self) -> None:
         """What is waited for counts as open, for those who watch its age. Raises what `waiting` does."""
@@ -237,7 +239,7 @@ class TransactionSession:
         try:
             self._calls.make(Step.BEGIN, producer.begin_transaction)
         except Aborted as error:
-            raise self._failed(error) from error
+            raise self._failed(error)  # noqa: B904 - as in `settle`
         return producer
 
     def _prove(self, producer: Producer) -> None:
@@ -247,10 +249,11 @@ class TransactionSession:
         topic, value, key, *_ = self._proof()
         try:
             self._calls.make(Step.BEGIN, producer.begin_transaction)
-            producer.produce(topic, value, key)
+            with unwrapping():
+                producer.produce(topic, value, key)
             self._calls.make(Step.COMMIT, lambda: producer.commit_transaction(CALL_SECONDS))
         except Aborted as error:
-            raise self._failed(error) from error
+            raise self._failed(error)  # noqa: B904 - as in `settle`
 
     def _commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
         """Leave the calls that wait for the broker to the other thread."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from publisher.errors import Retriable
+from publisher.kafka.clients import unwrapping
 from publisher.session.call_thread import call_apart
 from publisher.session.transactional_ids import CALL_SECONDS, initialised
 
@@ -93,9 +94,12 @@ class Pool:
         """Let each producer ask for these topics: a client writes only to partitions that it knows. Raises KafkaException."""
         for producer in self.all_ready().values():
             for topic in topics:
-                producer.list_topics(topic, CALL_SECONDS)
+                with unwrapping():
+                    producer.list_topics(topic, CALL_SECONDS)
 
-    def close(self) -> None:
-        """Let the producers go; those that are being made too."""
+    def close(self, seconds: float) -> None:
+        """Let the producers go; those that are being made too. These are waited for so long: one that takes its id later
+        would take it from the next session."""
         self._closing.set()
+        wait([turn.made for turn in self._turns], seconds)
         self._turns.clear()

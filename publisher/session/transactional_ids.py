@@ -10,6 +10,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import Fatal, NotAllowed
+from publisher.kafka.clients import unwrapping
 from publisher.kafka.error_codes import REFUSED
 from publisher.session.states import Step, Verdict, verdict
 
@@ -43,7 +44,8 @@ def initialised(
     producer = make_producer(name)
     while True:
         try:
-            producer.init_transactions(CALL_SECONDS)
+            with unwrapping():
+                producer.init_transactions(CALL_SECONDS)
             return producer
         except KafkaException as exception:
             error = exception.args[0]

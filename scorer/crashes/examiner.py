@@ -84,6 +84,9 @@ class Examiner:
         try:
             model = ExaminedModel(self, digest, signature)
             return made_ready(model, ExaminedDecoder(self, digest), package.golden, self._settings)
+        except Unsuited as error:
+            self._opened.pop(digest, None)
+            raise ModelRefused(str(error)) from None
         except BaseException:
             self._opened.pop(digest, None)
             raise

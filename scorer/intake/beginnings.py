@@ -129,7 +129,9 @@ class Beginnings:
         odd += [p for p in committed if p.topic not in ids and p not in odd]
         ways: dict[Partition, Way] = {}
         if odd:
-            ids |= {name: topic.id for name, topic in self._look({p.topic for p in odd}).items()}
+            topics = {p.topic for p in odd}
+            ids |= {name: topic.id for name, topic in self._look(topics).items()}
+            odd = [p for p in committed if p.topic in topics]  # the look may have told another id than the one before
             ways = self._ways(consumer, odd, marks, ids)
         for topic, topic_id in ids.items():
             self._first.setdefault(topic, topic_id)

@@ -81,10 +81,10 @@ class Intake:
 
         `limit(timestamp_ms)` says, from the first event's time, how many to take. None where nothing came.
         """
+        before = self.partitions.changes  # what begins only now is claimed before anything of it counts
         self._unread |= self._beginnings.made_again(self.partitions.marks())
         if self._unread:
             self.rewind(self._unread)
-        before = self.partitions.changes
         messages = self._pull.messages(self._consumer, wait, limit)
         self._group = self._ask_group()
         if any(map(Message.error, messages)):
@@ -134,7 +134,12 @@ class Intake:
         if self._renew is None:
             raise Fatal("the consumer is no member of its group any more", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._unbegun)], lost=True)
-        self._join(self._renew())
+        self._closing = True  # what is assigned to the old consumer while it closes is not ours
+        try:
+            consumer = self._renew()
+        finally:
+            self._closing = False
+        self._join(consumer)
 
     def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
         """Stop reading these until this reason is gone."""
@@ -253,6 +258,7 @@ class Intake:
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._topic_ids: dict[str, str] = {}
+        self._unsought_since = 0.0
         self._pauses = Pauses(consumer)
         # outside transactions nobody sends it, and it is not cheap: a quarter of what a batch of one event costs
         self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._session.sends_group else lambda: None
@@ -313,6 +319,8 @@ class Intake:
         """Do not read these before they have a leader: they begin then, and nothing that was known of them counts any more."""
         if known := [p for p in partitions if p in self.partitions]:
             self.partitions.leave(known)
+            for place in known:
+                self._in_range(place)
         self._unbegun |= partitions
         self.pause(sorted(partitions), "no leader")
 

@@ -27,7 +27,7 @@ def fence_the_dead(settings: Settings, partitions: Sequence[TopicPartition], fen
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
-            found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS)
+            found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
         dead = {Mark.decode(p.metadata).owner for p in found} - {"", settings.owner}
         if dead:
             dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))

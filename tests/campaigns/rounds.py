@@ -107,7 +107,7 @@ def audited(result: Result, names: Sequence[str], *arguments: str) -> None:
         result.trouble = f"publisher audit ended with {done.returncode}: {done.stderr.strip()}"
         return
     report: dict[str, Any] = json.loads(done.stdout)
-    result.audited = {name: report[name] for name in names}
+    result.audited = {name: report[name] for name in names if name in report}
 
 
 def _act(stage: Stage[Outcome], played: Round) -> None:

@@ -178,10 +178,12 @@ def answers(case: Case, batch: Batch) -> list[tuple[str, str | None, int]]:
     """What became of each event of a batch: status or reason of the dead letter, the id of a score, the event's offset."""
     encoder = RecordEncoder(model="m", version="1", digest="sha256:0", role="champion", region="eu")
     servable = SimpleNamespace(
-        decoder=case.decoder,
+        loaded=SimpleNamespace(
+            decoder=case.decoder,
+            score=lambda tensors: Scores(case.signature, {"y": np.zeros(len(tensors["x"]), np.float32)}),
+        ),
         encoder=encoder,
         label="m:1",
-        score=lambda tensors: Scores(case.signature, {"y": np.zeros(len(tensors["x"]), np.float32)}),
     )
     scoring = Scoring(case.settings, Target("o", 1, 1_000_000), Target("dead", 1, 1_000_000))
     found = []
