@@ -66,6 +66,11 @@ class Topics:
         self._admin = self._before = admin or kafka.admin(settings, client_id, self._watch)
         self._seconds = answer_seconds
 
+    @property
+    def client(self) -> AdminClient:
+        """The client that asks."""
+        return self._admin
+
     def id(self) -> str:
         """The cluster's id."""
         described: Any = self._answer(self._admin.describe_cluster(request_timeout=self._seconds))

@@ -199,7 +199,8 @@ class Beginnings:
 
     def _offsets(self, consumer: Consumer, ways: Mapping[Partition, Way], ids: Mapping[str, str]) -> dict[Partition, int]:
         first = [place for place, how in ways.items() if how in ("made again", "added")]
-        lows = {p: at.low for p, at in self._told(lambda: self._cluster.bounds(group_offsets.led(consumer, first))).items()}
+        bounds = self._told(lambda: self._cluster.bounds(group_offsets.led(self._cluster.client, first)))
+        lows = {place: at.low for place, at in bounds.items()}
         return lows | self._started(consumer, {topic for (topic, _), how in ways.items() if how == "start"}, ids)
 
     def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
@@ -209,7 +210,7 @@ class Beginnings:
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         every = [(topic, number) for topic in topics for number in range(self._looks.found[topic].partitions)]
-        starts = group_offsets.edges(consumer, every, edge, self._waiting)
+        starts = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
         kept = [TopicPartition(*place, offset, Mark(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()]
         try:
             if kept:

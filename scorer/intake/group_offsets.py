@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, EVICTED, TOLD_LATER
@@ -29,12 +30,14 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
     return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
 
 
-def edges(consumer: Consumer, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]) -> dict[Partition, int]:
+def edges(
+    consumer: Consumer, asking: AdminClient, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]
+) -> dict[Partition, int]:
     """The first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each, as this consumer can read them; partitions without
-    a leader are left out. As `committed`."""
+    a leader, as `asking` tells, are left out. As `committed`."""
 
     def found() -> list[TopicPartition]:
-        asked = [TopicPartition(*partition, edge) for partition in led(consumer, partitions)]
+        asked = [TopicPartition(*partition, edge) for partition in led(asking, partitions)]
         return consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else []
 
     return {(p.topic, p.partition): p.offset for p in _ask(found, waiting)} if partitions else {}
@@ -59,21 +62,25 @@ def known_ends(
     return rows
 
 
-def leaderless(consumer: Consumer, topics: Iterable[str]) -> set[Partition]:
-    """The partitions of these topics that no broker leads; nothing where no broker tells."""
+def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
+    """The partitions of these topics that no broker leads; nothing where no broker tells.
+
+    Within a rebalance callback the client must be another one than that consumer: `list_topics` makes it forget that it is
+    called, and its next callback ends the process (confluent-kafka 2.16: CallState_get).
+    """
     found = set()
     for topic in topics:
         try:
-            found |= {key for key, leader in leaders(consumer, topic, END_SECONDS).items() if leader < 0}
+            found |= {key for key, leader in leaders(client, topic, END_SECONDS).items() if leader < 0}
         except KafkaException as exception:
             if exception.args[0] not in ABSENT:
                 break
     return found
 
 
-def led(consumer: Consumer, partitions: Collection[Partition]) -> list[Partition]:
+def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
     """Those of the partitions that are not known to be without a leader."""
-    without = leaderless(consumer, {topic for topic, _ in partitions})
+    without = leaderless(asking, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without]
 
 

@@ -81,7 +81,7 @@ def test_the_audit_takes_a_file_of_client_properties_and_keeps_it(secured: Secur
     file.write_text("# an auditor\n\n" + "".join(f"{key} = {value}\n" for key, value in lines.items()))
     address = secured.broker.address("SCRAM")
     topics = ("--bootstrap-servers", address, "--input", f"{NAME}.events", "--output", f"{NAME}.scores", "--json")
-    told = ("--dead", f"{NAME}.dead", "--kafka-config", str(file), "--group", NAME)
+    told = ("--dead", f"{NAME}.dead", "--kafka-config", str(file))
     done = json.loads(heard(rig, "audit", *topics, *told, program="publisher"))
     assert "missing" in done
     file.write_text(file.read_text().replace("sasl.password = ", "sasl.password "))

@@ -7,6 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import TOLD_LATER
@@ -31,6 +32,8 @@ class Told:
     def __init__(self, *answers: Any) -> None:
         self.waits = 0
         self.consumer = create_autospec(Consumer, instance=True)
+        self.asking = create_autospec(AdminClient, instance=True)
+        self.asking.list_topics.side_effect = KafkaException(KafkaError(KafkaError._TRANSPORT))
         self.consumer.committed.side_effect = list(answers)
         self.consumer.offsets_for_times.side_effect = list(answers)
 
@@ -57,20 +60,22 @@ def test_brokers_that_are_away_are_asked_again(code: int) -> None:
 
 def test_the_edges_are_asked_again_too() -> None:
     told = Told(failing(KafkaError._TIMED_OUT), [HERE])
-    assert group_offsets.edges(told.consumer, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
-    assert group_offsets.edges(told.consumer, [], OFFSET_END, told.wait) == {}
+    assert group_offsets.edges(told.consumer, told.asking, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
+    assert group_offsets.edges(told.consumer, told.asking, [], OFFSET_END, told.wait) == {}
     assert told.waits == 1
 
 
 def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
     told = Told([HERE])
     partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
-    told.consumer.list_topics.return_value = SimpleNamespace(
+    told.asking.list_topics.side_effect = None
+    told.asking.list_topics.return_value = SimpleNamespace(
         topics={"flights": SimpleNamespace(error=None, partitions=partitions)}
     )
-    found = group_offsets.edges(told.consumer, [("flights", 0), ("flights", 1)], OFFSET_END, told.wait)
+    found = group_offsets.edges(told.consumer, told.asking, [("flights", 0), ("flights", 1)], OFFSET_END, told.wait)
     assert found == {("flights", 0): 7}
     ((asked,), _) = told.consumer.offsets_for_times.call_args
+    assert not told.consumer.list_topics.called, "within a rebalance callback that would end the process"
     assert [p.partition for p in asked] == [0]
 
 
