@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from publisher.errors import Evicted, Fatal, MemberLost
-from publisher.kafka.error_codes import ABSENT, NOT_NOW, OUT_OF_RANGE
+from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE
 from publisher.kafka.partitions import Partition
 from publisher.session.protocol import Session
 from scorer.events.batch import Batch
@@ -21,16 +21,15 @@ from scorer.intake import group_offsets
 from scorer.intake.beginnings import Beginning, Beginnings
 from scorer.intake.columns import batch_of
 from scorer.intake.consumer_errors import out_of_range, usable
+from scorer.intake.member import Member
 from scorer.intake.partitions import Partitions
-from scorer.intake.pauses import Pauses, Reason
+from scorer.intake.pauses import Reason
 from scorer.intake.pull import Pull
 from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
 
 HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
-ELSEWHERE_SECONDS = 1.0
-SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
 
 
@@ -65,7 +64,6 @@ class Intake:
         self._unreadable = Unreadable()
         self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
-        self._unsought_since = 0.0  # when a seek first failed of those that fail now
         self._look_at = 0.0
         self._pull = Pull()
         self._group: Any = None
@@ -86,12 +84,10 @@ class Intake:
         if self._unread:
             self.rewind(self._unread)
         messages = self._pull.messages(self._consumer, wait, limit)
-        self._group = self._ask_group()
+        self._group = self._member.group()
         if any(map(Message.error, messages)):
             messages = self._usable(messages)
-        if (
-            self.partitions.changes != before
-        ):  # messages of two assignments may be mixed: read those partitions again from the committed offsets
+        if self.partitions.changes != before:  # messages of two assignments may be mixed: those are read again
             whole = self.partitions.unchanged_since(before)
             self._unread |= {p for p in map(_place, messages) if p in self.partitions and p not in whole}
             messages = [m for m in messages if _place(m) in whole]
@@ -121,13 +117,13 @@ class Intake:
             unbegun.discard(place)
             if place in self._unbegun:
                 self._has_begun(beginning)
-            elif self.partitions.rewind(beginning):
-                self._in_range(place)
-            if not self._seek(beginning.position):
+            else:
+                self.partitions.rewind(beginning)
+            if not self._member.seek(beginning.position):
                 unsought.add(place)
         self._unread = (self._unread - wanted) | unsought
         self._without_beginning(unbegun)
-        self._group = self._ask_group()
+        self._group = self._member.group()
 
     def rejoin(self) -> None:
         """Join the group as another member: all partitions are lost, and come back as the group says."""
@@ -143,11 +139,11 @@ class Intake:
 
     def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
         """Stop reading these until this reason is gone."""
-        self._pauses.pause(partitions, reason)
+        self._member.pauses.pause(partitions, reason)
 
     def resume(self, partitions: Iterable[Partition], reason: Reason) -> None:
         """Read these again, unless another reason pauses them."""
-        self._pauses.resume(partitions, reason)
+        self._member.pauses.resume(partitions, reason)
 
     def unreadable(self) -> dict[Partition, str]:
         """Partitions of ours that cannot be read, and why."""
@@ -174,16 +170,11 @@ class Intake:
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
-        asked = [TopicPartition(*p) for p in partitions]
-        try:
-            found = self._consumer.committed(asked, timeout=ELSEWHERE_SECONDS) if asked else []
-        except KafkaException:
-            return {}
-        return {(p.topic, p.partition): p.offset for p in found if p.error is None}
+        return group_offsets.elsewhere(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
-        held = self._pauses.partitions - self._unreadable.leaderless
+        held = self._member.pauses.partitions - self._unreadable.leaderless
         found = group_offsets.known_ends(self._consumer, self.partitions, held)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in found.items()}
 
@@ -191,10 +182,7 @@ class Intake:
         """Leave the group, so that others take over at once."""
         self._closing = True
         self._beginnings.close()
-        if not {
-            *self.partitions,
-            *self._unbegun,
-        }:  # a cooperative consumer of nothing would not leave (librdkafka 2.16)
+        if not self.partitions and not self._unbegun:  # a cooperative consumer of nothing would not leave (librdkafka 2.16)
             self._consumer.unsubscribe()
         self._consumer.close()
 
@@ -204,19 +192,6 @@ class Intake:
         batch.leader_epochs = {p: messages[at].leader_epoch() for p, at in batch.last.items()}
         self.partitions.read(batch.reached)
         return batch
-
-    def _seek(self, position: TopicPartition) -> bool:
-        """Whether reading goes on there; not where an assignment has not begun to fetch, or is about to go."""
-        try:
-            self._consumer.seek(position)
-        except KafkaException as error:
-            self._unsought_since = self._unsought_since or time.monotonic()
-            if error.args[0] not in NOT_NOW or time.monotonic() > self._unsought_since + SEEK_SECONDS:
-                self._unsought_since = 0.0
-                raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
-            return False
-        self._unsought_since = 0.0
-        return True
 
     def _usable(self, messages: Iterable[Message]) -> list[Message]:
         """Those that are events. A topic that is not there may be about to be made again: `beginnings` waits for it. Where a
@@ -257,11 +232,7 @@ class Intake:
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._topic_ids: dict[str, str] = {}
-        self._unsought_since = 0.0
-        self._pauses = Pauses(consumer)
-        # outside transactions nobody sends it, and it is not cheap: a quarter of what a batch of one event costs
-        self._ask_group: Callable[[], Any] = consumer.consumer_group_metadata if self._session.sends_group else lambda: None
+        self._member = Member(consumer, sends_group=self._session.sends_group)
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
         consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 
@@ -289,23 +260,17 @@ class Intake:
         self._unreadable.forget(places)
         self._unread.difference_update(places)
         self._unbegun.difference_update(places)
-        self._pauses.forget(places)
+        self._member.pauses.forget(places)
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _names(partitions))
 
     def _positions(self, partitions: Sequence[TopicPartition]) -> list[Beginning]:
         """Where to read from: the committed offset, else where `beginnings` says. Partitions without a leader that could tell
-        are left out.
-
-        Raises MemberLost where a topic was made again: its leader epochs begin at 0, and a client that has known higher ones of
-        the old topic takes those for outdated, and never reads the new topic (librdkafka 2.16). Another client does.
-        """
+        are left out. Raises MemberLost where another client has to read."""
         self._session.decide()
         found = group_offsets.committed(self._consumer, partitions, self._waiting)
         beginnings = self._beginnings.of(self._consumer, list(map(self.partitions.remembered, found)))
-        for topic, topic_id in {(b.position.topic, b.mark.topic_id) for b in beginnings}:
-            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                raise MemberLost(f"{topic} was made again, and the client reads on at the old one's leader epochs")
+        self._member.check_topics(beginnings)
         return beginnings
 
     def _has_begun(self, beginning: Beginning) -> None:

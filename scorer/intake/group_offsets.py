@@ -96,6 +96,16 @@ def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partit
     return [key for p in found if p.error is None and p.offset >= 0 and p.offset != positions[key := (p.topic, p.partition)]]
 
 
+def elsewhere(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """What the group has committed of partitions that others hold; nothing where the broker does not tell."""
+    asked = [TopicPartition(*partition) for partition in partitions]
+    try:
+        found = consumer.committed(asked, timeout=END_SECONDS) if asked else []
+    except KafkaException:
+        return {}
+    return {(p.topic, p.partition): p.offset for p in found if p.error is None}
+
+
 def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
     deadline, told = time.monotonic() + PATIENCE_SECONDS, False
     while True:

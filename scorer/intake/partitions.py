@@ -52,16 +52,11 @@ class Partitions:
         for beginning in beginnings:
             self._arrived.add(self._begin(beginning, self.changes))
 
-    def rewind(self, beginning: Beginning) -> bool:
-        """This one is read from there again. Whether its topic is another one by now: what is in hand of it is stale then."""
-        place = beginning.position.topic, beginning.position.partition
-        owned = self._owned[place]
-        remade = owned.mark.topic_id != beginning.mark.topic_id
-        self.changes += remade
-        answers_from = owned.answers_from
-        self._begin(beginning, self.changes if remade else owned.epoch)
-        self._owned[place].answers_from = beginning.after or answers_from
-        return remade
+    def rewind(self, beginning: Beginning) -> None:
+        """This one is read from there again, in the same epoch."""
+        before = self._owned[beginning.position.topic, beginning.position.partition]
+        place = self._begin(beginning, before.epoch)
+        self._owned[place].answers_from = beginning.after or before.answers_from
 
     def leave(self, partitions: Iterable[Partition]) -> None:
         """These are ours no more."""

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
 from publisher.errors import Fatal, MemberLost
-from scorer.intake import consumer
+from scorer.intake import member
 from scorer.intake.consumer import LOOK_SECONDS
 from scorer.intake.marks import Mark
 from tests.unit.scorer.intake.group import TOPIC, Group, event, failing
@@ -119,7 +119,7 @@ def test_a_seek_that_is_too_early_is_made_again_and_its_events_do_not_count(grou
 
 
 def test_a_seek_that_fails_for_long_is_the_end_of_this_member(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "SEEK_SECONDS", -1.0)
+    monkeypatch.setattr(member, "SEEK_SECONDS", -1.0)
     group.unseekable.add(HERE)
     with pytest.raises(MemberLost, match="cannot go back"):
         group.intake.rewind()
