@@ -1,9 +1,12 @@
-"""The wheel that people install: what is in it, and that its commands run where no checkout is."""
+"""The wheel that people install: what is in it, that its commands run where no checkout is, and that what names its version or
+its extras is right."""
 
 import hashlib
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -14,6 +17,7 @@ from tests.support.environment import ROOT
 
 APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # apache.org/licenses/LICENSE-2.0.txt
 PACKAGES = ("scorer", "publisher", "model_registry")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
+    assert built.name == f"{PROJECT['name']}-{PROJECT['version']}-py3-none-any.whl"
     return built
 
 
@@ -50,7 +55,7 @@ def test_it_carries_the_licence_unmodified(wheel: Path) -> None:
     assert b"License-Expression: Apache-2.0" in next(text for name, text in found.items() if name.endswith("/METADATA"))
 
 
-@pytest.mark.parametrize("command", ["scorer", "publisher", "model-registry"])
+@pytest.mark.parametrize("command", sorted(PROJECT["scripts"]))
 def test_its_commands_run(installed: Path, tmp_path: Path, command: str) -> None:
     done = subprocess.run([installed / command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -63,7 +68,20 @@ def test_its_packages_are_those_of_the_environment(installed: Path, tmp_path: Pa
     assert all(Path(file).is_relative_to(installed.parent) for file in done.stdout.split())
 
 
-def test_it_holds_every_file_of_its_packages(wheel: Path) -> None:
+def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
     with zipfile.ZipFile(wheel) as archive:
-        assert set(filter(None, tracked.decode().split("\0"))) <= set(archive.namelist())
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+    assert set(names) == set(filter(None, tracked.decode().split("\0")))
+
+
+def test_the_version_of_the_deployed_image_is_that_of_the_project() -> None:
+    overlays = sorted((ROOT / "deploy" / "kubernetes" / "overlays").glob("*/kustomization.yaml"))
+    tags = {tag for path in overlays for tag in re.findall(r"newTag: (\S+?)-(?:cpu|gpu)\b", path.read_text())}
+    assert tags == {PROJECT["version"]}
+
+
+def test_the_extra_all_has_every_extra_that_fits_beside_the_others() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (names,) = re.findall(r"^scorestream\[(.*)\]$", extras["all"][0])
+    assert set(names.split(",")) == set(extras) - {"all", "gpu", "test"}

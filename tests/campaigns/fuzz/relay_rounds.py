@@ -6,9 +6,9 @@ from collections import Counter
 
 from confluent_kafka import Message
 
-from tests.campaigns.fuzz.raw import RawProducer, RawRecord
-from tests.campaigns.fuzz.records import EVENTS, Records
-from tests.campaigns.fuzz.rounds import PARTITIONS, SHOWN, Place, Round
+from tests.campaigns.fuzz.raw import RawRecord
+from tests.campaigns.fuzz.records import EVENTS
+from tests.campaigns.fuzz.rounds import PARTITIONS, SHOWN, Place, Round, write
 from tests.integration.relay.counting import header
 from tests.integration.relay.rig import MakeRelay, RelayRig, until
 from tests.support import auditor
@@ -28,7 +28,7 @@ def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
     rig.configure(refusal_topic=f"{rig.name}.refusals")
     rig.create(rig.source, partitions=PARTITIONS, message_timestamp_after_max_ms=str(2**63 - 1))
     rig.create(rig.destination, partitions=PARTITIONS, **({"cleanup_policy": "compact"} if played.compacted else {}))
-    written = write(rig, played, count)
+    written = write(rig.source, rig.topic, played, count)
     relay = rig.start()
 
     def at_rest() -> bool:
@@ -47,23 +47,6 @@ def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
         played.findings.append(f"the relay began anew {restarts:.0f} times: {relay.said[-SHOWN:]}")
     count_answers(rig, played, written)
     return played
-
-
-def write(rig: RelayRig, played: Round, count: int) -> dict[Place, RawRecord]:
-    """Write `count` records that the source takes; by partition and offset."""
-    made, taken = Records(played.seed, played.format), [0] * PARTITIONS
-    written: dict[Place, RawRecord] = {}
-    with contextlib.closing(RawProducer(rig.source)) as producer:
-        while len(written) < count:
-            codec, records = made.batch(count - len(written))
-            partition = len(written) % PARTITIONS
-            if producer.write(rig.topic, partition, records, codec) != 0:
-                played.refused += len(records)
-                continue
-            written |= {(partition, taken[partition] + at): record for at, record in enumerate(records)}
-            taken[partition] += len(records)
-    played.written = len(written)
-    return written
 
 
 def count_answers(rig: RelayRig, played: Round, written: dict[Place, RawRecord]) -> None:

@@ -52,15 +52,15 @@ def surroundings(make_rig: MakeRig, played: Round) -> Rig:
     return rig
 
 
-def write(rig: Rig, played: Round, count: int) -> dict[Place, RawRecord]:
-    """Write `count` records that the broker takes; by partition and offset."""
+def write(address: str, topic: str, played: Round, count: int) -> dict[Place, RawRecord]:
+    """Write `count` records that the broker at `address` takes; by partition and offset."""
     made, taken = Records(played.seed, played.format), [0] * PARTITIONS
     written: dict[Place, RawRecord] = {}
-    with contextlib.closing(RawProducer(rig.bootstrap_servers)) as producer:
+    with contextlib.closing(RawProducer(address)) as producer:
         while len(written) < count:
             codec, records = made.batch(count - len(written))
             partition = len(written) % PARTITIONS
-            if producer.write(rig.events_topic, partition, records, codec) != 0:
+            if producer.write(topic, partition, records, codec) != 0:
                 played.refused += len(records)
                 continue
             written |= {(partition, taken[partition] + at): record for at, record in enumerate(records)}
@@ -72,7 +72,7 @@ def write(rig: Rig, played: Round, count: int) -> dict[Place, RawRecord]:
 def play(make_rig: MakeRig, played: Round, count: int) -> Round:
     """Play a round; its findings are in what is returned."""
     rig = surroundings(make_rig, played)
-    written = write(rig, played, count)
+    written = write(rig.bootstrap_servers, rig.events_topic, played, count)
     ends = {partition: 1 + max(offset for p, offset in written if p == partition) for partition, _ in written}
     scorer = rig.start()
 
