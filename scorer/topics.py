@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from publisher.errors import Fatal, Retriable
+from publisher.kafka import rights
 from publisher.kafka import topics as kafka_topics
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.rights import DESCRIBE, READ, WRITE, Operations
@@ -52,17 +53,12 @@ def required(settings: Settings) -> dict[str, Operations]:
     """Every topic that `scorer run` needs, inputs first, and what it does with them."""
     own = [settings.output.topic, settings.dead_letter.topic, settings.status_topic]
     written = dict.fromkeys(own, frozenset({WRITE}))
-    return read(*settings.input.topics) | written | {settings.swaps_topic: frozenset({READ, WRITE})}
+    return rights.to_read(*settings.input.topics) | written | {settings.swaps_topic: frozenset({READ, WRITE})}
 
 
 def known(settings: Settings) -> dict[str, Operations]:
     """Every topic that any command needs: those of `scorer run`, and that of `scorer replay`, which it has no need of."""
     return required(settings) | {settings.replayed_topic: frozenset()}
-
-
-def read(*names: str) -> dict[str, Operations]:
-    """These topics are to be read."""
-    return dict.fromkeys(names, frozenset({READ}))
 
 
 def seen(*names: str) -> dict[str, Operations]:

@@ -33,6 +33,11 @@ class Right(NamedTuple):
         return f"{self.operation.name.title()} on {resource}"
 
 
+def to_read(*topics: str) -> dict[str, Operations]:
+    """These topics are to be read."""
+    return dict.fromkeys(topics, frozenset({READ}))
+
+
 def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | None]) -> list[Right]:
     """What is not allowed on topics, of what is needed. None stands for a broker that does not tell: nothing is missing."""
     rights = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.errors import USAGE, Fatal, NotAllowed, Retriable
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
@@ -214,6 +214,22 @@ class Topics:
         """Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
         threads have asked the one before is answered by it, in time."""
         self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
+
+
+def existing(
+    settings: KafkaSettings, client_id: str, needed: Mapping[str, Operations], required: Iterable[str] = ()
+) -> dict[str, Topic]:
+    """Those of the topics in `needed` that a broker has, for a command that uses them. Raises Fatal: 2 where one that is
+    `required` is missing, 3 where the broker does not allow what is to be done with each, 4 where it does not answer."""
+    asked = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
+    try:
+        found = asked.allowed(needed)
+    except Retriable as error:
+        raise Fatal(str(error), "see its log; try again") from None
+    for topic in required:
+        if topic not in found:
+            raise Fatal(f"topic {topic} does not exist", "the command check CONFIG --create makes what is missing", USAGE)
+    return found
 
 
 def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:

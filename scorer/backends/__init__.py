@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from model_registry.package import Package
 from model_registry.package.signature import Signature
-from scorer.outages import MODEL_SERVERS, Away
+from publisher.errors import USAGE, Fatal
+from publisher.process.outages import MODEL_SERVERS, Away
 from scorer.settings import ModelSettings
 
 
@@ -18,12 +19,11 @@ class ModelRefused(Exception):
     """This version cannot be served here: broken, not matching its signature, or needing what is not there."""
 
 
-class BackendMissing(Exception):
+class BackendMissing(Fatal):
     """The backend, or the device asked for, is not on this machine. `hint` is the way out."""
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
+        super().__init__(message, hint, USAGE)
 
 
 class InferenceFailed(Exception):

@@ -125,10 +125,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or pulled(settings)[0]
-        load = loader(backends.find(settings.model), settings)
-        servable = make(found, Resolution(found.digest, found.version, 0), load, settings)
-    except backends.BackendMissing as error:
-        raise Fatal(str(error), error.hint, USAGE) from error
+        servable = make(found, Resolution(found.digest, found.version, 0), loader(settings), settings)
     except backends.ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events

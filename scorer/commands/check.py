@@ -57,7 +57,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         found = yield from _broker(settings, admin, create, partitions)
     try:
         servable, golden = _servable(settings)
-    except (backends.BackendMissing, RegistryError, Fatal) as error:
+    except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except backends.ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
@@ -135,7 +135,7 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
 def _servable(settings: Settings) -> tuple[Servable, int]:
     """The version that the channel names, loaded, and how many golden examples it answered."""
     package, resolution = pulled(settings)
-    return make(package, resolution, loader(backends.find(settings.model), settings), settings), len(package.golden)
+    return make(package, resolution, loader(settings), settings), len(package.golden)
 
 
 def pulled(settings: Settings) -> tuple[Package, Resolution]:

@@ -13,12 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
-from publisher.kafka.connection import connect
+from publisher.kafka import rights, topics
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.rights import WRITE, Right
 from publisher.process.command_line import Config, Json, Set, print_data
-from scorer import topics
 from scorer.settings import Settings, load
 
 CONNECT_SECONDS = 10.0
@@ -84,9 +82,7 @@ class _Writer:
     def __init__(self, settings: Settings, topic: str, headers: Sequence[tuple[str, str]]) -> None:
         """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
         name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
-        needed = {topic: frozenset({WRITE})}
-        if topic not in topics.describe(connect(settings.kafka, name), settings.kafka, needed):
-            raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
+        topics.existing(settings.kafka, name, {topic: frozenset({WRITE})}, [topic])
         self.failures: list[KafkaError] = []
         self._settings = settings.kafka
         self._topic = topic

@@ -7,6 +7,7 @@ import typer
 from confluent_kafka.admin import AdminClient
 
 from publisher.errors import REFUSED, USAGE, Fatal, Retriable
+from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
 from publisher.kafka.topics import Topics
@@ -67,7 +68,7 @@ def move(settings: Settings, to: str, topic: str | None, partition: int | None) 
     admin = connect(settings.kafka, f"{settings.name}.offsets")
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
-    topics.describe(admin, settings.kafka, topics.read(*settings.input.topics))
+    topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))
     try:
         if live := groups.members(settings.name):
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", REFUSED)

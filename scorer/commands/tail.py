@@ -12,13 +12,12 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, T
 
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import error_codes, rights
-from publisher.kafka.connection import connect, refused
+from publisher.kafka import error_codes, rights, topics
+from publisher.kafka.connection import refused
 from publisher.kafka.error_codes import ABSENT, END, PASSING
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
 from publisher.process.command_line import Config, Set
-from scorer import topics
 from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
 from scorer.settings import Settings, load
@@ -60,9 +59,7 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
     name = f"{settings.name}.tail"
-    found = topics.describe(connect(settings.kafka, name), settings.kafka, topics.read(topic))
-    if topic not in found:
-        raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
+    found = topics.existing(settings.kafka, name, rights.to_read(topic), [topic])
     watch = kafka.ErrorWatch()
     consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
     consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import error_codes, rights
-from publisher.kafka.connection import connect, refused
+from publisher.kafka import error_codes, rights, topics
+from publisher.kafka.connection import refused
 from publisher.kafka.error_codes import END, PASSING
 from publisher.kafka.headers import headers_of
 from publisher.kafka.rights import READ, Right
-from scorer import topics
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
 from scorer.console.letters import KEPT as LETTERS_KEPT
@@ -79,10 +78,8 @@ class BusFeed:
     def _consumer(self) -> Iterator[Consumer]:
         """A reader of all topics, from where each is of interest. Raises Fatal where one that scorers need is missing."""
         name, settings = f"{self._settings.name}.console", self._settings.kafka
-        found = topics.describe(connect(settings, name), settings, topics.read(*self._handlers))
-        for topic in (self._settings.status_topic, self._settings.swaps_topic):
-            if topic not in found:
-                raise Fatal(f"topic {topic} does not exist", "scorer check CONFIG --create makes what is missing", USAGE)
+        required = self._settings.status_topic, self._settings.swaps_topic
+        found = topics.existing(settings, name, rights.to_read(*self._handlers), required)
         self._watch = kafka.ErrorWatch()
         consumer = kafka.reader(settings, name, **{"enable.partition.eof": True, "error_cb": self._watch})
         try:

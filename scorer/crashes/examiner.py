@@ -21,11 +21,11 @@ from model_registry.package.folder import Package
 from model_registry.package.signature import Signature
 from publisher.errors import Fatal
 from publisher.process import logs
+from publisher.process.outages import MODEL, Away
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
 from scorer.events import formats
 from scorer.events.decoder import Decoded, Unsuited
-from scorer.outages import MODEL, Away
 from scorer.servables.loaded import LoadedModel, made_ready
 from scorer.settings import Settings
 

@@ -6,18 +6,21 @@ In the usual case every batch is noted before it is scored (`in_hand.py`). Where
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from publisher.kafka.partitions import Partition
 from scorer.crashes.examination import Examination
 from scorer.crashes.examiner import Examiner
 from scorer.crashes.in_hand import InHand
 from scorer.events.batch import Batch
-from scorer.intake.consumer import Intake
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Load
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
+
+Elsewhere = Callable[[Iterable[Partition]], dict[Partition, int]]
+"""What the group has committed of partitions that others hold, where a broker tells."""
 
 ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another scorer holds
 
@@ -71,14 +74,15 @@ class Quarantine:
         log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
         return guilty
 
-    def look(self, intake: Intake, versions: VersionManager) -> None:
-        """Once in a while: move the model into this process where nothing is suspected any more."""
-        if self._examiner is None or not intake.joined:
+    def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
+        """Once in a while: move the model into this process where nothing is suspected any more. `committed` are the positions
+        of this worker's partitions."""
+        if self._examiner is None:
             return
-        committed, now = intake.partitions.committed(), self._clock()
+        now = self._clock()
         if now >= self._ask_at:
             self._ask_at = now + ELSEWHERE_SECONDS
-            committed |= intake.elsewhere(self._examination.suspects.keys() - committed.keys())
+            committed |= elsewhere(self._examination.suspects.keys() - committed.keys())
         if self._examination.over(committed, now):
             log.info("the events that were suspected are answered; loading the model into this process")
             self._examiner.close()

@@ -20,6 +20,7 @@ from publisher import positions
 from publisher.audit.bitmap import Bitmap
 from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
 from publisher.kafka import clients as kafka
+from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, WRITE, Operations
@@ -93,9 +94,9 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
     """The topics, and what is done with them."""
     if dry_run:
-        return topics.read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
+        return rights.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
     inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))
-    return inputs | topics.read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
+    return inputs | rights.to_read(settings.dead_letter.topic) | {settings.replayed_topic: frozenset({READ, WRITE})}
 
 
 def _name(settings: Settings) -> str:

@@ -2,8 +2,6 @@
 
 import msgspec
 
-from scorer.servables.servable import Servable
-
 
 class Mark(msgspec.Struct, frozen=True):
     """What lies before the offset was scored under `revision` of the channel, which names the versions of all roles. `version`
@@ -20,12 +18,6 @@ class Mark(msgspec.Struct, frozen=True):
     digest: str = ""
     topic_id: str = ""
     anew: bool = False
-
-    @classmethod
-    def of(cls, owner: str, champion: Servable) -> "Mark":
-        """What this owner scores, while this version is the champion."""
-        origin = champion.encoder.provenance
-        return cls(owner, champion.resolution.revision, origin["version"], origin["digest"])
 
     @property
     def served(self) -> tuple[int, str]:

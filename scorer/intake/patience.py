@@ -12,9 +12,8 @@ from publisher.errors import Aborted, Fatal
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOBODY_THERE
+from publisher.process.outages import BROKERS, UNREACHABLE, Away, Outages
 from publisher.session.call_thread import call_apart
-from scorer.observe.progress import Progress
-from scorer.outages import BROKERS, UNREACHABLE, Away, Outages
 
 LOOK_SECONDS = 5.0  # between looks at the brokers while something is waited for
 ANSWER_SECONDS = 3.0
@@ -25,18 +24,18 @@ T = TypeVar("T")
 
 
 class Patience:
-    """For one scorer. The owner thread calls it now and then while it waits for brokers.
+    """For one scorer. The owner thread calls it now and then while it waits for brokers, and it calls `alive`.
 
     A thread of its own looks whether any broker answers: `outages` hear of it, and the owner thread of a broker that refuses
     this client, which no waiting cures.
     """
 
     def __init__(
-        self, kafka: KafkaSettings, client_id: str, progress: Progress, outages: Outages, stopping: threading.Event
+        self, kafka: KafkaSettings, client_id: str, alive: Callable[[], object], outages: Outages, stopping: threading.Event
     ) -> None:
         self._kafka = kafka
         self._client_id = client_id
-        self._progress = progress
+        self._alive = alive
         self._outages = outages
         self._stopping = stopping
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -45,7 +44,8 @@ class Patience:
 
     def __call__(self) -> None:
         """Raises Aborted where a stop is asked for, Fatal where a broker refuses this client."""
-        self._progress.heartbeat = now = time.monotonic()
+        self._alive()
+        now = time.monotonic()
         if self._stopping.is_set():
             raise Aborted("asked to stop while brokers are away; the next owner decides what is in doubt")
         if self._refused is not None:

@@ -5,8 +5,8 @@ The batch in hand is read again when they are back. The partitions stay ours all
 
 from collections.abc import Callable
 
+from publisher.process.outages import Away, Outages
 from scorer.intake.consumer import Intake
-from scorer.outages import Away, Outages
 
 
 class Absence:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from publisher.errors import Aborted, Evicted, MemberLost, RecordRefused
 from publisher.kafka.clients import LARGEST_BATCH
+from publisher.process.outages import COMMITS, Away
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.batch import Batch
 from scorer.intake.claims import Claims
@@ -26,7 +27,6 @@ from scorer.loop.refusals import Refusals
 from scorer.loop.revision_fence import RevisionFence
 from scorer.loop.scoring import Scored
 from scorer.loop.swaps import swap_records
-from scorer.outages import COMMITS, Away
 from scorer.servables.servable import Servable
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Loop:
                 self._flipped = False
                 next_second = now + 1.0
                 self._metering.second()
-                self._with.quarantine.look(self._intake, self._versions)
+                self._look_at_suspects()
                 each_second()
         if self._recoveries.pending is None and self._finish():
             self._claims.leave()
@@ -152,6 +152,10 @@ class Loop:
         at_most = self._with.quarantine.most(self._settings.batching.max_events)
         return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most)
 
+    def _look_at_suspects(self) -> None:
+        if self._intake.joined:
+            self._with.quarantine.look(self._intake.partitions.committed(), self._intake.elsewhere, self._versions)
+
     def _idle(self) -> None:
         """Nothing came."""
         self._settle()
@@ -172,7 +176,8 @@ class Loop:
         finally:
             quarantine.put_down()
         quarantine.answered(batch)
-        mark = Mark.of(self._settings.owner, servable)
+        origin = servable.encoder.provenance
+        mark = Mark(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
         return Published(batch, scored, servable, mark, self._limiter.limited_by(batch.end), began, self._clock() - began)
 
     def _after(self, error: Away, batch: Batch, servable: Servable) -> Scored | None:

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from publisher.process.outages import Outages
 from publisher.session.protocol import Counters
 from scorer.observe.progress import Progress
-from scorer.outages import Outages
 
 LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
 

@@ -30,7 +30,6 @@ from publisher.session.group_commits import GroupCommits, OnCommit
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Counters, Session
 from publisher.session.transactional_ids import transactional_ids
-from scorer import backends
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
 from scorer.intake.beginnings import Beginnings
@@ -45,10 +44,10 @@ from scorer.observe.health import not_live, not_ready
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress
-from scorer.observe.reporter import Reporter
 from scorer.observe.status import Twins
 from scorer.observe.traces import traces as tracing
 from scorer.process import start_checks
+from scorer.process.reporter import Reporter
 from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -105,7 +104,7 @@ class _Service:
         self._metrics = Metrics(Counters(), settings.model)
         self._watch = kafka.ErrorWatch()
         self._twins = Twins()
-        self._waiting = Patience(settings.kafka, settings.owner, self._progress, self._metrics.outages, self._stopping)
+        self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def listen(self, shutdown: ExitStack) -> str:
@@ -126,10 +125,10 @@ class _Service:
         Raises Aborted where a stop is asked for meanwhile, Fatal where it cannot begin.
         """
         settings, progress, waiting, metrics = self._settings, self._progress, self._waiting, self._metrics
-        finding = call_apart("backend", lambda: _backend(settings))  # imports a library while the broker answers
+        finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
         output, dead = waiting.repeated(lambda: start_checks.may_begin(settings, self._twins, self._stopping))
-        load = loader(finding.result(), settings)
+        load = finding.result()
         traces = tracing(settings)
 
         commits = GroupCommits(self._consumer)
@@ -230,10 +229,3 @@ def _stop_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     return stopping
-
-
-def _backend(settings: Settings) -> backends.Backend:
-    try:
-        return backends.find(settings.model)
-    except backends.BackendMissing as error:
-        raise Fatal(str(error), error.hint, 2) from error

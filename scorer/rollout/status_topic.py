@@ -13,11 +13,10 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from model_registry.channels.history import Move
 from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka import rights
-from publisher.kafka.connection import connect, refused
+from publisher.kafka import rights, topics
+from publisher.kafka.connection import refused
 from publisher.kafka.error_codes import END, PASSING, REFUSED
 from publisher.kafka.rights import READ, WRITE, Right
-from scorer import topics
 from scorer.observe import status
 from scorer.rollout import progress
 from scorer.rollout.progress import Fleet, Verdict
@@ -42,9 +41,7 @@ class StatusTopic:
 
     def __enter__(self) -> Self:
         needed = {self._topic: frozenset({READ, WRITE})}
-        found = topics.describe(connect(self._settings.kafka, self._name), self._settings.kafka, needed)
-        if self._topic not in found:
-            raise Fatal(f"topic {self._topic} does not exist", "scorer check CONFIG --create makes what is missing", 2)
+        found = topics.existing(self._settings.kafka, self._name, needed, needed)
         following = {"enable.partition.eof": True, "error_cb": self._watch}
         self._consumer = kafka.reader(self._settings.kafka, self._name, **following)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import orjson
 
 from publisher.errors import Fatal
-from scorer.outages import SCHEMA_REGISTRY, Away
+from publisher.process.outages import SCHEMA_REGISTRY, Away
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings

@@ -11,12 +11,13 @@ import orjson
 
 from model_registry.package import Package
 from model_registry.package.golden import Golden, agrees
-from scorer.backends import Backend, InferenceFailed, Model, ModelRefused
+from publisher.process.outages import Away
+from scorer import backends
+from scorer.backends import InferenceFailed, Model, ModelRefused
 from scorer.backends.cost_curve import measured
 from scorer.events import formats
 from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
-from scorer.outages import Away
 from scorer.scores.record import Scores
 from scorer.servables.cost import CostModel
 from scorer.settings import Settings
@@ -44,9 +45,10 @@ class LoadedModel:
             raise InferenceFailed(f"the outputs are not as the signature reads them: {error}") from error
 
 
-def loader(backend: Backend, settings: Settings) -> Callable[[Package], LoadedModel]:
-    """Loads packages with this backend: checks golden examples, warms, measures. It raises ModelRefused with the reason, and
-    Away."""
+def loader(settings: Settings) -> Callable[[Package], LoadedModel]:
+    """Loads packages with the backend of the settings: checks golden examples, warms, measures. It raises ModelRefused with the
+    reason, and Away. Raises BackendMissing."""
+    backend = backends.find(settings.model)
 
     def load(package: Package) -> LoadedModel:
         model = backend.open(package)

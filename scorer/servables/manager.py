@@ -19,8 +19,8 @@ from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
 from publisher.errors import Fatal
+from publisher.process.outages import MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
-from scorer.outages import MODEL_REGISTRY, Away, Outages
 from scorer.servables import policy
 from scorer.servables.servable import Load, Servable, make
 from scorer.servables.source import open_cache, open_source

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from publisher.errors import Fatal
+from publisher.process.outages import SCHEMA_REGISTRY, Away
 from scorer.events.decoder import Poison, Reason
-from scorer.outages import SCHEMA_REGISTRY, Away
 from scorer.settings import SchemaRegistrySettings
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian

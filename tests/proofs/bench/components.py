@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
-from scorer import backends
 from scorer.backends import Model
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoded
@@ -46,8 +45,7 @@ class Parts:
         self.settings: Settings = load(config).settings
         made = workload.package(folder / f"package-{workload.features}")
         read = package.read(made, name="bench", version="1.0.0", digest="sha256:" + "0" * 64)
-        backend = backends.find(self.settings.model)
-        ready = loader(backend, self.settings)
+        ready = loader(self.settings)
         self.servable: Servable = make(read, Resolution(read.digest, "1.0.0", 1), ready, self.settings)
         target = Target(self.settings.output.topic, PARTITIONS, RECORD_BYTES)
         self.scoring = Scoring(self.settings, target, target)

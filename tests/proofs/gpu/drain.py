@@ -10,7 +10,6 @@ import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
-from scorer import backends
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
 from scorer.loop.collaborators import Collaborators
@@ -63,7 +62,7 @@ class Ground:
         }
         self._settings = load(values).settings
         found = package.read(folder, name=folder.name, version="1.0.0", digest="sha256:" + "0" * 64)
-        ready = loader(backends.find(self._settings.model), self._settings)
+        ready = loader(self._settings)
         self.servable = make(found, Resolution(found.digest, "1.0.0", 1), ready, self._settings)
 
     def run(self, events: Sequence[bytes], log: MemoryLog, max_events: int, due: Sequence[float] | None = None) -> Drained:

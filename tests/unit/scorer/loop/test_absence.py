@@ -1,8 +1,8 @@
 """While servers are away nothing is read, and nothing is given up."""
 
+from publisher.process.outages import MODEL_SERVERS, SCHEMA_REGISTRY, Away, Outages
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
-from scorer.outages import MODEL_SERVERS, SCHEMA_REGISTRY, Away, Outages
 from tests.unit.scorer.intake.group import TOPIC, Group, event
 
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from publisher.errors import Aborted, Evicted
+from publisher.process.outages import MODEL_SERVERS, Away
 from publisher.session.protocol import Counters
 from scorer.crashes.quarantine import Quarantine
 from scorer.intake.beginnings import AnswersFrom
@@ -18,7 +19,6 @@ from scorer.loop.scoring import Scored, Scoring, Target
 from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
-from scorer.outages import MODEL_SERVERS, Away
 from scorer.servables.cost import CostModel
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings

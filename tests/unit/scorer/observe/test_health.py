@@ -2,10 +2,10 @@
 
 import pytest
 
+from publisher.process.outages import COMMITS, MODEL_REGISTRY, Outages
 from publisher.session.protocol import Counters
 from scorer.observe.health import LONG_SECONDS, not_live, not_ready
 from scorer.observe.progress import Progress
-from scorer.outages import COMMITS, MODEL_REGISTRY, Outages
 
 NOW = 1_000.0
 

@@ -1,4 +1,4 @@
-"""Things outside this process that it waits for: which of them are away just now, and why. Lowest layer of the scorer."""
+"""Things outside this process that it waits for: which of them are away just now, and why."""
 
 import logging
 from typing import Any
