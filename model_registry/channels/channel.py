@@ -246,23 +246,20 @@ def _read(store: Store, channel: str, revision: int) -> Move:
 
 
 def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[Move]:
-    """Every move behind revision `after`, for ever. An unchanged channel costs one question to the store a round.
+    """Every move behind revision `after`, for ever. A round without one costs one question to the store, for its tags: the
+    channel's own may be moved and moved back between two looks.
 
     `pause` is called between two looks, with the error where the store did not answer. A channel that is not there yet may
     come. Raises what is not `transient`.
     """
-    seen: str | None = None
     while True:
         failed: RegistryError | None = None
         try:
-            validator = store.validator(name)
-            if validator != seen:
-                for move in history(store, name, after):
-                    after = move.revision
-                    yield move
-                seen = validator
+            for move in history(store, name, after):
+                after = move.revision
+                yield move
         except NotFound:
-            seen = None
+            pass
         except RegistryError as error:
             if not error.transient:
                 raise

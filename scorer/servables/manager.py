@@ -8,6 +8,7 @@ start falls back on the last version known good.
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0  # between tries to load a model again that is served
+LOOK_SECONDS = 60.0  # after so long a channel is resolved though its tag names what it did: it may have gone and come back
 JITTER = 0.2  # polls of many scorers spread by themselves
 
 
@@ -76,6 +78,7 @@ class VersionManager:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._validator: str | None = None
+        self._resolved_at = 0.0
         self._noted: Resolution | None = None
         self._thread = threading.Thread(target=self._poll_for_ever, name="model-versions", daemon=True)
 
@@ -206,12 +209,12 @@ class VersionManager:
 
     def _look(self) -> None:
         """Resolve the tag, if anything may have changed."""
-        validator = self._store.validator(self._settings.model.tag)
-        if validator == self._validator:
+        validator, now = self._store.validator(self._settings.model.tag), time.monotonic()
+        if validator == self._validator and now < self._resolved_at + LOOK_SECONDS:
             return
         aspired = channel.resolve(self._store, self._settings.model.tag)
         self._aspire(aspired, self._reason(aspired))
-        self._validator = validator
+        self._validator, self._resolved_at = validator, now
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str])
     back = channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
     assert channel.history(remote, "prod") == [first, shared, back]
     assert channel.resolve(remote, "prod").digest == digests["1.0.0"]
+
+
+def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: RemoteStore, digests: dict[str, str]) -> None:
+    """Its tag names the same manifest as before."""
+    promote(remote, "1.0.0")
+    looks = []
+
+    def pause(failed: object) -> None:
+        looks.append(failed)
+        assert len(looks) < 3, "the moves were not seen"
+        promote(remote, "2.0.0")
+        channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
+
+    seen = list(islice(channel.watch(remote, "prod", 1, pause), 2))
+    assert [(move.revision, move.to_digest) for move in seen] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
+    assert looks == [None]
 
 
 def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:

@@ -177,10 +177,10 @@ class Silent(LayoutStore):
 
     error: RegistryError | None = None
 
-    def validator(self, tag: str) -> str:
+    def tags(self) -> list[str]:
         if self.error is not None:
             raise self.error
-        return super().validator(tag)
+        return super().tags()
 
 
 def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
