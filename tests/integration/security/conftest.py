@@ -50,8 +50,10 @@ class Secured:
 
     def checks(self, code: int = 1) -> dict[str, dict[str, Any]]:
         """The findings of `scorer check` that are not ok, by name."""
-        said = json.loads(self.rig.run("scorer", "check", "scorer.yaml", "--json", code=code).stdout)
-        return {finding["check"]: finding for finding in said["checks"] if not finding["ok"]}
+        done = self.rig.run("scorer", "check", "scorer.yaml", "--json", code=None)
+        found = {finding["check"]: finding for finding in json.loads(done.stdout)["checks"] if not finding["ok"]}
+        assert done.returncode == code, found
+        return found
 
 
 @pytest.fixture(scope="session")
