@@ -29,7 +29,7 @@ from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
 from scorer.topics import Topic
 
-BEGIN_SECONDS = 20.0  # for a first transaction, which may wait for a coordinator that loads
+BEGIN_SECONDS = 60.0  # for a first transaction, which may wait for a coordinator that loads on a busy machine
 SAMPLE = 100  # newest events of each input partition that are decoded
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
 
