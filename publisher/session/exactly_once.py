@@ -20,6 +20,7 @@ from publisher.session.call_thread import CallThread
 from publisher.session.calls import Calls, Sealed, reason
 from publisher.session.pool import LOOK_SECONDS, Pool, Turn
 from publisher.session.producing import Producing
+from publisher.session.proof import Proof
 from publisher.session.protocol import Counters, Record
 from publisher.session.states import State, Step, advance
 from publisher.session.transactional_ids import CALL_SECONDS
@@ -46,9 +47,7 @@ class TransactionSession:
     (`open_transactions.py`). `clock` is monotonic, in seconds.
 
     Offsets are fenced by their group. Who sends none gives a `proof`: a record by which producers show that their ids are still
-    the session's own. All commit one in `open`. A later successor takes its id back even from a process that has replaced this
-    one: so the other producers commit the proof before anything else is written, and are fenced where that process has theirs.
-    Such a session is over when nobody knows what became of a transaction.
+    the session's own (`proof.py`). Such a session is over when nobody knows what became of a transaction.
     """
 
     sends_group = True
@@ -72,7 +71,6 @@ class TransactionSession:
         self.state = State.IDLE
         self._slow_commit_seconds = slow_commit_seconds
         self._hang_seconds = hang_seconds
-        self._proof = proof
         self._waiting = waiting
         self._decided = decided
         self._clock = clock
@@ -81,6 +79,7 @@ class TransactionSession:
         self._sealer = CallThread("seal")
         self._sealed: Future[Sealed] | None = None
         self._calls = Calls(transaction_seconds, clock)
+        self._proof = Proof(self._pool, self._calls, proof, slow_commit_seconds) if proof else None
         self._producing = Producing(clock)
         self._hung = self._doubtful = self._unfit = False
 
@@ -88,11 +87,10 @@ class TransactionSession:
         """Wait until every id is taken over, which began with the construction: what a predecessor left open is decided then.
         Raises Fatal where the broker refuses, Retriable after `patience`, Aborted where another process has an id, and what
         `waiting` does."""
-        producers = self._pool.all_ready()
+        self._pool.all_ready()
         self._wait_until_decided()
-        for producer in producers.values():
-            self._prove(producer)
-        self._pool.proven()
+        if self._proof is not None:
+            self._prove(self._proof.begin)
 
     def publish(
         self,
@@ -227,11 +225,8 @@ class TransactionSession:
 
     def _begin(self) -> Producer:
         begun = advance(self.state, Step.BEGIN)
-        if self._proof is not None and self._pool.unproven:
-            producers = self._pool.all_ready()
-            for name in producers.keys() - self._pool.unproven:
-                self._prove(producers[name])
-            self._pool.proven()
+        if self._proof is not None:
+            self._prove(self._proof.renew)
         self._active = self._pool.take()
         self.state = begun
         producer = self._active.producer
@@ -242,16 +237,11 @@ class TransactionSession:
             raise self._failed(error)  # noqa: B904 - as in `settle`
         return producer
 
-    def _prove(self, producer: Producer) -> None:
-        """See the class. Raises Fenced, or Aborted, where this session must not write."""
-        if self._proof is None:
-            return
-        topic, value, key, *_ = self._proof()
+    def _prove(self, step: Callable[[], None]) -> None:
         try:
-            self._calls.make(Step.BEGIN, producer.begin_transaction)
-            with unwrapping():
-                producer.produce(topic, value, key)
-            self._calls.make(Step.COMMIT, lambda: producer.commit_transaction(CALL_SECONDS))
+            step()
+        except RecordFailed as error:  # it is not among the records that somebody would search
+            raise self._failed(Aborted(f"the proof was not taken: {error}")) from error
         except Aborted as error:
             raise self._failed(error)  # noqa: B904 - as in `settle`
 
@@ -278,6 +268,8 @@ class TransactionSession:
     def _finish(self, waited: float, took: Sealed) -> None:
         """After a confirmed commit: the producer waits for its next turn, or a successor takes its place."""
         self.state = advance(self.state, Step.COMMITTED)
+        if self._proof is not None:
+            self._proof.committed()
         self.counters.committed(waited, took.seconds, took.ending)
         if took.ending >= self._slow_commit_seconds:
             assert self._active is not None

@@ -49,6 +49,9 @@ class Pool:
         self._closing = threading.Event()
         self._turns = deque(self.successor(name) for name in ids)
 
+    def __len__(self) -> int:
+        return len(self._turns)
+
     def successor(self, name: str) -> Turn:
         """Another producer takes this id, however long that takes; a process may end meanwhile."""
         self.unproven.add(name)
@@ -80,6 +83,11 @@ class Pool:
     def all_ready(self) -> dict[str, Producer]:
         """Every producer that waits for its turn, initialised. Raises as `ready` does."""
         return {turn.name: self.ready(turn) for turn in self._turns}
+
+    def replace(self, name: str) -> None:
+        """A successor for this one, which takes its turn last."""
+        self._turns = deque(turn for turn in self._turns if turn.name != name)
+        self._turns.append(self.successor(name))
 
     def renew(self) -> None:
         """Successors for the producers that wait: one that has lived through a broker's death may hang in its next call."""

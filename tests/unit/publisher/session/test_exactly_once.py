@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import Aborted, Evicted, Fatal, Fenced, RecordRefused
+from publisher.errors import Aborted, Evicted, Fatal, Fenced
 from publisher.kafka.error_codes import EVICTED, FENCED
 from publisher.session import transactional_ids as transactional_ids_module
 from publisher.session.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
-from publisher.session.states import TRANSITIONS, State, Step, Verdict, advance, verdict
 from publisher.session.transactional_ids import POOL_SIZE, transactional_ids
 from tests.unit.publisher.session.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
 
@@ -295,90 +294,4 @@ def test_whatever_fails_every_batch_is_visible_once(seed: int, batches: int) -> 
             under_test.recover()
             position = max(log.committed, default=0)
     assert log.visible == [b"%d" % n for n in range(batches)]
-    under_test.close()
-
-
-@given(st.lists(st.sampled_from(Step), max_size=8))
-def test_the_table_allows_only_whole_transactions(steps: list[Step]) -> None:
-    state = State.IDLE
-    for step in steps:
-        if (state, step) not in TRANSITIONS:
-            with pytest.raises(RuntimeError, match="cannot"):
-                advance(state, step)
-            return
-        state = advance(state, step)
-    if steps and steps[-1] is Step.COMMITTED:
-        whole = [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.COMMITTED]
-        assert whole == steps[-4:] or [whole[0], *whole[2:]] == steps[-3:]
-
-
-@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS])
-@pytest.mark.parametrize("error", ERRORS, ids=lambda e: e.name())
-def test_only_commits_and_initialisations_are_repeated(step: Step, error: KafkaError) -> None:
-    assert verdict(step, error) is not Verdict.REPEAT
-
-
-class Refusing(ScriptedProducer):
-    """The broker refuses the first record while the second is being produced, and says so where a report is asked for."""
-
-    report: Callable[[KafkaError, None], None] | None = None
-
-    def produce(self, _topic: str, value: bytes, *more: Any) -> None:
-        if value == b"{}":
-            raise KafkaException(KafkaError(KafkaError._STATE))
-        self.report = more[2]
-
-    def flush(self, _: float) -> int:
-        if self.report:
-            self.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
-        return 0
-
-
-def test_a_record_that_is_refused_while_others_are_produced_is_named_at_the_second_try() -> None:
-    log = Log()
-    under_test = TransactionSession(
-        lambda name: Refusing(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
-        IDS,
-        transaction_seconds=0.0,
-        clock=lambda: log.now,
-    )
-    under_test.open()
-    large = ("scores", b"large", None, 0, 0, None)
-    with pytest.raises(Aborted) as first:
-        under_test.publish([large, RECORD], OFFSETS, "metadata")
-    assert not isinstance(first.value, RecordRefused)
-    under_test.recover()
-    with pytest.raises(RecordRefused) as second:
-        under_test.publish([large, RECORD], OFFSETS, "metadata")
-    assert list(second.value.records) == [large]
-    under_test.close()
-
-
-def test_where_only_ids_fence_the_other_producer_commits_before_a_successor_is_used() -> None:
-    log, slow = Log(), [0.0]
-
-    def fails(at: str) -> None:
-        log.now += slow[0] if at == "commit" else 0.0
-
-    under_test = TransactionSession(
-        lambda name: ScriptedProducer(name, log, fails),  # type: ignore[arg-type, return-value]
-        IDS[:2],
-        transaction_seconds=0.0,
-        proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
-        clock=lambda: log.now,
-    )
-    under_test.open()
-    assert log.visible == [b"proof"] * 2
-
-    def write(produce: Callable[..., None]) -> bool:
-        produce("scores", b"copy")
-        return True
-
-    slow[0] = SLOW_COMMIT_SECONDS
-    assert under_test.write(write)
-    slow[0] = 0.0
-    assert under_test.write(write)
-    assert log.visible[2:] == [b"copy", b"proof", b"copy"]
-    assert not under_test.write(lambda _: False)
-    assert under_test.counters.commits == 2
     under_test.close()
