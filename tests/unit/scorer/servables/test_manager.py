@@ -1,0 +1,183 @@
+"""Following a tag of a real registry folder, with models that only note what becomes of them."""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.package.folder import Package
+from model_registry.stores.layout import LayoutStore
+from publisher.errors import Fatal
+from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
+from scorer.backends import ModelRefused
+from scorer.servables import manager as manager_module
+from scorer.servables.manager import Refusal, VersionManager
+from scorer.settings import Settings
+from tests.support import models
+from tests.support.waiting import until
+
+NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
+
+
+class Site:
+    """A registry of three versions, and the models of one process: `open` ones by version, `loads` in their order, `fails` by
+    version what loading raises."""
+
+    def __init__(self, folder: Path) -> None:
+        self.registry = folder / "registry"
+        self.store = LayoutStore(self.registry / "m")
+        for number, version in enumerate(VERSIONS, start=2):
+            package.push(self.store, models.linear_package(folder / version, float(number)), "m", version)
+        self.settings = Settings.model_validate(
+            {
+                "name": "n",
+                "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+                "input": {"topics": ["events"]},
+                "output": {"topic": "scores"},
+                "dead_letter": {"topic": "dead"},
+                "model": {"source": f"oci:{self.registry}/m", "cache": folder / "cache", "poll_seconds": 0.1},
+            }
+        )
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.fails: dict[str, Exception] = {}
+        self.outages = Outages()
+        self.refused: list[Refusal] = []
+
+    def promote(self, version: str, reason: str = "") -> None:
+        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW)
+
+    def load(self, found: Package) -> Any:
+        self.loads.append(found.version)
+        if found.version in self.fails:
+            raise self.fails[found.version]
+        self.open.append(found.version)
+        return SimpleNamespace(model=SimpleNamespace(close=lambda: self.open.remove(found.version)))
+
+    @contextlib.contextmanager
+    def manager(self) -> Iterator[VersionManager]:
+        """One that serves."""
+        made = VersionManager(self.settings, self.load, self.outages, on_refused=self.refused.append)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.promote("1.0.0")
+    return made
+
+
+def version(manager: VersionManager) -> tuple[str, int]:
+    """What answers the next batch, and its revision."""
+    return manager.champion.resolution.version, manager.champion.resolution.revision
+
+
+def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site: Site) -> None:
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+        site.promote("2.0.0", "better")
+        until(manager.flip, "the second version")
+        assert (version(manager), manager.champion.reason) == (("2.0.0", 2), "better")
+        site.promote("1.0.0")
+        until(manager.flip, "the way back")
+        assert version(manager) == ("1.0.0", 3)
+        assert site.loads == ["1.0.0", "2.0.0"]
+        site.promote("3.0.0")
+        until(manager.flip, "the third version")
+        until(lambda: site.open == ["1.0.0", "3.0.0"], "one idle version alone stays in memory")
+
+
+def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site: Site) -> None:
+    site.fails["2.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(manager.refusals, "the refusal")
+        assert not manager.flip()
+        assert version(manager) == ("1.0.0", 1)
+        assert site.refused == manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+        site.fails.clear()
+        site.promote("2.0.0")
+        until(manager.flip, "the same version, promoted again")
+        assert version(manager) == ("2.0.0", 3)
+
+
+def test_what_a_load_needs_may_be_away(site: Site) -> None:
+    site.fails["1.0.0"] = Away(MODEL, "no memory")
+    with pytest.raises(Away), site.manager():
+        pass
+    site.fails.clear()
+    site.fails["2.0.0"] = Away(MODEL, "no memory")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(lambda: site.loads.count("2.0.0") > 1, "another try")
+        assert (version(manager), manager.refusals()) == (("1.0.0", 1), [])
+        site.fails.clear()
+        until(manager.flip, "the second version")
+
+
+def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
+    away = site.registry.with_name("away")
+    with site.manager() as manager:
+        site.registry.rename(away)
+        until(lambda: site.outages.is_away(MODEL_REGISTRY), "the outage")
+        assert site.outages.told() is None
+        assert version(manager) == ("1.0.0", 1)
+        away.rename(site.registry)
+        until(lambda: not site.outages.is_away(MODEL_REGISTRY), "its end")
+    site.registry.rename(away)
+    with site.manager() as manager:
+        assert version(manager) == ("1.0.0", 1)
+
+
+@pytest.mark.parametrize(("there", "raised"), [(True, Fatal), (False, Away)])
+def test_a_start_without_a_version(tmp_path: Path, there: bool, raised: type[Exception]) -> None:
+    empty = Site(tmp_path)
+    if not there:
+        empty.registry.rename(tmp_path / "away")
+    with pytest.raises(raised, match="no model version to serve") as ended, empty.manager():
+        pass
+    assert isinstance(ended.value, Away) is not there
+
+
+def test_every_version_refused_is_no_start(site: Site) -> None:
+    site.fails["1.0.0"] = ModelRefused("wrong scores")
+    with pytest.raises(Fatal, match=r"1\.0\.0: wrong scores"), site.manager():
+        pass
+
+
+def test_what_is_served_moves_into_this_process(site: Site) -> None:
+    moved: list[str] = []
+
+    def load(found: Package) -> Any:
+        moved.append(found.version)
+        return site.load(found)
+
+    with site.manager() as manager:
+        before = manager.champion
+        manager.move(load)
+        until(lambda: manager.champion is not before, "the model")
+        assert (moved, version(manager)) == (["1.0.0"], ("1.0.0", 1))
+
+
+def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tag names what it did, and a registry over HTTP tells no more of it."""
+    monkeypatch.setattr(LayoutStore, "validator", lambda *_: "the same")
+    monkeypatch.setattr(manager_module, "LOOK_SECONDS", 0.0)
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        site.promote("1.0.0")
+        until(lambda: manager.flip() and version(manager) == ("1.0.0", 3), "the third revision")
