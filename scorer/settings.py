@@ -37,7 +37,7 @@ class InputSettings(Section):
     message: str | None = Field(default=None, min_length=1)
     """The Protobuf message, where `schema_file` has several."""
     id: str = Field(default="header:ce_id", min_length=1)
-    """The event's field that holds its id, or the header `ce_id`."""
+    """The event's field that holds its id, or the header `ce_id`; without one it is `<region>/<topic>/<partition>/<offset>`."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where a group that has never read a topic begins. A partition that is added later is read from its beginning."""
     tombstones: Literal["dead-letter", "skip"] = "dead-letter"
