@@ -2,6 +2,9 @@
 
 The options of the connection are said once, before the verb."""
 
+import getpass
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from model_registry.errors import BadReference
+from model_registry.oci import reference, tags
+from model_registry.oci.reference import Reference
+
 if TYPE_CHECKING:
-    from model_registry.oci.reference import Reference
     from model_registry.stores import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
@@ -70,8 +76,6 @@ def open_repository(
     ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
 ) -> "tuple[Store, Reference]":
     """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
-    from model_registry.errors import BadReference
-    from model_registry.oci import reference
     from model_registry.stores import StoreOptions, open_store
 
     parsed = reference.parse(text)
@@ -82,21 +86,17 @@ def open_repository(
     return open_store(parsed, options=StoreOptions(to.plain_http, to.ca_file, to.timeout, progress, mounts)), parsed
 
 
-def _neighbour(text: str, target: "Reference") -> str:
+def _neighbour(text: str, target: Reference) -> str:
     """The path of another repository in the registry of `target`. Raises BadReference."""
-    from model_registry.errors import BadReference
-    from model_registry.oci import reference
-
     host, _, path = reference.parse(text).bare().repository.partition("/")
     if target.kind != "remote" or host != target.repository.partition("/")[0]:
         raise BadReference(f"{text} is not in the registry of {target.bare()}", "content is mounted within one registry only")
     return path
 
 
-def champion_of(store: "Store", target: "Reference") -> str:
+def champion_of(store: "Store", target: Reference) -> str:
     """The version that a reference names; of a channel with several roles it is the champion. Raises BadReference, NotFound."""
     from model_registry.channels import roles
-    from model_registry.errors import BadReference
 
     if not target.tag and not target.digest:
         raise BadReference(f"{target}: which version?", f"write {target}:TAG; model-registry list {target} shows them")
@@ -105,14 +105,12 @@ def champion_of(store: "Store", target: "Reference") -> str:
     return parts[0].digest if parts else digest
 
 
-def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
+def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
     """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says.
 
     Raises BadReference for a digest whose manifest does not say its version.
     """
     from model_registry.channels import channel
-    from model_registry.errors import BadReference
-    from model_registry.oci import tags
     from model_registry.stores import select
 
     called = target.tag or ""
@@ -126,10 +124,6 @@ def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
 
 def actor() -> str:
     """Who moves a channel: user@host."""
-    import getpass
-    import os
-    import socket
-
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # containers run as users that have no name

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -71,8 +72,6 @@ def talk(line: str) -> None:
 
 def move(made: "Move") -> dict[str, Any]:
     """A move as JSON shows it."""
-    from dataclasses import asdict
-
     keys = {"from_digest": "from", "to_digest": "to"}
     return {keys.get(key, key): value for key, value in asdict(made).items()}
 

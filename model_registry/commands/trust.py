@@ -1,11 +1,15 @@
 """The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry.commands import options, output
 from model_registry.commands.options import Json, Ref, open_repository
+from model_registry.errors import BadFile, BadReference
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -35,7 +39,6 @@ def keygen(
     json: Json = False,
 ) -> None:
     """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
-    from model_registry.commands import output
     from model_registry.trust import keys
 
     password = _password(password_file)
@@ -46,17 +49,8 @@ def keygen(
     output.show(json, value, f"{private}\n{public}")
 
 
-def sign(
-    ctx: typer.Context,
-    ref: Ref,
-    key: Key,
-    password_file: PasswordFile = None,
-    json: Json = False,
-) -> None:
+def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
     """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
     from model_registry.trust import signing
 
     private = _private(key, password_file)
@@ -69,18 +63,8 @@ def sign(
     output.show(json, value, output.plain(f"{digest} {said}"))
 
 
-def verify(
-    ctx: typer.Context,
-    ref: Ref,
-    key: Keys = None,
-    policy: PolicyFile = None,
-    json: Json = False,
-) -> None:
+def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
     """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
-    from model_registry.errors import BadReference
     from model_registry.trust import signing
     from model_registry.trust.gate import Gate
     from model_registry.trust.policy import read
@@ -110,9 +94,6 @@ def attest(
     json: Json = False,
 ) -> None:
     """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
     from model_registry.trust import attestation
 
     private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
@@ -124,8 +105,6 @@ def attest(
 
 def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
     """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
-    from datetime import UTC, datetime
-
     from model_registry.trust import attestation
 
     found = attestation.attestations(store, digest, _trusted(key), datetime.now(UTC))
@@ -133,11 +112,6 @@ def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[s
         {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
         for one in found
     ]
-
-
-def attested_line(one: dict[str, Any]) -> str:
-    """One of them in a line."""
-    return f"{one['type']} ({'signed by ' + one['key'] if one['verified'] else 'not verified: ' + one['fault']})"
 
 
 def _private(path: Path, password_file: Path | None) -> "PrivateKey":
@@ -155,10 +129,6 @@ def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
 
 def _password(path: Path | None) -> bytes | None:
     """The first line of a file, else what the environment holds. Raises BadFile."""
-    import os
-
-    from model_registry.errors import BadFile
-
     if path is None:
         return os.environ.get(PASSWORD, "").encode() or None
     try:
@@ -172,8 +142,6 @@ def _password(path: Path | None) -> bytes | None:
 
 def _object(path: Path) -> dict[str, Any]:
     import msgspec
-
-    from model_registry.errors import BadFile
 
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
