@@ -161,7 +161,7 @@ class Cache:
             _sweep(part)
         entries = [entry for entry in (self._root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=_last_use)}
-        known = {digests.hex_of(found.digest) for path in self._all_known() if (found := _read_known(path))}
+        known = {digests.hex_of(found.digest) for path in (self._root / "known").glob("*.json") if (found := _read_known(path))}
         total = sum(sizes.values()) + wanted
         limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self._root).free)
         for entry, size in sizes.items():
@@ -174,9 +174,6 @@ class Cache:
             log.warning(
                 "the model cache needs %d bytes and may have %d, but all versions are in use or known good", total, limit
             )
-
-    def _all_known(self) -> list[Path]:
-        return list((self._root / "known").glob("*.json"))
 
     def _known(self, key: str) -> Path:
         return self._root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

@@ -21,11 +21,8 @@ from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store, select
 
-__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback", "watch"]
-
 MAX_TEXT = 4096  # characters of an actor or a reason
 MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
-_EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +84,12 @@ def resolve(store: Store, tag: str) -> Resolution:
 
 
 def promote(
-    store: Store,
-    channel: str,
-    version: str,
-    *,
-    actor: str,
-    reason: str,
-    now: datetime,
-    expected: Expected = Expected(),
+    store: Store, channel: str, version: str, *, actor: str, reason: str, now: datetime, expected: Expected = Expected()
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns.
 
-    Raises BadReference; NotFound where a version, or some of its content,
-    is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
-    somebody else moved the channel at the same time and the move was lost.
+    Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
+    or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
     """
     if expected.digest is not None and not digests.is_digest(expected.digest):
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
@@ -165,7 +154,7 @@ def _move(
     for what, text in (("actor", actor), ("reason", reason)):
         if len(text) > MAX_TEXT:
             raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
-    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
+    empty = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
     for _ in range(MAX_TRIES):
         standing = _standing(store, channel)
         if expected.revision not in (None, standing.revision):
@@ -176,7 +165,7 @@ def _move(
             channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
             to.descriptor.digest, to.version, restores=to.restores,
         )  # fmt: skip
-        store.push_blob(empty, io.BytesIO(_EMPTY))
+        store.push_blob(empty, io.BytesIO(manifest.EMPTY))
         entry = store.push_manifest(encode(move, empty, to.descriptor))
         at = tags.history_tag(channel, move.revision)
         try:

@@ -10,6 +10,7 @@ import typer
 from model_registry.commands import options, output
 from model_registry.commands.options import Json, Ref, open_repository
 from model_registry.errors import BadFile, BadReference
+from model_registry.files import read_named
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -76,7 +77,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
     if held:
-        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now).key_id
+        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now)
         signers = [signer] if signer else []
     else:
         signers = signing.verify(store, digest, trusted, now, name)
@@ -131,10 +132,7 @@ def _password(path: Path | None) -> bytes | None:
     """The first line of a file, else what the environment holds. Raises BadFile."""
     if path is None:
         return os.environ.get(PASSWORD, "").encode() or None
-    try:
-        first = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
-    except OSError as error:
-        raise BadFile(f"the password file {path}: {error.strerror}", "check the path and its permissions") from None
+    first = read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
     if not first:
         raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
     return first
@@ -143,10 +141,9 @@ def _password(path: Path | None) -> bytes | None:
 def _object(path: Path) -> dict[str, Any]:
     import msgspec
 
+    data = read_named("predicate", path)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise BadFile(f"the predicate {path}: {error.strerror}", "check the path and its permissions") from None
+        return msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(
             f"the predicate {path} is no JSON object: {error}", "model_registry/README.md describes attestations"

@@ -54,11 +54,9 @@ class _Chunks(io.RawIOBase):
         self.count = 0
 
     def readable(self) -> bool:
-        """See `io.RawIOBase`."""
         return True
 
     def readinto(self, into: object) -> int:
-        """See `io.RawIOBase`."""
         view = memoryview(into).cast("B")  # type: ignore[arg-type]
         while not self._rest:
             chunk = next(self._chunks, None)

@@ -46,13 +46,6 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def hashed(content: Iterable[bytes], sha: "hashlib._Hash") -> Iterator[bytes]:
-    """Pass chunks on while hashing them."""
-    for chunk in content:
-        sha.update(chunk)
-        yield chunk
-
-
 def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
     """Pass chunks on while hashing them. Only after the last one is the content known to be good.
 

@@ -121,6 +121,12 @@ class Version:
         return (self.config, *(file.content for file in self.files), *self.layers)
 
 
+def content(media_type: str, data: bytes) -> Descriptor:
+    """The descriptor of bytes in memory."""
+    return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data))
+
+
+EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 _Parsed = TypeVar("_Parsed")
 
 
@@ -264,8 +270,7 @@ def build_version(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
     )
-    described = Descriptor(media_type=IMAGE_CONFIG_TYPE, digest=digests.of_bytes(config), size=len(config))
-    return build(MODEL_TYPE, described, layers, annotations_of(name, version, created, more or {}))
+    return build(MODEL_TYPE, content(IMAGE_CONFIG_TYPE, config), layers, annotations_of(name, version, created, more or {}))
 
 
 def build(
@@ -276,14 +281,8 @@ def build(
     subject: Descriptor | None = None,
 ) -> bytes:
     """Any artifact's manifest."""
-    return encode(
-        Manifest(
-            schema_version=2,
-            media_type=MANIFEST_TYPE,
-            artifact_type=artifact_type,
-            config=config,
-            layers=layers,
-            subject=subject,
-            annotations=annotations,
-        )
-    )
+    made = Manifest(
+        schema_version=2, media_type=MANIFEST_TYPE, artifact_type=artifact_type, config=config, layers=layers,
+        subject=subject, annotations=annotations,
+    )  # fmt: skip
+    return encode(made)

@@ -47,10 +47,10 @@ class Answer:
     def location(self) -> httpx.URL:
         """Where to go on. Raises Corrupt."""
         text = self.headers.get("Location", "")
-        try:
-            return self.url.join(text) if text else _no_location(self, text)
-        except httpx.InvalidURL:
-            return _no_location(self, text)
+        with suppress(httpx.InvalidURL):
+            if text:
+                return self.url.join(text)
+        raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
 
     def error(self, doing: str) -> RegistryError:
         """What an answer that is no success means."""
@@ -70,10 +70,6 @@ def read_answer(response: httpx.Response, limit: int) -> Answer:
         if len(data) > limit:
             break
     return Answer(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
-
-
-def _no_location(answer: Answer, text: str) -> httpx.URL:
-    raise Corrupt(f"{answer.url.host} answered {answer.status} with {text!r:.200} as its Location")
 
 
 DOCKER_HUB = "docker.io"
@@ -178,7 +174,7 @@ class Client:
 
     def is_own(self, url: httpx.URL) -> bool:
         """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
-        return (url.scheme, url.host, _port(url)) == (self._origin.scheme, self._origin.host, _port(self._origin))
+        return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: Call) -> httpx.Response:
         """One answer, after redirects and a 401. Raises Broken."""
@@ -271,7 +267,3 @@ def _come_again(response: httpx.Response, who: str) -> Broken:
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
         return Broken(f"{who} answered {response.status_code}{_read(response, MAX_ERROR).said}", after)
-
-
-def _port(url: httpx.URL) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)

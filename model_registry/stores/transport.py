@@ -114,7 +114,6 @@ class Transport(httpx.BaseTransport):
         self._pools: dict[str, httpcore.ConnectionPool] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """See httpx."""
         url = request.url
         raw = httpcore.Request(
             request.method,
@@ -130,7 +129,6 @@ class Transport(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """See httpx."""
         for pool in self._pools.values():
             pool.close()
 

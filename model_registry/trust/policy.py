@@ -21,6 +21,7 @@ import yaml
 from pydantic import BeforeValidator, ValidationError
 
 from model_registry.errors import BadFile
+from model_registry.files import read_named
 from model_registry.oci.digests import is_digest
 from model_registry.package import documents
 from model_registry.package.documents import Part, Text
@@ -107,13 +108,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _load(path: Path) -> Any:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadFile(f"the policy {path}: {error.strerror}", "check the path and its permissions") from None
-    if len(data) > MAX_BYTES:
-        _fail(path, f"more than {MAX_BYTES} bytes")
+    data = read_named("policy", path, MAX_BYTES)
     try:
         return yaml.load(data, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

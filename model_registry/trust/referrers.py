@@ -16,7 +16,6 @@ from model_registry.stores import Store
 
 MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
-_EMPTY = b"{}"
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
@@ -62,11 +61,10 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
     """
-    subject = manifest.describe(store.manifest(digest))
-    subject = Descriptor(media_type=subject.media_type, digest=subject.digest, size=subject.size)
-    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
-    layer = Descriptor(media_type=artifact_type, digest=digests.of_bytes(content), size=len(content))
-    for described, data in ((empty, _EMPTY), (layer, content)):
+    about = store.manifest(digest)
+    subject = manifest.content(manifest.describe(about).media_type, about)
+    empty, layer = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY), manifest.content(artifact_type, content)
+    for described, data in ((empty, manifest.EMPTY), (layer, content)):
         store.push_blob(described, io.BytesIO(data))
     pushed = store.push_manifest(manifest.build(artifact_type, empty, (layer,), annotations, subject))
     if store.referrers(digest) is None:

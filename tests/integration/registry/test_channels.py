@@ -10,7 +10,7 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel, prune
-from model_registry.channels.channel import Move
+from model_registry.channels.history import Move
 from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
 from model_registry.oci import tags

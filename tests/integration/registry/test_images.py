@@ -96,10 +96,10 @@ def test_a_signed_image_cannot_be_swapped_in_a_shared_cache(
     gone = away(remote)
     cache.fetch(remote, digest)
     for store in (remote, gone):
-        assert admitted.check(store, digest, "1.0.0", NOW).key_id == "release"
+        assert admitted.check(store, digest, "1.0.0", NOW) == "release"
         assert cache.fetch(store, digest).model_path.read_bytes() == good
     swap(root / "versions" / digests.hex_of(digest), good, evil)
-    assert admitted.check(gone, digest, "1.0.0", NOW).key_id == "release"
+    assert admitted.check(gone, digest, "1.0.0", NOW) == "release"
     with pytest.raises(RegistryError):
         cache.fetch(gone, digest)
     assert cache.fetch(remote, digest).model_path.read_bytes() == good

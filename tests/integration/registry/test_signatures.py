@@ -49,13 +49,13 @@ def test_another_model_with_the_same_key_is_refused_by_name(
     digest = package.push(other, make_package(), "other", "1.0.0").digest
     signing.sign(other, digest, ONE, NOW, names)
     named = Gate(Policy(Path("policy.yaml"), True, tuple(trusted(ONE)), frozenset(), named=bool(names)), None)
-    assert named.check(other, digest, "1.0.0", NOW).key_id == "key-1"
+    assert named.check(other, digest, "1.0.0", NOW) == "key-1"
     transplant(other, digest, remote)
     gate = Gate(Policy(Path("policy.yaml"), True, tuple(trusted(ONE)), frozenset(), named=strict), None)
     model = repository.rpartition("/")[2]
     with pytest.raises(Refused, match=f"not as '{model}:1.0.0'"):
         gate.check(remote, digest, "1.0.0", NOW)
     signing.sign(remote, digest, ONE, NOW, [f"{model}:1.0.0"])
-    assert gate.check(remote, digest, "1.0.0", NOW).key_id == "key-1"
+    assert gate.check(remote, digest, "1.0.0", NOW) == "key-1"
     with pytest.raises(Refused, match=f"not as '{model}:2.0.0'"):
         gate.check(remote, digest, "2.0.0", NOW)

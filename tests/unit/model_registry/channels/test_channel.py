@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from model_registry import package
 from model_registry.channels import channel
-from model_registry.channels.channel import Move, Resolution
+from model_registry.channels.channel import Resolution
+from model_registry.channels.history import Move
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
 from model_registry.stores import Store

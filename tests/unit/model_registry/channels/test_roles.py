@@ -7,8 +7,8 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel, roles
-from model_registry.channels.channel import Expected, Move, Resolution
-from model_registry.channels.history import before
+from model_registry.channels.channel import Expected, Resolution
+from model_registry.channels.history import Move, before
 from model_registry.channels.roles import Role
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.stores.layout import LayoutStore

@@ -15,6 +15,7 @@ from model_registry.commands import prepare
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
+from model_registry.package.golden import Golden
 from model_registry.package.signature import SignatureError
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
@@ -102,7 +103,7 @@ def test_what_was_pushed_comes_back(store: LayoutStore, make_package: MakePackag
     assert pulled.model_path.read_bytes() == b"weights"
     assert pulled.signature is not None
     assert [field.name for field in pulled.signature.fields] == ["a", "b"]
-    assert pulled.golden == (package.Golden({"a": 1.5}, 0.25, 1e-4),)
+    assert pulled.golden == (Golden({"a": 1.5}, 0.25, 1e-4),)
     assert contents(tmp_path / "out") == contents(folder)
 
 
