@@ -1,6 +1,5 @@
 """The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,15 +8,12 @@ import typer
 
 from model_registry.commands import options, output
 from model_registry.commands.options import Json, Ref, open_repository
-from model_registry.errors import BadFile, BadReference
-from model_registry.files import read_named
+from model_registry.errors import BadReference
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
     from model_registry.trust.keys import PrivateKey
     from model_registry.trust.signing import TrustedKey
-
-PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
 
 Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
 Keys = Annotated[
@@ -25,7 +21,8 @@ Keys = Annotated[
 ]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
 PasswordFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help=f"Holds the key's password; or set {PASSWORD}.", show_default=False)
+    Path | None,
+    typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
 ]
 Predicate = Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)]
 Type = Annotated[
@@ -42,7 +39,7 @@ def keygen(
     """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
     from model_registry.trust import keys
 
-    password = _password(password_file)
+    password = keys.read_password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
         output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
@@ -97,7 +94,7 @@ def attest(
     """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
     from model_registry.trust import attestation
 
-    private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
+    private, said, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
     store, target = open_repository(ctx, ref)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
@@ -118,7 +115,7 @@ def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[s
 def _private(path: Path, password_file: Path | None) -> "PrivateKey":
     from model_registry.trust import keys
 
-    return keys.read_private(path, _password(password_file))
+    return keys.read_private(path, keys.read_password(password_file))
 
 
 def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
@@ -126,25 +123,3 @@ def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
     from model_registry.trust.signing import TrustedKey
 
     return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
-
-
-def _password(path: Path | None) -> bytes | None:
-    """The first line of a file, else what the environment holds. Raises BadFile."""
-    if path is None:
-        return os.environ.get(PASSWORD, "").encode() or None
-    first = read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
-    if not first:
-        raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
-    return first
-
-
-def _object(path: Path) -> dict[str, Any]:
-    import msgspec
-
-    data = read_named("predicate", path)
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(
-            f"the predicate {path} is no JSON object: {error}", "model_registry/README.md describes attestations"
-        ) from None

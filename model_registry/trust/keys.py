@@ -16,6 +16,7 @@ from model_registry import files
 from model_registry.errors import BadFile, Refused
 
 MAX_BYTES = 64 << 10  # of a key file
+PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
 _HASH = ec.ECDSA(hashes.SHA256())
 
 
@@ -87,6 +88,16 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
     return private, public, key.public()
 
 
+def read_password(path: Path | None) -> bytes | None:
+    """The first line of a file, else what the environment holds. Raises BadFile."""
+    if path is None:
+        return os.environ.get(PASSWORD, "").encode() or None
+    first = files.read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
+    if not first:
+        raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
+    return first
+
+
 def read_private(path: Path, password: bytes | None) -> PrivateKey:
     """Read a private key file. Raises BadFile: not there, no such key, or the password is missing or wrong."""
     data = files.read_named("key", path, MAX_BYTES)
@@ -97,7 +108,7 @@ def read_private(path: Path, password: bytes | None) -> PrivateKey:
     except TypeError:
         if password:
             return read_private(path, None)  # a plain key needs no password, whatever the environment holds
-        hint = "give --password-file FILE, or set MODEL_REGISTRY_KEY_PASSWORD"
+        hint = f"give --password-file FILE, or set {PASSWORD}"
         raise BadFile(f"{path} is encrypted, and there is no password", hint) from None
     except (ValueError, UnsupportedAlgorithm):
         raise BadFile(f"{path} is no PEM private key, or the password is wrong", "model-registry keygen makes one") from None
