@@ -206,7 +206,6 @@ def _sweep(part: Path) -> None:
 
 
 def _touch(entry: Path) -> None:
-    """Note the time of the last use, where that can be noted."""
     try:
         os.utime(entry)
     except OSError as error:

@@ -48,8 +48,6 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A channel as it is before a move."""
-
     there: Sequence[str]
     revision: int
     digest: str | None
@@ -195,7 +193,6 @@ def _standing(store: Store, channel: str) -> _Standing:
 
 
 def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
-    """A version that is there as a whole."""
     if version not in tags.versions(standing.there):
         known = ", ".join(tags.versions(standing.there)) or "none"
         raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")

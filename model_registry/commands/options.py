@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,15 +51,6 @@ ShowVersion = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How registries are reached. `timeout` is in seconds."""
-
-    plain_http: bool | list[str]
-    ca_file: Path | None
-    timeout: float
-
-
 def connection(
     ctx: typer.Context,
     plain_http: PlainHttp = False,
@@ -69,21 +60,22 @@ def connection(
     _: ShowVersion = False,
 ) -> None:
     """Store model versions in OCI registries, and move the channels that serve them."""
-    ctx.obj = Connection(plain_http_host or plain_http, ca_file, timeout)
+    from model_registry.stores import StoreOptions
+
+    ctx.obj = StoreOptions(plain_http_host or plain_http, ca_file, timeout)
 
 
 def open_repository(
     ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
 ) -> "tuple[Store, Reference]":
     """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
-    from model_registry.stores import StoreOptions, open_store
+    from model_registry.stores import open_store
 
     parsed = reference.parse(text)
     if tag and not parsed.tag:
         raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
     mounts = tuple(_neighbour(other, parsed) for other in mount_from)
-    to: Connection = ctx.obj
-    return open_store(parsed, options=StoreOptions(to.plain_http, to.ca_file, to.timeout, progress, mounts)), parsed
+    return open_store(parsed, options=replace(ctx.obj, progress=progress, mount_from=mounts)), parsed
 
 
 def _neighbour(text: str, target: Reference) -> str:

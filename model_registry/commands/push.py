@@ -106,7 +106,6 @@ def _explained(folder: Path) -> Iterator[None]:
 
 
 def _base(ctx: typer.Context, text: str) -> "Base":
-    """The image to build on."""
     from model_registry.image.build import Base, open_base
 
     if text == "scratch":

@@ -91,8 +91,6 @@ def _entry(path: str, *, folder: bool = False, size: int = 0) -> tarfile.TarInfo
 
 
 class _Hashing:
-    """A file that hashes what is written to it."""
-
     def __init__(self, into: BinaryIO) -> None:
         self._into = into
         self.sha = hashlib.sha256()

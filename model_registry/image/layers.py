@@ -89,7 +89,6 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) ->
 
 
 def _rest(source: _Chunks) -> Iterator[bytes]:
-    """What is left."""
     while chunk := source.read(CHUNK):
         yield chunk
 
@@ -197,12 +196,10 @@ def _content(source: _Chunks, size: int) -> Iterator[bytes]:
 
 def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
     """Path and size of the next entry, as an extended header states them. A global header (for all entries) is ignored."""
-    if header.type == tarfile.XGLTYPE:
+    if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
         return {}
     if header.type == tarfile.GNUTYPE_LONGNAME:
         return {"path": data[: header.size].rstrip(b"\0").decode("utf-8", "surrogateescape")}
-    if header.type == tarfile.GNUTYPE_LONGLINK:
-        return {}
     return _records(data[: header.size])
 
 
@@ -225,7 +222,6 @@ def _records(data: bytes) -> dict[str, str]:
 
 
 def _exactly(source: _Chunks, size: int) -> bytes:
-    """This many bytes."""
     parts, left = [], size
     while left and (part := source.read(left)):
         parts.append(part)

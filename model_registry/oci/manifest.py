@@ -88,8 +88,11 @@ class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     annotations: dict[str, str] = {}
 
 
-class _Kind(msgspec.Struct, frozen=True, rename="camel"):
+class Kind(msgspec.Struct, frozen=True, rename="camel"):
+    """What a document says that it is."""
+
     media_type: str = ""
+    artifact_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def describe(data: bytes) -> Descriptor:
 
 def is_index(data: bytes) -> bool:
     """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
-    return decode(data, _Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
+    return decode(data, Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
 def named(data: bytes) -> tuple[Descriptor, ...]:
@@ -227,7 +230,6 @@ def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
 
 
 def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[File, ...]:
-    """One file a layer, its path in an annotation."""
     if not 1 <= len(layers) <= MAX_FILES:
         raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
     files = tuple(File(layer.annotations.get(key, ""), layer) for layer in layers)

@@ -31,11 +31,6 @@ _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
 
 
-class _Kind(msgspec.Struct, rename="camel"):
-    media_type: str = ""
-    artifact_type: str | None = None
-
-
 class _Tags(msgspec.Struct):
     tags: list[str] | None = None
 
@@ -106,7 +101,7 @@ class RemoteStore:
         digest, claimed = digests.of_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self._repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
-        found = manifest.decode(data, _Kind, f"the manifest of {tag!r}")
+        found = manifest.decode(data, manifest.Kind, f"the manifest of {tag!r}")
         media_type = next((name for name in (found.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=found.artifact_type)
 
@@ -216,7 +211,6 @@ class RemoteStore:
         return claimed if digests.is_digest(claimed) else self.resolve(tag).digest
 
     def _put(self, name: str, media_type: str, data: bytes) -> None:
-        """Store a manifest under a tag or its digest."""
         call = Call("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
         answer = self._client.ask(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.said):

@@ -108,7 +108,6 @@ def _provenance(predicate: Mapping[str, Any]) -> None:
 
 
 def _test_result(predicate: Mapping[str, Any]) -> None:
-    """in-toto test result v0.1."""
     if predicate.get("result") not in ("PASSED", "WARNED", "FAILED"):
         _wrong(f"result is {predicate.get('result')!r:.100}, none of PASSED, WARNED and FAILED")
     if not isinstance(predicate.get("configuration"), list):
