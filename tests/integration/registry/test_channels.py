@@ -16,7 +16,6 @@ from model_registry.errors import Conflict
 from model_registry.oci import tags
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
-from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
 from tests.unit.model_registry.verbs import run
 
@@ -34,18 +33,6 @@ def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
 
 def promote(store: RemoteStore, version: str, **more: object) -> Move:
     return channel.promote(store, "prod", version, actor="op", reason="", now=NOW, **more)  # type: ignore[arg-type]
-
-
-def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str]) -> None:
-    first = promote(remote, "1.0.0")
-    unchanged = remote.validator("prod")
-    shared = roles_index.promote(remote, ("champion", "2.0.0", 90), ("canary", "3.0.0", 10))
-    assert remote.validator("prod") != unchanged
-    found = channel.resolve(remote, "prod")
-    assert (found.digest, found.revision, len(found.roles)) == (digests["2.0.0"], 2, 2)
-    back = channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
-    assert channel.history(remote, "prod") == [first, shared, back]
-    assert channel.resolve(remote, "prod").digest == digests["1.0.0"]
 
 
 def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:

@@ -1,6 +1,5 @@
 """Container images as versions in a real registry: made on a base that another tool brought, in Docker's form as well."""
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.trust import signing
 from model_registry.trust.gate import admission
 from tests.integration.registry.conftest import away
-from tests.integration.registry.test_commands import model_registry
 from tests.unit.model_registry.conftest import MakePackage
 from tests.unit.model_registry.keyring import NOW, ONE
 
@@ -39,20 +37,6 @@ def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_
     assert LayoutStore(tmp_path / "mirror").resolve("1.0.0").digest == pushed.digest
     found = Cache(tmp_path / "cache").fetch(remote, pushed.digest)
     assert (found.version, found.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
-
-
-def test_an_image_compares_as_unknown_not_as_incompatible(remote: RemoteStore, make_package: MakePackage) -> None:
-    package.push(remote, make_package("v1"), "m", "1.0.0")
-    for version in ("2.0.0", "3.0.0"):
-        package.push(remote, make_package(version, model=version.encode()), "m", version, base=Base())
-    for old, new in (("1.0.0", "2.0.0"), ("2.0.0", "3.0.0"), ("3.0.0", "1.0.0")):
-        inspect = ("inspect", f"{remote.repository}:{new}", "--diff", old)
-        found = json.loads(model_registry(*inspect, "--json")[0])
-        assert (found["compatible"], found["breaks"], found["signature"]) == (None, [], [])
-        assert "does not tell its signature" in found["unknown"]
-        text, _ = model_registry(*inspect)
-        assert "whether events stay valid is unknown: the manifest of a container image" in text
-        assert "not compatible" not in text
 
 
 def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:

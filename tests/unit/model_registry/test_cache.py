@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_struct
 from model_registry import package
 from model_registry.cache import Cache
 from model_registry.channels.channel import Resolution
-from model_registry.errors import Corrupt, NotFound, Unreachable
+from model_registry.errors import Corrupt, Unreachable
 from model_registry.oci import manifest
 from model_registry.package.signature import SignatureError
 from model_registry.stores.layout import LayoutStore
@@ -137,12 +137,6 @@ def test_a_version_that_must_not_be_used_is_refused(cache: Cache, store: LayoutS
 def test_what_is_no_digest_is_never_a_path(cache: Cache, store: LayoutStore) -> None:
     with pytest.raises(Corrupt):
         cache.fetch(store, "sha256:../../x")
-
-
-@pytest.mark.usefixtures("digest")
-def test_an_unknown_digest(cache: Cache, store: LayoutStore) -> None:
-    with pytest.raises(NotFound):
-        cache.fetch(store, "sha256:" + "0" * 64)
 
 
 def test_a_cache_that_cannot_be_written_says_so(store: LayoutStore, digest: str, tmp_path: Path) -> None:

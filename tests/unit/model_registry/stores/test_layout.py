@@ -137,13 +137,6 @@ def test_a_reader_never_sees_half_an_index(store: LayoutStore) -> None:
         writer.result()
 
 
-def test_several_writers_lose_no_move(store: LayoutStore) -> None:
-    put_manifest(store, "makes the repository")
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        list(pool.map(_make_tags, [store.repository] * PROCESSES, range(PROCESSES)))
-    assert store.tags() == sorted(f"{process}.{move}" for process in range(PROCESSES) for move in range(MOVES))
-
-
 def test_a_compare_and_swap_has_one_winner(store: LayoutStore) -> None:
     target = put_manifest(store, "one")
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
@@ -161,13 +154,6 @@ def _move_both(repository: str, digests: list[str]) -> None:
         target = put_manifest(store, ("one", "two")[at % 2])
         assert target.digest in digests
         store.move_tags({"a": target, "b": target}, expect={})
-
-
-def _make_tags(repository: str, process: int) -> None:
-    store = _store(repository)
-    target = put_manifest(store, f"{process} {os.getpid()}")
-    for move in range(MOVES):
-        store.move_tags({f"{process}.{move}": target}, expect={})
 
 
 def _claim(repository: str, digest: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 from model_registry.errors import BadFile, Refused, Unreachable
 from model_registry.oci import digests
 from model_registry.stores.layout import LayoutStore
-from model_registry.trust import bundle, gate, referrers, signing
+from model_registry.trust import bundle, gate, signing
 from model_registry.trust.gate import Gate, admission
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.policy import Policy
@@ -141,14 +141,6 @@ def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Pa
     signing.sign(store, signed[-1], ONE, NOW)
     asked.check(store, signed[-1], "1.0.0", NOW)
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}
-
-
-def test_what_only_looks_like_a_referrer_does_not_hide_a_signature(store: LayoutStore, proofs: Path) -> None:
-    digest = version(store)
-    for number in range(20):
-        referrers.attach(store, digest, bundle.MEDIA_TYPE, b"%d" % number, {})
-    signing.sign(store, digest, ONE, NOW)
-    assert Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW) == "key-1"
 
 
 def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """What belongs to a manifest: listed under a tag, or by the store; looked at before it is believed."""
 
 import threading
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.layout import LayoutStore
@@ -174,11 +173,6 @@ def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: Layou
     counting = Counting(store._path, referrers.listed(store, digest) * 100)
     next(signing.collect(counting, digest))
     assert counting.asked == 1
-
-
-def test_a_store_that_is_gone_is_unreachable(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable):
-        referrers.listed(LayoutStore(tmp_path / "nowhere"), digests.of_bytes(b"x"))
 
 
 def test_the_type_may_stand_in_the_config_only(store: LayoutStore) -> None:
