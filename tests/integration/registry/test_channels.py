@@ -3,12 +3,10 @@
 import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from model_registry import package
 from model_registry.channels import channel, prune
 from model_registry.channels.history import Move
 from model_registry.channels.prune import Rules
@@ -16,23 +14,18 @@ from model_registry.errors import Conflict
 from model_registry.oci import tags
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
-from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.conftest import NOW, MakePackage, onnx_bytes, promote, push_versions
 from tests.unit.model_registry.verbs import run
 
 pytestmark = pytest.mark.debian("docker-registry")
 
-NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 
 @pytest.fixture
 def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
     """Three versions, by digest."""
-    return {v: package.push(remote, make_package(v, model=v.encode()), "m", v).digest for v in VERSIONS}
-
-
-def promote(store: RemoteStore, version: str, **more: object) -> Move:
-    return channel.promote(store, "prod", version, actor="op", reason="", now=NOW, **more)  # type: ignore[arg-type]
+    return push_versions(remote, make_package, *VERSIONS)
 
 
 def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:

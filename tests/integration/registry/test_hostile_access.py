@@ -7,7 +7,7 @@ import pytest
 
 from model_registry.errors import Corrupt, Refused, RegistryError, Unreachable
 from model_registry.stores.remote import RemoteStore
-from tests.integration.registry.conftest import Naps, make
+from tests.integration.registry.conftest import make
 from tests.integration.registry.content import BLOB, CONTENT, DATA, MANIFEST
 from tests.integration.registry.hostile import Hostile, Reply, Seen
 
@@ -64,7 +64,7 @@ def test_a_foreign_realm_is_not_asked(store: RemoteStore, server: Hostile, elsew
 
 @pytest.mark.usefixtures("credentials")
 def test_a_realm_that_is_allowed_gets_the_credentials_once(
-    server: Hostile, naps: Naps, elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
+    server: Hostile, naps: list[float], elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", f"auth.example.com, {elsewhere.address}")
     store = make(server, naps)

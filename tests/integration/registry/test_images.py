@@ -1,6 +1,5 @@
 """Container images as versions in a real registry: made on a base that another tool brought, in Docker's form as well."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,12 +19,9 @@ from model_registry.trust.gate import admission
 from tests.integration.registry.conftest import away
 from tests.unit.model_registry.conftest import MakePackage
 from tests.unit.model_registry.keyring import NOW, ONE
+from tests.unit.model_registry.stores.test_skopeo import skopeo
 
 pytestmark = pytest.mark.debian("docker-registry", "skopeo")
-
-
-def copy(*arguments: str) -> None:
-    subprocess.run(["skopeo", "copy", *arguments], check=True, capture_output=True)
 
 
 def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:
@@ -33,7 +29,13 @@ def test_an_image_on_a_base_in_the_registry_is_pulled(remote: RemoteStore, make_
     pushed = package.push(
         remote, make_package("v1", model=b"w" * 3_000_000), "m", "1.0.0", base=build.open_base(remote, base.digest)
     )
-    copy("--src-tls-verify=false", "--preserve-digests", f"docker://{remote.repository}:1.0.0", f"oci:{tmp_path}/mirror:1.0.0")
+    skopeo(
+        "copy",
+        "--src-tls-verify=false",
+        "--preserve-digests",
+        f"docker://{remote.repository}:1.0.0",
+        f"oci:{tmp_path}/mirror:1.0.0",
+    )
     assert LayoutStore(tmp_path / "mirror").resolve("1.0.0").digest == pushed.digest
     found = Cache(tmp_path / "cache").fetch(remote, pushed.digest)
     assert (found.version, found.model_path.read_bytes()) == ("1.0.0", b"w" * 3_000_000)
@@ -43,7 +45,7 @@ def test_an_image_in_dockers_form_is_pulled(remote: RemoteStore, make_package: M
     store = LayoutStore(tmp_path / "layout")
     package.push(store, make_package(), "m", "1.0.0", base=Base())
     target = f"docker://{remote.repository}:docker"
-    copy("--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
+    skopeo("copy", "--dest-tls-verify=false", "--format", "v2s2", f"{store.repository}:1.0.0", target)
     found = remote.resolve("docker")
     assert found.media_type == manifest.DOCKER_MANIFEST_TYPE
     assert package.pull(remote, found.digest, tmp_path / "out", version="docker").model_path.read_bytes() == b"weights"

@@ -1,18 +1,25 @@
 """Model packages and stores for the registry's tests."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.channels.history import Move
+from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 
 SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": "nan"}]}],
  "output": {"tensor": "p", "index": 1}}"""
 GOLDEN = '{"event": {"a": 1.5}, "score": 0.25, "tolerance": 1e-4}\n'
 
+NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 MakePackage = Callable[..., Path]
 
 
@@ -45,6 +52,16 @@ def make_package(tmp_path: Path) -> MakePackage:
         return folder
 
     return make
+
+
+def push_versions(store: Store, make_package: MakePackage, *versions: str) -> dict[str, str]:
+    """Versions with content of their own, by digest."""
+    return {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in versions}
+
+
+def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> Move:
+    """Move a channel."""
+    return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW, **more)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Channels: moves, revisions that only rise, and a history that no concurrent writer loses."""
 
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -10,29 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.channels.history import Move
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
-from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import put_manifest
-from tests.unit.model_registry.conftest import MakePackage
+from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
-NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 PROCESSES, MOVES = 3, 10
 
 
 @pytest.fixture
 def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     """Versions 1.0.0 and 2.0.0, by digest."""
-    return {v: package.push(store, make_package(v, model=v.encode()), "m", v).digest for v in ("1.0.0", "2.0.0")}
-
-
-def promote(store: Store, version: str, name: str = "prod", reason: str = "") -> Move:
-    return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW)
+    return push_versions(store, make_package, "1.0.0", "2.0.0")
 
 
 def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -156,8 +149,7 @@ class Silent(LayoutStore):
 def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
     store: LayoutStore, make_package: MakePackage
 ) -> None:
-    for version in ("1.0.0", "2.0.0"):
-        package.push(store, make_package(version, model=version.encode()), "m", version)
+    push_versions(store, make_package, "1.0.0", "2.0.0")
     silent, failures, rounds = Silent(store._path), [], iter(range(100))
 
     def pause(failed: RegistryError | None) -> None:
@@ -166,7 +158,7 @@ def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
         silent.error = Unreachable("down") if step == 1 else None
         if step in (1, 3):  # twice while nobody can see it, then once more
             for version in ("1.0.0", "2.0.0"):
-                channel.promote(store, "prod", version, actor="op", reason="", now=NOW)
+                promote(store, version)
 
     seen = list(islice(channel.watch(silent, "prod", 0, pause), 4))
     assert [move.revision for move in seen] == [1, 2, 3, 4]

@@ -29,7 +29,7 @@ def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None
     assert result.stdout.splitlines() == ["other.key", "other.pub"]
     assert "not encrypted" in result.stderr
     assert "never overwritten" in run("keygen", "other", code=3).stderr
-    made = answer("keygen", "third")
+    made = json.loads(run("keygen", "third", "--json").stdout)
     assert (made["private"], made["public"], made["encrypted"]) == ("third.key", "third.pub", False)
     assert (folder / "third.pub").read_text().startswith("-----BEGIN PUBLIC KEY-----")
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -155,3 +156,22 @@ def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> Non
     assert asked.check(store, digest, "1.0.0", NOW) == "release"
     with pytest.raises(BadFile):
         admission(tmp_path / "nowhere.yaml", tmp_path)
+
+
+@pytest.mark.parametrize(("names", "strict"), [(["other:1.0.0"], False), (["other:1.0.0"], True), ([], True)])
+def test_another_model_with_the_same_key_is_refused_by_name(
+    store: LayoutStore, tmp_path: Path, names: list[str], strict: bool
+) -> None:
+    """Whoever may write to a repository can copy a version and all its signatures there."""
+    other = LayoutStore(tmp_path / "registry" / "other")
+    digest = version(other)
+    signing.sign(other, digest, ONE, NOW, names)
+    assert Gate(replace(policy(ONE), named=bool(names)), None).check(other, digest, "1.0.0", NOW) == "key-1"
+    shutil.copytree(other._path, store._path)
+    gate = Gate(replace(policy(ONE), named=strict), None)
+    with pytest.raises(Refused, match=r"not as 'flight-delay:1\.0\.0'"):
+        gate.check(store, digest, "1.0.0", NOW)
+    signing.sign(store, digest, ONE, NOW, ["flight-delay:1.0.0"])
+    assert gate.check(store, digest, "1.0.0", NOW) == "key-1"
+    with pytest.raises(Refused, match=r"not as 'flight-delay:2\.0\.0'"):
+        gate.check(store, digest, "2.0.0", NOW)
