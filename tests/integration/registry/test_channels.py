@@ -1,9 +1,7 @@
 """Channels in a real registry: moved, gone back from, pruned, and races that are lost."""
 
-import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,7 @@ from model_registry.errors import Conflict
 from model_registry.oci import tags
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
-from tests.unit.model_registry.conftest import NOW, MakePackage, onnx_bytes, promote, push_versions
-from tests.unit.model_registry.verbs import run
+from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
 pytestmark = pytest.mark.debian("docker-registry")
 
@@ -89,27 +86,3 @@ def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote
     assert channel.resolve(remote, "prod").version in VERSIONS[:2]
     assert promote(remote, "3.0.0").revision == max(move.revision for move in made) + 1
     assert channel.resolve(remote, "prod").version == "3.0.0"
-
-
-def test_the_verbs_in_a_registry(
-    repository: str, make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for version in VERSIONS[:2]:
-        make_package(version, model=onnx_bytes(version.encode()))
-        run("--plain-http", "push", version, f"{repository}:{version}")
-
-    def answer(verb: str, *arguments: str) -> str:
-        return run("--plain-http", "--timeout", "10", verb, repository, "--json", *arguments).stdout
-
-    answer("promote", "--to", "1.0.0")
-    assert json.loads(answer("promote", "--to", "2.0.0"))["revision"] == 2
-    assert json.loads(answer("rollback"))["to_version"] == "1.0.0"
-    assert [move["revision"] for move in json.loads(answer("history"))["moves"]] == [1, 2, 3]
-    assert len(answer("watch", "--since", "1", "--count", "2").splitlines()) == 2
-    assert json.loads(answer("status"))["channels"][0]["version"] == "1.0.0"
-    assert json.loads(answer("list"))["versions"][0]["channels"] == ["prod"]
-    run("--plain-http", "pull", f"{repository}:prod", "out")
-    assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
-    assert json.loads(answer("prune", "--keep-revisions", "1", "--yes"))["freed"] is None
-    assert [v["version"] for v in json.loads(answer("list"))["versions"]] == ["1.0.0"]

@@ -4,7 +4,6 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC
 from itertools import islice
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -77,7 +76,7 @@ def test_an_endless_reason_is_refused(store: LayoutStore) -> None:
 
 def test_an_incomplete_version_is_not_promoted(store: LayoutStore, digests: dict[str, str]) -> None:
     blob = manifest.parse_version(store.manifest(digests["1.0.0"])).blobs[-1].digest
-    (Path(store.repository.removeprefix("oci:")) / "blobs" / "sha256" / blob.removeprefix("sha256:")).unlink()
+    store._blob_path(blob).unlink()
     with pytest.raises(NotFound, match=blob):
         promote(store, "1.0.0")
     assert tags.channels(store.tags()) == []
@@ -105,7 +104,7 @@ def test_a_history_tag_that_names_something_else_is_corrupt(store: LayoutStore) 
 
 def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        made = [move for moves in pool.map(_promote_often, [store.repository] * PROCESSES, range(PROCESSES)) for move in moves]
+        made = [move for moves in pool.map(_promote_often, [store] * PROCESSES, range(PROCESSES)) for move in moves]
     moves = channel.history(store, "prod")
     assert [move.revision for move in moves] == list(range(1, PROCESSES * MOVES + 1))
     assert sorted(made, key=lambda move: move.revision) == moves
@@ -113,8 +112,7 @@ def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutS
     assert channel.resolve(store, "prod") == Resolution(digests[moves[-1].to_version], moves[-1].to_version, len(moves))
 
 
-def _promote_often(repository: str, process: int) -> list[Move]:
-    store = LayoutStore(Path(repository.removeprefix("oci:")))
+def _promote_often(store: LayoutStore, process: int) -> list[Move]:
     versions = ("1.0.0", "2.0.0")
     return [
         channel.promote(store, "prod", versions[(process + at) % 2], actor=f"op{process}", reason=f"{at}", now=NOW)

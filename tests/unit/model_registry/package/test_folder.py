@@ -149,7 +149,7 @@ def test_a_package_without_signature_and_examples_is_one(store: LayoutStore, tmp
 def test_a_broken_signature_is_refused_before_anything_is_stored(store: LayoutStore, make_package: MakePackage) -> None:
     with pytest.raises(SignatureError, match="did you mean 'inputs'"):
         package.push(store, make_package(signature=SIGNATURE.replace("inputs", "imputs")), "m", "1.0.0")
-    assert not Path(store.repository.removeprefix("oci:")).exists()
+    assert not store._path.exists()
 
 
 def test_hidden_files_stay_at_home(store: LayoutStore, make_package: MakePackage) -> None:
@@ -197,8 +197,7 @@ def test_pull_of_something_else_than_a_model(store: LayoutStore, tmp_path: Path)
 def test_pull_of_damaged_content_never_completes_a_file(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
     pushed = package.push(store, make_package(), "m", "1.0.0")
     model = next(f for f in manifest.parse_version(store.manifest(pushed.digest)).files if f.path == "model.onnx")
-    blobs = Path(store.repository.removeprefix("oci:")) / "blobs" / "sha256"
-    (blobs / model.content.digest.removeprefix("sha256:")).write_bytes(b"Weights")
+    store._blob_path(model.content.digest).write_bytes(b"Weights")
     with pytest.raises(Corrupt, match=model.content.digest):
         package.pull(store, pushed.digest, tmp_path / "out")
     assert not (tmp_path / "out" / "model.onnx").exists()
