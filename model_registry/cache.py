@@ -160,7 +160,7 @@ class Cache:
         for part in (self._root / "versions").glob("*.part"):
             _sweep(part)
         entries = [entry for entry in (self._root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
-        sizes = {entry: _size(entry) for entry in sorted(entries, key=_last_use)}
+        sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
         known = {digests.hex_of(found.digest) for path in (self._root / "known").glob("*.json") if (found := _read_known(path))}
         total = sum(sizes.values()) + wanted
         limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self._root).free)
@@ -215,7 +215,3 @@ def _touch(entry: Path) -> None:
 
 def _size(entry: Path) -> int:
     return sum(path.lstat().st_size for path in entry.rglob("*") if not path.is_dir())
-
-
-def _last_use(entry: Path) -> int:
-    return entry.stat().st_mtime_ns

@@ -93,7 +93,11 @@ def promote(
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
 
     def target(standing: _Standing) -> _Target:
-        found = _found(store, standing, version)
+        if version not in tags.versions(standing.there):
+            known = ", ".join(tags.versions(standing.there)) or "none"
+            raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
+        found = store.resolve(version)
+        _check_complete(store, found.digest)
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
@@ -190,15 +194,6 @@ def _standing(store: Store, channel: str) -> _Standing:
     moved = (_read(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
     return _Standing(there, revision, digest, version or select.describe(store, parts[0].digest if parts else digest).version)
-
-
-def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
-    if version not in tags.versions(standing.there):
-        known = ", ".join(tags.versions(standing.there)) or "none"
-        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-    target = store.resolve(version)
-    _check_complete(store, target.digest)
-    return target
 
 
 def _check_complete(store: Store, digest: str) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
-Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -29,15 +28,10 @@ ExpectRevision = Annotated[
     int | None, typer.Option(metavar="N", help="Refuse where the channel is at another revision: somebody moved it.", min=0)
 ]
 ToRevision = Annotated[int | None, typer.Option(metavar="N", help="Default: what was served before the current one.", min=1)]
-Interval = Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)]
-Count = Annotated[int | None, typer.Option(help="End after so many moves.", min=1)]
 Since = Annotated[int | None, typer.Option(metavar="N", help="Begin behind this revision; default: with the next move.", min=0)]
 KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
 Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
-Unpromoted = Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")]
 Grace = Annotated[float, typer.Option(help="In a folder: content younger than this stays; a push may be under way.", min=0)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")]
 
 
 def promote(
@@ -47,7 +41,7 @@ def promote(
     channel: Channel = "prod",
     reason: Reason = "",
     canary: Canary = None,
-    shadow: Shadow = None,
+    shadow: Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")] = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
     json: Json = False,
@@ -112,8 +106,8 @@ def watch(
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
-    count: Count = None,
-    interval: Interval = 2.0,
+    count: Annotated[int | None, typer.Option(help="End after so many moves.", min=1)] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 2.0,
     json: Json = False,
 ) -> None:
     """Print a channel's moves as they come, with --json one document a line, until Ctrl-C."""
@@ -167,10 +161,10 @@ def prune(
     repo: Repo,
     keep_revisions: KeepRevisions = 10,
     keep: Keep = None,
-    unpromoted: Unpromoted = False,
+    unpromoted: Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")] = False,
     grace_minutes: Grace = 60.0,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")] = False,
     json: Json = False,
 ) -> None:
     """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""

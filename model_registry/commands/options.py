@@ -29,13 +29,11 @@ Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLD
 Channel = Annotated[str, typer.Option(help="The tag that moves, for instance prod, or prod.eu-west for one region.")]
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-PlainHttp = Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")]
 PlainHosts = Annotated[
     list[str] | None,
     typer.Option(metavar="HOST:PORT", help="HTTP without TLS to this one; repeatable.", show_default=False),
 ]
 CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
-Timeout = Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)]
 
 
 def _show_version(asked: bool) -> None:
@@ -53,10 +51,10 @@ ShowVersion = Annotated[
 
 def connection(
     ctx: typer.Context,
-    plain_http: PlainHttp = False,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")] = False,
     plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
+    timeout: Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)] = TIMEOUT_SECONDS,
     _: ShowVersion = False,
 ) -> None:
     """Store model versions in OCI registries, and move the channels that serve them."""

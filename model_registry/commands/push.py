@@ -31,27 +31,18 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
-Image = Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")]
-Annotation = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")]
-Source = Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")]
-Revision = Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")]
-Licenses = Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")]
-Devices = Annotated[list[Device] | None, typer.Option(help="The version runs there only.")]
-OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")]
-
-
 def push(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
-    image: Image = "",
-    annotation: Annotation = None,
-    source: Source = "",
-    revision: Revision = "",
-    licenses: Licenses = "",
-    device: Devices = None,
-    op_domain: OpDomain = None,
+    image: Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")] = "",
+    annotation: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")] = None,
+    source: Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")] = "",
+    revision: Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")] = "",
+    licenses: Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")] = "",
+    device: Annotated[list[Device] | None, typer.Option(help="The version runs there only.")] = None,
+    op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
     json: Json = False,
 ) -> None:
     """Store a folder as a version, once its model is safe, its signature known and its golden examples answered.

@@ -24,7 +24,6 @@ PasswordFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
 ]
-Predicate = Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)]
 Type = Annotated[
     str,
     typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False),
@@ -85,7 +84,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 def attest(
     ctx: typer.Context,
     ref: Ref,
-    predicate: Predicate,
+    predicate: Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)],
     type_: Type,
     key: Key,
     password_file: PasswordFile = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 from model_registry.errors import Corrupt
-from model_registry.oci.digests import CHUNK
+from model_registry.oci.digests import CHUNK, chunks
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."
@@ -78,18 +78,13 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) ->
     """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
     source = _Chunks(packed)
     total = 0
-    for chunk in {"": _rest, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
+    for chunk in {"": chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
         total += len(chunk)
         limits.unpacked_bytes -= len(chunk)
         if limits.unpacked_bytes < 0:
             raise Corrupt("the layers unpack to more bytes than are read of an image")
         if total > FREE_RATIO_BYTES and total > limits.ratio * source.count:
             raise Corrupt(f"a layer unpacks to more than {limits.ratio} times its size")
-        yield chunk
-
-
-def _rest(source: _Chunks) -> Iterator[bytes]:
-    while chunk := source.read(CHUNK):
         yield chunk
 
 
@@ -148,7 +143,7 @@ def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
         for _ in member.content:
             pass
         _exactly(source, -member.size % BLOCK)
-    for _ in _rest(source):
+    for _ in chunks(source):
         pass  # what fills the last record
 
 

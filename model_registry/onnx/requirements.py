@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from model_registry.errors import Corrupt
 from model_registry.onnx.file import OnnxFile
 
-DEVICES = ("cpu", "cuda", "tensorrt")
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{what}" for what in ("opset", "ir", "onnxruntime", "device"))
 """The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, devices. Absent: left open."""

@@ -131,19 +131,16 @@ class RemoteStore:
         described = manifest.describe(data)
         for pause in (*SETTLING_SECONDS, None):
             try:
-                self._push_manifest(described, data)
+                for digest in {content.digest for content in manifest.named(data)}:
+                    if not self.has_blob(digest):
+                        raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
+                self._put(described.digest, described.media_type, data)
                 break
             except NotFound:
                 if pause is None:
                     raise
                 self._sleep(pause)
         return described
-
-    def _push_manifest(self, described: Descriptor, data: bytes) -> None:
-        for digest in {content.digest for content in manifest.named(data)}:
-            if not self.has_blob(digest):
-                raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
-        self._put(described.digest, described.media_type, data)
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """See `Store`. Raises Conflict as well where a tag that was just written names something else: a lost race."""

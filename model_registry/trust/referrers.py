@@ -9,6 +9,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from model_registry.errors import Conflict, Corrupt, NotFound
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
@@ -80,9 +82,7 @@ def fallback_tag(digest: str) -> str:
 def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:
     """Add one entry to the list under the fallback tag; entries of others stay as they are."""
     tag = fallback_tag(digest)
-    entry = {"mediaType": added.media_type, "digest": added.digest, "size": added.size, "artifactType": added.artifact_type}
-    if annotations:
-        entry["annotations"] = annotations
+    entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
     for attempt in range(ATTEMPTS):
         try:
             current = store.resolve(tag).digest
@@ -95,8 +95,7 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
         pushed = store.push_manifest(manifest.encode(index | {"manifests": [*index["manifests"], entry]}))
         try:
             store.move_tags({tag: pushed}, expect={tag: current})
-        except Conflict:
+            return
+        except Conflict:  # somebody else added one in between
             if attempt == ATTEMPTS - 1:
                 raise
-            continue  # somebody else added one in between
-        return
