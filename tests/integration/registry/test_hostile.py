@@ -24,12 +24,6 @@ def endless(sent: list[int]) -> Iterator[bytes]:
         yield bytes(1 << 16)
 
 
-def test_a_manifest_with_another_digest(store: RemoteStore, server: Hostile) -> None:
-    server.always(Reply(body=OTHER))
-    with pytest.raises(Corrupt, match=f"has digest {digests.of_bytes(OTHER)}, not {MANIFEST.digest}"):
-        store.manifest(MANIFEST.digest)
-
-
 def test_a_tag_whose_header_names_another_digest(store: RemoteStore, server: Hostile) -> None:
     server.always(Reply(body=OTHER, headers={"Docker-Content-Digest": MANIFEST.digest}))
     with pytest.raises(Corrupt, match=f"says that it is {MANIFEST.digest}"):
@@ -40,7 +34,7 @@ def test_a_manifest_that_changes_between_two_reads(store: RemoteStore, server: H
     server.by_path({"GET /manifests/prod": Reply(body=DATA), f"GET /manifests/{MANIFEST.digest}": Reply(body=OTHER)})
     found = store.resolve("prod")
     assert found.digest == MANIFEST.digest
-    with pytest.raises(Corrupt, match="has digest"):
+    with pytest.raises(Corrupt, match=f"has digest {digests.of_bytes(OTHER)}, not {MANIFEST.digest}"):
         store.manifest(found.digest)
 
 

@@ -55,14 +55,6 @@ def test_a_redirect_in_circles(store: RemoteStore, server: Hostile) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_foreign_realm_is_not_asked(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
-    server.always(challenge(f"http://{elsewhere.address}/token"))
-    with pytest.raises(Refused, match=f"sends its users to '{elsewhere.address}' for a token, which is not its own realm"):
-        store.resolve("prod")
-    assert elsewhere.seen == []
-
-
-@pytest.mark.usefixtures("credentials")
 def test_a_realm_that_is_allowed_gets_the_credentials_once(
     server: Hostile, naps: list[float], elsewhere: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

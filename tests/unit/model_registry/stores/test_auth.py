@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.errors import Refused, Unreachable
-from model_registry.stores.auth import EARLY_SECONDS, LEAST_SECONDS, Authenticator, Challenge, parse_challenges
+from model_registry.stores.auth import EARLY_SECONDS, LEAST_SECONDS, Authenticator, parse_challenges
 
 REGISTRY = "registry.example.com"
 PULL = ("repository:team/x:pull",)
@@ -115,7 +115,7 @@ def test_a_realm_that_refuses(auth: Authenticator, realm: Realm) -> None:
     ],
 )
 def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match=r"which is not its own realm|asks for credentials over|as its realm"):
         auth.answer(f'Bearer realm="{url}"', PULL, None)
     assert realm.asked == []
 
@@ -148,25 +148,20 @@ SCOPE = "repository:a/b:pull,push"
 @pytest.mark.parametrize(
     ("header", "found"),
     [
-        ('Basic realm="x"', [Challenge("basic", {"realm": "x"})]),
+        ('Basic realm="x"', [("basic", {"realm": "x"})]),
         (
             'Bearer realm="https://auth.example.com/token",service="reg, one",scope="repository:a/b:pull,push"',
-            [
-                Challenge(
-                    "bearer",
-                    {"realm": "https://auth.example.com/token", "service": "reg, one", "scope": "repository:a/b:pull,push"},
-                )
-            ],
+            [("bearer", {"realm": "https://auth.example.com/token", "service": "reg, one", "scope": SCOPE})],
         ),
-        ('BEARER Realm = bare , service="a \\"b\\""', [Challenge("bearer", {"realm": "bare", "service": 'a "b"'})]),
-        ('Negotiate, Basic realm="x"', [Challenge("negotiate", {}), Challenge("basic", {"realm": "x"})]),
-        ('Bearer realm="a",realm="b"', [Challenge("bearer", {"realm": "a"})]),
-        ('Basic realm="never closed', [Challenge("basic", {}), Challenge("realm", {})]),
+        ('BEARER Realm = bare , service="a \\"b\\""', [("bearer", {"realm": "bare", "service": 'a "b"'})]),
+        ('Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
+        ('Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
+        ('Basic realm="never closed', [("basic", {}), ("realm", {})]),
         ('realm="of nothing"', []),
         ("", []),
     ],
 )
-def test_headers(header: str, found: list[Challenge]) -> None:
+def test_headers(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
     assert parse_challenges(header) == found
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.errors import Corrupt, NotFound, Refused, RegistryError
+from model_registry.errors import Corrupt, Refused, RegistryError
 from model_registry.oci import digests, manifest
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
@@ -83,12 +83,6 @@ def test_a_damaged_bundle_is_refused(store: LayoutStore) -> None:
     blob.write_bytes(blob.read_bytes()[:-1] + b" ")
     with pytest.raises(Refused, match="has digest"):
         signing.verify(store, digest, trusted(ONE), NOW)
-
-
-def test_what_is_not_there_is_not_signed(repository: LayoutStore) -> None:
-    version(repository)
-    with pytest.raises(NotFound):
-        signing.sign(repository, DIGEST, ONE, NOW)
 
 
 def test_too_large_a_bundle_is_neither_written_nor_read(repository: LayoutStore) -> None:
