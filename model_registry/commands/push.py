@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from model_registry.commands import output
-from model_registry.commands.options import Json, Ref, open_repository
+from model_registry.commands.options import Json, Ref, champion_of, open_repository
 from model_registry.errors import BadReference
 from model_registry.limits import DEFAULT_DOMAINS
 
@@ -102,9 +102,7 @@ def _base(ctx: typer.Context, text: str) -> "Base":
     if text == "scratch":
         return Base()
     store, target = open_repository(ctx, text)
-    if not target.tag and not target.digest:
-        raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
-    return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))
+    return open_base(store, champion_of(store, target))
 
 
 def _annotations(pairs: list[str], **known: str) -> dict[str, str]:
