@@ -25,8 +25,7 @@ PasswordFile = Annotated[
     typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
 ]
 Type = Annotated[
-    str,
-    typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False),
+    str, typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False)
 ]
 
 

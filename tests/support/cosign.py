@@ -76,10 +76,7 @@ def we_verify_the_signature_of_cosign(stage: Stage) -> None:
 
 
 def cosign_verifies_our_attestation(stage: Stage) -> None:
-    stage.ours(
-        *("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation"),
-        *("--key", "release.key"),
-    )
+    stage.ours("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")
     verify = ("verify-attestation", "--insecure-ignore-tlog", "--type", TYPE, "--key")
     envelope = json.loads(stage.cosign(*verify, "release.pub", stage.ref).splitlines()[0])
     assert envelope["payloadType"] == "application/vnd.in-toto+json"

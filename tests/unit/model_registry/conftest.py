@@ -27,10 +27,7 @@ def onnx_bytes(label: bytes = b"") -> bytes:
     """A model that fits SIGNATURE and GOLDEN, p = (a / 6, a / 6); each label gives other bytes."""
     first = numpy_helper.from_array(np.array([0, 0], np.int64), "first")
     sixth = numpy_helper.from_array(np.array([1 / 6], np.float32), "sixth")
-    nodes = [
-        helper.make_node("Gather", ["x", "first"], ["a"], axis=1),
-        helper.make_node("Mul", ["a", "sixth"], ["p"]),
-    ]
+    nodes = [helper.make_node("Gather", ["x", "first"], ["a"], axis=1), helper.make_node("Mul", ["a", "sixth"], ["p"])]
     io = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in ("x", "p")]
     graph = helper.make_graph(nodes, "test", io[:1], io[1:], [first, sixth], doc_string=label.decode())
     opset = helper.make_opsetid("", 17)

@@ -52,12 +52,7 @@ def test_entries_of_others_are_kept_as_they_are(store: LayoutStore) -> None:
     digest = version(store)
     theirs = put_manifest(store, "theirs")
     entry = {"mediaType": theirs.media_type, "digest": theirs.digest, "size": theirs.size, "urls": ["https://example.org"]}
-    document = {
-        "schemaVersion": 2,
-        "mediaType": manifest.INDEX_TYPE,
-        "manifests": [entry],
-        "annotations": {"by": "others"},
-    }
+    document = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": [entry], "annotations": {"by": "others"}}
     tag = referrers.fallback_tag(digest)
     store.move_tags({tag: store.push_manifest(manifest.encode(document))}, expect={})
     referrers.attach(store, digest, TYPE, b"one", {})
