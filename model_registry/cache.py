@@ -160,8 +160,8 @@ class Cache:
         for part in (self._root / "versions").glob("*.part"):
             _sweep(part)
         entries = [entry for entry in (self._root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
-        sizes = {entry: _size(entry) for entry in sorted(entries, key=_last_use)}
-        known = {digests.hex_of(found.digest) for path in self._all_known() if (found := _read_known(path))}
+        sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
+        known = {digests.hex_of(found.digest) for path in (self._root / "known").glob("*.json") if (found := _read_known(path))}
         total = sum(sizes.values()) + wanted
         limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self._root).free)
         for entry, size in sizes.items():
@@ -174,9 +174,6 @@ class Cache:
             log.warning(
                 "the model cache needs %d bytes and may have %d, but all versions are in use or known good", total, limit
             )
-
-    def _all_known(self) -> list[Path]:
-        return list((self._root / "known").glob("*.json"))
 
     def _known(self, key: str) -> Path:
         return self._root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
@@ -209,7 +206,6 @@ def _sweep(part: Path) -> None:
 
 
 def _touch(entry: Path) -> None:
-    """Note the time of the last use, where that can be noted."""
     try:
         os.utime(entry)
     except OSError as error:
@@ -219,7 +215,3 @@ def _touch(entry: Path) -> None:
 
 def _size(entry: Path) -> int:
     return sum(path.lstat().st_size for path in entry.rglob("*") if not path.is_dir())
-
-
-def _last_use(entry: Path) -> int:
-    return entry.stat().st_mtime_ns

@@ -1,5 +1,5 @@
 """The `model-registry` command. stdout is data, stderr is talk; exit codes: 0 ok, 2 usage, 3 refused or not
-there, 4 unreachable. What a command needs is imported when it runs, so that `--help` is quick."""
+there, 4 unreachable. What takes time to import is imported when a command runs, so that `--help` is quick."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from model_registry.commands import channels, options, trust, versions
+from model_registry.commands.output import talk
 from model_registry.commands.push import push
+from model_registry.errors import RegistryError
 
 INTERRUPTED = 130
 
@@ -19,9 +21,6 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Ends with the error's exit code."""
-        from model_registry.commands.output import talk
-        from model_registry.errors import RegistryError
-
         try:
             return super().invoke(ctx)
         except RegistryError as error:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from model_registry.errors import Corrupt, Unreachable
+from model_registry.errors import BadFile, Corrupt, Unreachable
 
 
 @contextlib.contextmanager
@@ -101,6 +101,18 @@ def reported(what: str) -> Iterator[None]:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise Unreachable(f"{what}: {error.strerror}{where}", "check the path, its permissions and the space left") from error
+
+
+def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
+    """The bytes of a file that somebody named. Raises BadFile: it cannot be read, or has more than `limit` bytes."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+    except OSError as error:
+        raise BadFile(f"the {what} {path}: {error.strerror}", "check the path and its permissions") from None
+    if len(data) > limit:
+        raise BadFile(f"the {what} {path} has more than {limit} bytes", "check that it is the right file")
+    return data
 
 
 def check_paths(paths: Iterable[str]) -> None:

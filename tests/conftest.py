@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support.debian import NOT_RUN_FILE, PACKAGES, package_of
+from tests.support.debian import NOT_RUN_FILE, PACKAGES
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     missing = {item: program for item in items if (program := missing_program(item))}
     if os.environ.get("CI") == "true" or not missing:
         return
-    config.stash[NOT_RUN] |= {item.nodeid: package_of(program) for item, program in missing.items()}
+    config.stash[NOT_RUN] |= {item.nodeid: PACKAGES[program] for item, program in missing.items()}
     items[:] = [item for item in items if item not in missing]
     config.hook.pytest_deselected(items=list(missing))
 
@@ -52,7 +52,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     program = missing_program(item)
     if program:
         pytest.fail(
-            f"{program} is not installed: apt-get install -y --no-install-recommends {package_of(program)}", pytrace=False
+            f"{program} is not installed: apt-get install -y --no-install-recommends {PACKAGES[program]}", pytrace=False
         )
     return (yield)
 

@@ -21,11 +21,8 @@ from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store, select
 
-__all__ = ["Expected", "Move", "Resolution", "history", "promote", "resolve", "rollback", "watch"]
-
 MAX_TEXT = 4096  # characters of an actor or a reason
 MAX_TRIES = 200  # of planning a move again because somebody else moved the channel in between
-_EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,6 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A channel as it is before a move."""
-
     there: Sequence[str]
     revision: int
     digest: str | None
@@ -87,26 +82,22 @@ def resolve(store: Store, tag: str) -> Resolution:
 
 
 def promote(
-    store: Store,
-    channel: str,
-    version: str,
-    *,
-    actor: str,
-    reason: str,
-    now: datetime,
-    expected: Expected = Expected(),
+    store: Store, channel: str, version: str, *, actor: str, reason: str, now: datetime, expected: Expected = Expected()
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns.
 
-    Raises BadReference; NotFound where a version, or some of its content,
-    is not there; Refused where `version` is no version, `channel` is one, or things are not as `expected`; Conflict where
-    somebody else moved the channel at the same time and the move was lost.
+    Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
+    or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
     """
     if expected.digest is not None and not digests.is_digest(expected.digest):
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
 
     def target(standing: _Standing) -> _Target:
-        found = _found(store, standing, version)
+        if version not in tags.versions(standing.there):
+            known = ", ".join(tags.versions(standing.there)) or "none"
+            raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
+        found = store.resolve(version)
+        _check_complete(store, found.digest)
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
@@ -165,7 +156,7 @@ def _move(
     for what, text in (("actor", actor), ("reason", reason)):
         if len(text) > MAX_TEXT:
             raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
-    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
+    empty = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
     for _ in range(MAX_TRIES):
         standing = _standing(store, channel)
         if expected.revision not in (None, standing.revision):
@@ -176,7 +167,7 @@ def _move(
             channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
             to.descriptor.digest, to.version, restores=to.restores,
         )  # fmt: skip
-        store.push_blob(empty, io.BytesIO(_EMPTY))
+        store.push_blob(empty, io.BytesIO(manifest.EMPTY))
         entry = store.push_manifest(encode(move, empty, to.descriptor))
         at = tags.history_tag(channel, move.revision)
         try:
@@ -203,16 +194,6 @@ def _standing(store: Store, channel: str) -> _Standing:
     moved = (_read(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
     return _Standing(there, revision, digest, version or select.describe(store, parts[0].digest if parts else digest).version)
-
-
-def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
-    """A version that is there as a whole."""
-    if version not in tags.versions(standing.there):
-        known = ", ".join(tags.versions(standing.there)) or "none"
-        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-    target = store.resolve(version)
-    _check_complete(store, target.digest)
-    return target
 
 
 def _check_complete(store: Store, digest: str) -> None:

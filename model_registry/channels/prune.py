@@ -44,11 +44,6 @@ class Removal:
     documents: Sequence[str]
     kept: frozenset[str]
 
-    @property
-    def subjects(self) -> list[str]:
-        """The manifests whose signatures and attestations go with them."""
-        return [*dict.fromkeys([*self.versions.values(), *self.documents])]
-
 
 def survey(store: Store) -> Survey:
     """Look at everything once. Raises NotFound where a tag went meanwhile, Corrupt, Unreachable."""
@@ -92,8 +87,9 @@ def plan(found: Survey, rules: Rules) -> Removal:
 
 def manifests(store: Store, going: Removal) -> list[str]:
     """Every manifest to delete, in an order that may be broken off anywhere: the history, which says what to prune, last."""
-    found = [digest for subject in going.subjects for digest in _belonging(store, subject)]
-    every = [*found, *going.versions.values(), *going.documents, *going.history.values()]
+    subjects = [*going.versions.values(), *going.documents]
+    found = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
+    every = [*found, *subjects, *going.history.values()]
     return [digest for digest in dict.fromkeys(every) if digest not in going.kept]
 
 

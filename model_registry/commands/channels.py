@@ -1,11 +1,18 @@
 """The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` deletes what
 no channel needs."""
 
+import sys
+import time
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry.commands import options, output
 from model_registry.commands.options import Channel, Json, Reason, Repo, open_repository
+from model_registry.errors import BadReference, NotFound, Refused, RegistryError
+from model_registry.oci import tags
 
 if TYPE_CHECKING:
     from model_registry.channels.history import Move
@@ -14,7 +21,6 @@ if TYPE_CHECKING:
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
 Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
-Shadow = Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -22,15 +28,10 @@ ExpectRevision = Annotated[
     int | None, typer.Option(metavar="N", help="Refuse where the channel is at another revision: somebody moved it.", min=0)
 ]
 ToRevision = Annotated[int | None, typer.Option(metavar="N", help="Default: what was served before the current one.", min=1)]
-Interval = Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)]
-Count = Annotated[int | None, typer.Option(help="End after so many moves.", min=1)]
 Since = Annotated[int | None, typer.Option(metavar="N", help="Begin behind this revision; default: with the next move.", min=0)]
 KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
 Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
-Unpromoted = Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")]
 Grace = Annotated[float, typer.Option(help="In a folder: content younger than this stays; a push may be under way.", min=0)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")]
 
 
 def promote(
@@ -40,25 +41,20 @@ def promote(
     channel: Channel = "prod",
     reason: Reason = "",
     canary: Canary = None,
-    shadow: Shadow = None,
+    shadow: Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")] = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
     json: Json = False,
 ) -> None:
     """Point a channel at a version. Each move has the next revision. `scorer promote` also tells the scorers."""
-    from datetime import UTC, datetime
-
     from model_registry.channels import channel as channels
-    from model_registry.commands import options
-    from model_registry.errors import BadReference
 
     if canary or shadow:
         hint = "leave it out, or promote that version to a channel of its own (--channel canary) for a scorer of its own"
         raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(expect_digest, expect_revision)
-    by: dict[str, Any] = {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
-    _show_move(json, channels.promote(store, channel, to, expected=expected, **by))
+    _show_move(json, channels.promote(store, channel, to, expected=expected, **_by(reason)))
 
 
 def rollback(
@@ -71,34 +67,26 @@ def rollback(
     json: Json = False,
 ) -> None:
     """Point a channel at what it served before, as a new revision. A second rollback goes one step further back."""
-    from datetime import UTC, datetime
-
     from model_registry.channels import channel as channels
-    from model_registry.commands import options
 
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(revision=expect_revision)
-    by: dict[str, Any] = {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
-    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **by))
+    _show_move(json, channels.rollback(store, channel, to_revision=to_revision, expected=expected, **_by(reason)))
+
+
+def _by(reason: str) -> dict[str, Any]:
+    """Who moves a channel, why and when."""
+    return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
 
 
 def _show_move(json: bool, made: "Move") -> None:
-    from model_registry.commands import output
-
     output.show(json, output.move(made), output.move_line(made))
 
 
-def history(
-    ctx: typer.Context,
-    repo: Repo,
-    channel: Channel = "prod",
-    json: Json = False,
-) -> None:
+def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", json: Json = False) -> None:
     """Show every move of a channel, the newest last."""
     from model_registry.channels import channel as channels
     from model_registry.channels import roles
-    from model_registry.commands import output
-    from model_registry.errors import NotFound
 
     store, _ = open_repository(ctx, repo)
     moves = channels.history(store, channel)
@@ -118,18 +106,12 @@ def watch(
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
-    count: Count = None,
-    interval: Interval = 2.0,
+    count: Annotated[int | None, typer.Option(help="End after so many moves.", min=1)] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 2.0,
     json: Json = False,
 ) -> None:
     """Print a channel's moves as they come, with --json one document a line, until Ctrl-C."""
-    import time
-    from itertools import islice
-
     from model_registry.channels import channel as channels
-    from model_registry.commands import output
-    from model_registry.errors import RegistryError
-    from model_registry.oci import tags
 
     store, _ = open_repository(ctx, repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
@@ -149,8 +131,6 @@ def watch(
 
 def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     """Show the channels, what they name and who moved them last. `scorer status` shows which scorers run what."""
-    from model_registry.commands import output
-
     store, _ = open_repository(ctx, repo)
     channels = _channels(store)
     columns = ["channel", "revision", "serves", "moved", "by", "reason"]
@@ -161,7 +141,6 @@ def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
 
 def _channels(store: "Store") -> list[dict[str, Any]]:
     from model_registry.channels import channel, roles
-    from model_registry.oci import tags
 
     rows: list[dict[str, Any]] = []
     there = store.tags()
@@ -182,15 +161,14 @@ def prune(
     repo: Repo,
     keep_revisions: KeepRevisions = 10,
     keep: Keep = None,
-    unpromoted: Unpromoted = False,
+    unpromoted: Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")] = False,
     grace_minutes: Grace = 60.0,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")] = False,
     json: Json = False,
 ) -> None:
     """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""
     from model_registry.channels import prune as pruning
-    from model_registry.commands import output
 
     store, _ = open_repository(ctx, repo)
     found = pruning.survey(store)
@@ -209,10 +187,6 @@ def prune(
 
 def _ask(text: str) -> None:
     """Have a person agree. Raises BadReference where there is none to ask, Refused where the answer is no."""
-    import sys
-
-    from model_registry.errors import BadReference, Refused
-
     if not sys.stdin.isatty():
         raise BadReference("prune deletes for good, and there is no terminal to ask on", "look with --dry-run, then say --yes")
     typer.echo(text, err=True)
@@ -221,8 +195,6 @@ def _ask(text: str) -> None:
 
 
 def _text(plan: "Removal", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
-    from model_registry.commands import output
-
     done = "would be deleted" if dry_run else "deleted"
     rows = [[tag, output.short(digest), sizes[tag]] for tag, digest in sorted(plan.versions.items())]
     text = output.table(["version", "digest", "bytes"], rows) + "\n" if rows else ""

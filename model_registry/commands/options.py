@@ -2,15 +2,21 @@
 
 The options of the connection are said once, before the verb."""
 
+import getpass
+import os
+import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from model_registry.errors import BadReference
+from model_registry.oci import reference, tags
+from model_registry.oci.reference import Reference
+
 if TYPE_CHECKING:
-    from model_registry.oci.reference import Reference
     from model_registry.stores import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
@@ -23,13 +29,11 @@ Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLD
 Channel = Annotated[str, typer.Option(help="The tag that moves, for instance prod, or prod.eu-west for one region.")]
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-PlainHttp = Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")]
 PlainHosts = Annotated[
     list[str] | None,
     typer.Option(metavar="HOST:PORT", help="HTTP without TLS to this one; repeatable.", show_default=False),
 ]
 CaFile = Annotated[Path | None, typer.Option(help="Certificates (PEM) to trust beside the system's.", show_default=False)]
-Timeout = Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)]
 
 
 def _show_version(asked: bool) -> None:
@@ -45,58 +49,44 @@ ShowVersion = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How registries are reached. `timeout` is in seconds."""
-
-    plain_http: bool | list[str]
-    ca_file: Path | None
-    timeout: float
-
-
 def connection(
     ctx: typer.Context,
-    plain_http: PlainHttp = False,
+    plain_http: Annotated[bool, typer.Option("--plain-http", help="HTTP without TLS; loopback hosts only.")] = False,
     plain_http_host: PlainHosts = None,
     ca_file: CaFile = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
+    timeout: Annotated[float, typer.Option(help="Seconds that the registry may be silent.", min=0.1)] = TIMEOUT_SECONDS,
     _: ShowVersion = False,
 ) -> None:
     """Store model versions in OCI registries, and move the channels that serve them."""
-    ctx.obj = Connection(plain_http_host or plain_http, ca_file, timeout)
+    from model_registry.stores import StoreOptions
+
+    ctx.obj = StoreOptions(plain_http_host or plain_http, ca_file, timeout)
 
 
 def open_repository(
     ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
 ) -> "tuple[Store, Reference]":
     """The store of a reference; `tag` says that only a tag will do. Touches nothing yet. Raises BadReference, Misconfigured."""
-    from model_registry.errors import BadReference
-    from model_registry.oci import reference
-    from model_registry.stores import StoreOptions, open_store
+    from model_registry.stores import open_store
 
     parsed = reference.parse(text)
     if tag and not parsed.tag:
         raise BadReference(f"{text}: which version?", f"write {parsed.bare()}:VERSION")
     mounts = tuple(_neighbour(other, parsed) for other in mount_from)
-    to: Connection = ctx.obj
-    return open_store(parsed, options=StoreOptions(to.plain_http, to.ca_file, to.timeout, progress, mounts)), parsed
+    return open_store(parsed, options=replace(ctx.obj, progress=progress, mount_from=mounts)), parsed
 
 
-def _neighbour(text: str, target: "Reference") -> str:
+def _neighbour(text: str, target: Reference) -> str:
     """The path of another repository in the registry of `target`. Raises BadReference."""
-    from model_registry.errors import BadReference
-    from model_registry.oci import reference
-
     host, _, path = reference.parse(text).bare().repository.partition("/")
     if target.kind != "remote" or host != target.repository.partition("/")[0]:
         raise BadReference(f"{text} is not in the registry of {target.bare()}", "content is mounted within one registry only")
     return path
 
 
-def champion_of(store: "Store", target: "Reference") -> str:
+def champion_of(store: "Store", target: Reference) -> str:
     """The version that a reference names; of a channel with several roles it is the champion. Raises BadReference, NotFound."""
     from model_registry.channels import roles
-    from model_registry.errors import BadReference
 
     if not target.tag and not target.digest:
         raise BadReference(f"{target}: which version?", f"write {target}:TAG; model-registry list {target} shows them")
@@ -105,14 +95,12 @@ def champion_of(store: "Store", target: "Reference") -> str:
     return parts[0].digest if parts else digest
 
 
-def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
+def names_of(store: "Store", target: Reference, digest: str) -> list[str]:
     """What the version that a reference names is called, as MODEL:VERSION: as it is served, then as its manifest says.
 
     Raises BadReference for a digest whose manifest does not say its version.
     """
     from model_registry.channels import channel
-    from model_registry.errors import BadReference
-    from model_registry.oci import tags
     from model_registry.stores import select
 
     called = target.tag or ""
@@ -126,10 +114,6 @@ def names_of(store: "Store", target: "Reference", digest: str) -> list[str]:
 
 def actor() -> str:
     """Who moves a channel: user@host."""
-    import getpass
-    import os
-    import socket
-
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # containers run as users that have no name

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,26 +27,24 @@ def show(as_json: bool, value: object, text: str) -> None:
 
 
 def show_text(line: str) -> None:
-    """A line of data for people, at once."""
+    """A line of data for people."""
     typer.echo(plain(line))
-    sys.stdout.flush()
 
 
 def show_line(value: object) -> None:
-    """One JSON document on one line, at once."""
+    """One JSON document on one line."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value))
-    sys.stdout.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Rows for people."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(*columns, box=None, pad_edge=False, title=title or None, title_justify="left")
+    shown = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         shown.add_row(*[Text(plain(cell), overflow="fold") for cell in row])
     console = Console()
@@ -71,8 +70,6 @@ def talk(line: str) -> None:
 
 def move(made: "Move") -> dict[str, Any]:
     """A move as JSON shows it."""
-    from dataclasses import asdict
-
     keys = {"from_digest": "from", "to_digest": "to"}
     return {keys.get(key, key): value for key, value in asdict(made).items()}
 

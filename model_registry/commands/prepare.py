@@ -45,4 +45,4 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     except ImportError:
         ran = ""
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)).annotations(), stated is None, ran)
+    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, ran)

@@ -1,14 +1,19 @@
 """The verb `push`."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model_registry.commands.options import Json, Ref, open_repository
+from model_registry.commands import output
+from model_registry.commands.options import Json, Ref, champion_of, open_repository
+from model_registry.errors import BadReference
+from model_registry.limits import DEFAULT_DOMAINS
 
 MountFrom = Annotated[
     list[str] | None,
@@ -26,27 +31,18 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
-Image = Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")]
-Annotation = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")]
-Source = Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")]
-Revision = Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")]
-Licenses = Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")]
-Devices = Annotated[list[Device] | None, typer.Option(help="The version runs there only.")]
-OpDomain = Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")]
-
-
 def push(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
-    image: Image = "",
-    annotation: Annotation = None,
-    source: Source = "",
-    revision: Revision = "",
-    licenses: Licenses = "",
-    device: Devices = None,
-    op_domain: OpDomain = None,
+    image: Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")] = "",
+    annotation: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")] = None,
+    source: Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")] = "",
+    revision: Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")] = "",
+    licenses: Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")] = "",
+    device: Annotated[list[Device] | None, typer.Option(help="The version runs there only.")] = None,
+    op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
     json: Json = False,
 ) -> None:
     """Store a folder as a version, once its model is safe, its signature known and its golden examples answered.
@@ -54,7 +50,6 @@ def push(
     Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
     """
     from model_registry import package
-    from model_registry.commands import output
 
     with output.bars() as progress:
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
@@ -74,9 +69,7 @@ def push(
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "Prepared":
     """What is settled before the push, and what was not said on stderr."""
     from model_registry import package
-    from model_registry.commands import output
     from model_registry.commands.prepare import prepare
-    from model_registry.limits import DEFAULT_DOMAINS
 
     ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
     if ready.derived:
@@ -90,7 +83,6 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
     """Where the signature has to be written: as far as it is known on stdout, what is missing on stderr. Ends with 3."""
-    from model_registry.commands import output
     from model_registry.onnx.derive_signature import Underivable
 
     try:
@@ -105,22 +97,16 @@ def _explained(folder: Path) -> Iterator[None]:
 
 
 def _base(ctx: typer.Context, text: str) -> "Base":
-    """The image to build on."""
-    from model_registry.errors import BadReference
     from model_registry.image.build import Base, open_base
 
     if text == "scratch":
         return Base()
     store, target = open_repository(ctx, text)
-    if not target.tag and not target.digest:
-        raise BadReference(f"--image {text}: which version?", f"write {text}:TAG")
-    return open_base(store, store.resolve(target.tag).digest if target.tag else str(target.digest))
+    return open_base(store, champion_of(store, target))
 
 
 def _annotations(pairs: list[str], **known: str) -> dict[str, str]:
     """`--annotation` and those with options of their own. Raises BadReference."""
-    from model_registry.errors import BadReference
-
     found = {f"org.opencontainers.image.{key}": value for key, value in known.items() if value}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -130,13 +116,8 @@ def _annotations(pairs: list[str], **known: str) -> dict[str, str]:
     return found
 
 
-def _created() -> Any:
+def _created() -> datetime | None:
     """The time in SOURCE_DATE_EPOCH (reproducible-builds.org), if that is set."""
-    import os
-    from datetime import UTC, datetime
-
-    from model_registry.errors import BadReference
-
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
         return datetime.fromtimestamp(int(text), UTC) if text else None

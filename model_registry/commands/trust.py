@@ -1,18 +1,19 @@
 """The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry.commands import options, output
 from model_registry.commands.options import Json, Ref, open_repository
+from model_registry.errors import BadReference
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
     from model_registry.trust.keys import PrivateKey
     from model_registry.trust.signing import TrustedKey
-
-PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
 
 Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
 Keys = Annotated[
@@ -20,12 +21,11 @@ Keys = Annotated[
 ]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
 PasswordFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help=f"Holds the key's password; or set {PASSWORD}.", show_default=False)
+    Path | None,
+    typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
 ]
-Predicate = Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)]
 Type = Annotated[
-    str,
-    typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False),
+    str, typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False)
 ]
 
 
@@ -35,10 +35,9 @@ def keygen(
     json: Json = False,
 ) -> None:
     """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
-    from model_registry.commands import output
     from model_registry.trust import keys
 
-    password = _password(password_file)
+    password = keys.read_password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
         output.talk(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
@@ -46,17 +45,8 @@ def keygen(
     output.show(json, value, f"{private}\n{public}")
 
 
-def sign(
-    ctx: typer.Context,
-    ref: Ref,
-    key: Key,
-    password_file: PasswordFile = None,
-    json: Json = False,
-) -> None:
+def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
     """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
     from model_registry.trust import signing
 
     private = _private(key, password_file)
@@ -69,18 +59,8 @@ def sign(
     output.show(json, value, output.plain(f"{digest} {said}"))
 
 
-def verify(
-    ctx: typer.Context,
-    ref: Ref,
-    key: Keys = None,
-    policy: PolicyFile = None,
-    json: Json = False,
-) -> None:
+def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
     """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
-    from model_registry.errors import BadReference
     from model_registry.trust import signing
     from model_registry.trust.gate import Gate
     from model_registry.trust.policy import read
@@ -92,7 +72,7 @@ def verify(
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
     if held:
-        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now).key_id
+        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now)
         signers = [signer] if signer else []
     else:
         signers = signing.verify(store, digest, trusted, now, name)
@@ -103,19 +83,16 @@ def verify(
 def attest(
     ctx: typer.Context,
     ref: Ref,
-    predicate: Predicate,
+    predicate: Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)],
     type_: Type,
     key: Key,
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
     """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
     from model_registry.trust import attestation
 
-    private, said, uri = _private(key, password_file), _object(predicate), attestation.type_uri(type_)
+    private, said, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
     store, target = open_repository(ctx, ref)
     digest = options.champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
@@ -124,8 +101,6 @@ def attest(
 
 def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
     """The attestations beside a version as `inspect` shows them, verified where one of these keys signed them."""
-    from datetime import UTC, datetime
-
     from model_registry.trust import attestation
 
     found = attestation.attestations(store, digest, _trusted(key), datetime.now(UTC))
@@ -135,15 +110,10 @@ def attested(store: "Store", digest: str, key: list[Path] | None) -> list[dict[s
     ]
 
 
-def attested_line(one: dict[str, Any]) -> str:
-    """One of them in a line."""
-    return f"{one['type']} ({'signed by ' + one['key'] if one['verified'] else 'not verified: ' + one['fault']})"
-
-
 def _private(path: Path, password_file: Path | None) -> "PrivateKey":
     from model_registry.trust import keys
 
-    return keys.read_private(path, _password(password_file))
+    return keys.read_private(path, keys.read_password(password_file))
 
 
 def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
@@ -151,35 +121,3 @@ def _trusted(paths: list[Path] | None) -> "list[TrustedKey]":
     from model_registry.trust.signing import TrustedKey
 
     return [TrustedKey(str(path), keys.read_public(path)) for path in paths or []]
-
-
-def _password(path: Path | None) -> bytes | None:
-    """The first line of a file, else what the environment holds. Raises BadFile."""
-    import os
-
-    from model_registry.errors import BadFile
-
-    if path is None:
-        return os.environ.get(PASSWORD, "").encode() or None
-    try:
-        first = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
-    except OSError as error:
-        raise BadFile(f"the password file {path}: {error.strerror}", "check the path and its permissions") from None
-    if not first:
-        raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
-    return first
-
-
-def _object(path: Path) -> dict[str, Any]:
-    import msgspec
-
-    from model_registry.errors import BadFile
-
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise BadFile(f"the predicate {path}: {error.strerror}", "check the path and its permissions") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(
-            f"the predicate {path} is no JSON object: {error}", "model_registry/README.md describes attestations"
-        ) from None

@@ -1,12 +1,15 @@
 """The verbs that read versions: `pull`, `list`, `inspect`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from model_registry.commands import options, output
 from model_registry.commands.options import Json, Ref, Repo, open_repository
 from model_registry.commands.trust import Keys
+from model_registry.oci import tags
 
 if TYPE_CHECKING:
     from model_registry.stores import Store
@@ -24,7 +27,6 @@ def pull(
 ) -> None:
     """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
     from model_registry import package
-    from model_registry.commands import options, output
 
     with output.bars() as progress:
         store, target = open_repository(ctx, ref, progress=progress)
@@ -34,15 +36,9 @@ def pull(
     output.show(json, value, f"{pulled.name}:{pulled.version}@{digest} is in {folder}")
 
 
-def list_versions(
-    ctx: typer.Context,
-    repo: Repo,
-    json: Json = False,
-) -> None:
+def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     """Show the versions, and which of them the channels name."""
     from model_registry.channels import roles
-    from model_registry.commands import output
-    from model_registry.oci import tags
     from model_registry.stores import select
 
     store, _ = open_repository(ctx, repo)
@@ -63,17 +59,13 @@ def list_versions(
     output.show(json, {"repository": store.repository, "versions": rows}, table)
 
 
-def inspect(
-    ctx: typer.Context,
-    ref: Ref,
-    diff: Diff = None,
-    key: Keys = None,
-    json: Json = False,
-) -> None:
+def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
     """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
+    import msgspec
+
     from model_registry import package
     from model_registry.channels import channel
-    from model_registry.commands import options, output, trust
+    from model_registry.commands import trust
     from model_registry.stores import select
 
     store, target = open_repository(ctx, ref)
@@ -89,21 +81,20 @@ def inspect(
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
     value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
-    value["signature"] = _decoded(signature.to_json()) if signature else None
+    value["signature"] = msgspec.json.decode(signature.to_json()) if signature else None
     value["attestations"] = trust.attested(store, digest, key)
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
     lines += [("input", f"{field.name}: {field.dtype}") for field in (signature.fields if signature else ())]
-    lines += [("attested", trust.attested_line(one)) for one in value["attestations"]]
+    for one in value["attestations"]:
+        vouched = f"signed by {one['key']}" if one["verified"] else f"not verified: {one['fault']}"
+        lines.append(("attested", f"{one['type']} ({vouched})"))
     output.show(json, value, "\n".join(f"{key:<9} {output.plain(shown)}" for key, shown in lines))
 
 
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
-    from dataclasses import asdict
-
     from model_registry import package
-    from model_registry.commands import output
     from model_registry.package.compare import difference
     from model_registry.stores import select
 
@@ -120,9 +111,3 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     elif found.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     output.show(json, value, "\n".join(output.plain(line) for line in lines))
-
-
-def _decoded(text: str) -> Any:
-    import msgspec
-
-    return msgspec.json.decode(text)

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -20,7 +20,7 @@ from model_registry.image import layers
 from model_registry.image.unpack import OPAQUE, ROOT, WHOLE
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
-from model_registry.oci.plan import Plan, Source
+from model_registry.oci.plan import Plan, Source, reader
 from model_registry.stores import Store, select
 
 LEVEL = 1  # of gzip: weights hardly shrink, and a higher one takes four times as long
@@ -60,12 +60,12 @@ def plan(base: Base, found: list[tuple[File, Source]], annotations: Mapping[str,
         digest, size = digests.of_stream(stream)
     layer = Descriptor(media_type=f"{_LAYER_TYPE}+gzip", digest=digest, size=size, annotations={WHOLE: "whole"})
     config = manifest.encode(_config(base.config, diff_id, annotations))
-    described = Descriptor(media_type=manifest.IMAGE_CONFIG_TYPE, digest=digests.of_bytes(config), size=len(config))
+    described = manifest.content(manifest.IMAGE_CONFIG_TYPE, config)
     data = manifest.build(None, described, (*base.layers, layer), dict(annotations))
     sources: list[tuple[Descriptor, Source]] = []
     if base.store is not None:
         sources = [(one, partial(_open, base.store.blob, one)) for one in base.layers]
-    return Plan(data, config, (*sources, (layer, partial(_open_file, scratch))))
+    return Plan(data, config, (*sources, (layer, reader(scratch))))
 
 
 def _write_layer(found: list[tuple[File, Source]], into: BinaryIO) -> str:
@@ -75,17 +75,12 @@ def _write_layer(found: list[tuple[File, Source]], into: BinaryIO) -> str:
         with tarfile.open(fileobj=cast(BinaryIO, hashing), mode="w|", format=tarfile.PAX_FORMAT, bufsize=digests.CHUNK) as tar:
             tar.addfile(_entry(ROOT, folder=True))
             tar.addfile(_entry(f"{ROOT}/{OPAQUE}"))
-            for folder in sorted({str(parent) for file, _ in found for parent in _parents(file.path)}):
+            for folder in sorted({str(parent) for file, _ in found for parent in PurePosixPath(file.path).parents} - {"."}):
                 tar.addfile(_entry(f"{ROOT}/{folder}", folder=True))
             for file, source in found:
                 with source() as stream:
                     tar.addfile(_entry(f"{ROOT}/{file.path}", size=file.content.size), stream)
     return f"sha256:{hashing.sha.hexdigest()}"
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _entry(path: str, *, folder: bool = False, size: int = 0) -> tarfile.TarInfo:
@@ -96,14 +91,11 @@ def _entry(path: str, *, folder: bool = False, size: int = 0) -> tarfile.TarInfo
 
 
 class _Hashing:
-    """A file that hashes what is written to it."""
-
     def __init__(self, into: BinaryIO) -> None:
         self._into = into
         self.sha = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        """See `io.RawIOBase`."""
         self.sha.update(data)
         return self._into.write(data)
 
@@ -127,7 +119,3 @@ def _as_oci(layer: Descriptor) -> Descriptor:
 
 def _open(blob: Callable[[Descriptor], Iterator[bytes]], content: Descriptor) -> BinaryIO:
     return layers.stream(blob(content))
-
-
-def _open_file(path: Path) -> BinaryIO:
-    return path.open("rb")

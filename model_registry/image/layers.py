@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
 from model_registry.errors import Corrupt
-from model_registry.oci.digests import CHUNK
+from model_registry.oci.digests import CHUNK, chunks
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."
@@ -54,11 +54,9 @@ class _Chunks(io.RawIOBase):
         self.count = 0
 
     def readable(self) -> bool:
-        """See `io.RawIOBase`."""
         return True
 
     def readinto(self, into: object) -> int:
-        """See `io.RawIOBase`."""
         view = memoryview(into).cast("B")  # type: ignore[arg-type]
         while not self._rest:
             chunk = next(self._chunks, None)
@@ -80,19 +78,13 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) ->
     """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
     source = _Chunks(packed)
     total = 0
-    for chunk in {"": _rest, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
+    for chunk in {"": chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
         total += len(chunk)
         limits.unpacked_bytes -= len(chunk)
         if limits.unpacked_bytes < 0:
             raise Corrupt("the layers unpack to more bytes than are read of an image")
         if total > FREE_RATIO_BYTES and total > limits.ratio * source.count:
             raise Corrupt(f"a layer unpacks to more than {limits.ratio} times its size")
-        yield chunk
-
-
-def _rest(source: _Chunks) -> Iterator[bytes]:
-    """What is left."""
-    while chunk := source.read(CHUNK):
         yield chunk
 
 
@@ -151,7 +143,7 @@ def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
         for _ in member.content:
             pass
         _exactly(source, -member.size % BLOCK)
-    for _ in _rest(source):
+    for _ in chunks(source):
         pass  # what fills the last record
 
 
@@ -199,12 +191,10 @@ def _content(source: _Chunks, size: int) -> Iterator[bytes]:
 
 def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
     """Path and size of the next entry, as an extended header states them. A global header (for all entries) is ignored."""
-    if header.type == tarfile.XGLTYPE:
+    if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
         return {}
     if header.type == tarfile.GNUTYPE_LONGNAME:
         return {"path": data[: header.size].rstrip(b"\0").decode("utf-8", "surrogateescape")}
-    if header.type == tarfile.GNUTYPE_LONGLINK:
-        return {}
     return _records(data[: header.size])
 
 
@@ -227,7 +217,6 @@ def _records(data: bytes) -> dict[str, str]:
 
 
 def _exactly(source: _Chunks, size: int) -> bytes:
-    """This many bytes."""
     parts, left = [], size
     while left and (part := source.read(left)):
         parts.append(part)

@@ -5,6 +5,7 @@ file there counts as one, and refuses the version if it is still in the package 
 links is what makes unpacking dangerous, and a package needs none. Format: OCI image-spec, layer.md.
 """
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from model_registry.errors import Corrupt, Refused
 from model_registry.files import check_paths, is_confined
 from model_registry.image import layers
 from model_registry.image.layers import Limits, Member
-from model_registry.oci import digests, manifest
+from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, File, Version
 
 ROOT = "models"
@@ -103,14 +104,9 @@ class _Tree:
         found = [path.rpartition("/")[0] for path in self._entries if path.count("/") == 2 and path.endswith(f"/{MODEL}")]
         chosen = [path for path in found if path == f"{ROOT}/{name}"] or found
         if len(chosen) != 1:
-            linked = ROOT in self._entries and self._entries[ROOT].kind != "folder"
-            what = (
-                "/models is a link"
-                if linked
-                else f"models are in {', '.join(sorted(found))}"
-                if found
-                else "no /models/model.onnx"
-            )
+            what = f"models are in {', '.join(sorted(found))}" if found else "no /models/model.onnx"
+            if ROOT in self._entries and self._entries[ROOT].kind != "folder":
+                what = "/models is a link"
             raise Refused(f"the image has no one package: {what}", _HINT)
         return chosen[0]
 
@@ -156,15 +152,14 @@ class _Tree:
         if self._left < 0:
             raise Refused("the image holds more under /models than is read of a version", "model.max_bytes is the limit")
         sha = hashlib.sha256()
-        chunks = digests.hashed(member.content, sha)
         if self._folder:
             self._written += 1
             entry.held = self._folder / str(self._written)
-            with entry.held.open("xb") as stream:
-                stream.writelines(chunks)
-        else:
-            for _ in chunks:
-                pass
+        with entry.held.open("xb") if entry.held else contextlib.nullcontext() as stream:
+            for chunk in member.content:
+                sha.update(chunk)
+                if stream:
+                    stream.write(chunk)
         digest = f"sha256:{sha.hexdigest()}"
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 

@@ -4,6 +4,7 @@ Only SHA-256, the algorithm that every OCI registry must know (image-spec, descr
 """
 
 import hashlib
+import io
 import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
@@ -40,16 +41,9 @@ def of_stream(stream: BinaryIO) -> tuple[str, int]:
     return f"sha256:{sha.hexdigest()}", size
 
 
-def chunks(stream: BinaryIO) -> Iterator[bytes]:
+def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
     """What is left in a stream, a chunk at a time."""
     while chunk := stream.read(CHUNK):
-        yield chunk
-
-
-def hashed(content: Iterable[bytes], sha: "hashlib._Hash") -> Iterator[bytes]:
-    """Pass chunks on while hashing them."""
-    for chunk in content:
-        sha.update(chunk)
         yield chunk
 
 

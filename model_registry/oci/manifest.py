@@ -88,8 +88,11 @@ class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     annotations: dict[str, str] = {}
 
 
-class _Kind(msgspec.Struct, frozen=True, rename="camel"):
+class Kind(msgspec.Struct, frozen=True, rename="camel"):
+    """What a document says that it is."""
+
     media_type: str = ""
+    artifact_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,12 @@ class Version:
         return (self.config, *(file.content for file in self.files), *self.layers)
 
 
+def content(media_type: str, data: bytes) -> Descriptor:
+    """The descriptor of bytes in memory."""
+    return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data))
+
+
+EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 _Parsed = TypeVar("_Parsed")
 
 
@@ -146,7 +155,7 @@ def describe(data: bytes) -> Descriptor:
 
 def is_index(data: bytes) -> bool:
     """Whether a document says that it is an index. Raises Corrupt for what is no JSON object."""
-    return decode(data, _Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
+    return decode(data, Kind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
 def named(data: bytes) -> tuple[Descriptor, ...]:
@@ -221,7 +230,6 @@ def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
 
 
 def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[File, ...]:
-    """One file a layer, its path in an annotation."""
     if not 1 <= len(layers) <= MAX_FILES:
         raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
     files = tuple(File(layer.annotations.get(key, ""), layer) for layer in layers)
@@ -264,8 +272,7 @@ def build_version(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)
     )
-    described = Descriptor(media_type=IMAGE_CONFIG_TYPE, digest=digests.of_bytes(config), size=len(config))
-    return build(MODEL_TYPE, described, layers, annotations_of(name, version, created, more or {}))
+    return build(MODEL_TYPE, content(IMAGE_CONFIG_TYPE, config), layers, annotations_of(name, version, created, more or {}))
 
 
 def build(
@@ -276,14 +283,8 @@ def build(
     subject: Descriptor | None = None,
 ) -> bytes:
     """Any artifact's manifest."""
-    return encode(
-        Manifest(
-            schema_version=2,
-            media_type=MANIFEST_TYPE,
-            artifact_type=artifact_type,
-            config=config,
-            layers=layers,
-            subject=subject,
-            annotations=annotations,
-        )
-    )
+    made = Manifest(
+        schema_version=2, media_type=MANIFEST_TYPE, artifact_type=artifact_type, config=config, layers=layers,
+        subject=subject, annotations=annotations,
+    )  # fmt: skip
+    return encode(made)

@@ -28,7 +28,7 @@ class Plan:
 
 def of(folder: Path, more: Mapping[str, bytes]) -> list[tuple[File, Source]]:
     """The files to push, by path, hashed; `more` are files that the folder lacks. Raises Refused."""
-    sources: dict[str, Source] = {path: partial(_open, folder / path) for path in walk(folder, hidden=False)}
+    sources: dict[str, Source] = {path: reader(folder / path) for path in walk(folder, hidden=False)}
     sources |= {path: partial(io.BytesIO, data) for path, data in more.items()}
     if len(sources) > manifest.MAX_FILES:
         raise Refused(f"{folder} has {len(sources)} files; a version has at most {manifest.MAX_FILES}")
@@ -51,15 +51,16 @@ def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
             yield name.as_posix()
 
 
+def reader(path: Path) -> Source:
+    """How to open a file."""
+    return lambda: path.open("rb")
+
+
 def artifact(name: str, version: str, created: str | None, found: list[tuple[File, Source]], more: Mapping[str, str]) -> Plan:
     """The ModelPack artifact of some files, with `more` annotations."""
     config = manifest.build_config(name, version, created, (file.content.digest for file, _ in found))
     data = manifest.build_version(name, version, created, [file for file, _ in found], config, more)
     return Plan(data, config, tuple((file.content, source) for file, source in found))
-
-
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
 
 
 def _describe(path: str, source: Source) -> Descriptor:

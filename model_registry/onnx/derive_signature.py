@@ -32,7 +32,8 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        raise Underivable(todo, _skeleton(inputs, outputs))
+        document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
+        raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(TensorInput(one.name, one.dtype, (_field(one, alone=len(inputs) == 1),)) for one in inputs)
     return Signature(fed, (Output(None, outputs[0].name),))
 
@@ -59,12 +60,6 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
         return None
     named = ", ".join(f"{one.name} ({one.dtype})" for one in outputs)
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}"
-
-
-def _skeleton(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """signature.json as far as it is known, laid out for an editor."""
-    document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
-    return json.dumps(document, indent=1)
 
 
 def _tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:

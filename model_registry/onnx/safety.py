@@ -4,7 +4,7 @@ A loader follows a model's external data to any path, reads memory where the pat
 library claims an operator's domain; so all three are settled here, on the file's structure alone.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from model_registry import files
@@ -28,7 +28,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
     """
     found = file.read(model)
     for external in found.external:
-        if fault := external_fault(external, _sizes(model)):
+        if fault := _external_fault(model, external):
             raise Refused(
                 f"{model.name} keeps weights in {external.location!r:.200}: {fault}", "save it with its weights inside"
             )
@@ -39,11 +39,11 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
     return found
 
 
-def external_fault(external: External, size: Callable[[str], int | None]) -> str | None:
-    """Why weights must not be read from there, or None if they may. `size` gives a package file's bytes, or None."""
+def _external_fault(model: Path, external: External) -> str | None:
+    """Why weights must not be read from there, or None if they may."""
     if not is_confined(external.location) or MEMORY in external.location:
         return "that is no plain path inside the package"
-    there = size(external.location)
+    there = _size(model, external.location)
     if there is None or any(part.startswith(".") for part in external.location.split("/")):
         return "the package has no such file"
     if external.offset < 0 or (external.length or 0) < 0 or external.offset + (external.length or 0) > there:
@@ -63,12 +63,9 @@ def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
     return None
 
 
-def _sizes(model: Path) -> Callable[[str], int | None]:
-    def size(location: str) -> int | None:
-        """A file's bytes, where neither it nor a folder on the way is a link."""
-        path = model.parent / location
-        with files.reported(f"the package {model.parent}"):
-            plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
-            return path.stat().st_size if plain else None
-
-    return size
+def _size(model: Path, location: str) -> int | None:
+    """The bytes of a file beside the model, where neither it nor a folder on the way is a link."""
+    path = model.parent / location
+    with files.reported(f"the package {model.parent}"):
+        plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
+        return path.stat().st_size if plain else None

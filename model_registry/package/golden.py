@@ -72,14 +72,9 @@ def _field_fault(field: InputField, value: object) -> str | None:
 
 
 def _is_score(value: object) -> bool:
-    if isinstance(value, dict):
-        return bool(value) and all(_is_array_or_number(one) for one in value.values())
-    return _is_array_or_number(value)
-
-
-def _is_array_or_number(value: object) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(_is_array_or_number(one) for one in value)
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return bool(value) and all(not isinstance(one, dict) and _is_score(one) for one in inner)
     return _is_number(value)
 
 

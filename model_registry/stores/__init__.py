@@ -43,43 +43,34 @@ class Store(Protocol):
     @property
     def repository(self) -> str:
         """The repository as a reference names it, for messages."""
-        ...
 
     def validator(self, tag: str) -> str:
         """An opaque value that is another one whenever the tag names another manifest than when it was asked last.
 
         Cheap enough to ask every second: nothing is downloaded. May raise NotFound where there is no such tag.
         """
-        ...
 
     def tags(self) -> list[str]:
         """All tags, sorted."""
-        ...
 
     def resolve(self, tag: str) -> Descriptor:
         """The manifest that a tag names now. Raises NotFound."""
-        ...
 
     def manifest(self, digest: str) -> bytes:
         """A manifest's bytes, at most `manifest.MAX_BYTES`, digest checked. Raises NotFound."""
-        ...
 
     def has_blob(self, digest: str) -> bool:
         """Whether a blob (or manifest) is stored. Says nothing about its content."""
-        ...
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
         """A blob in chunks, known to be good only after the last one. Raises NotFound, and Corrupt at the latest at its end."""
-        ...
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         """Store what is left in a stream under its digest. Raises Corrupt, and stores nothing, where it is not that content."""
-        ...
 
     def push_manifest(self, data: bytes) -> Descriptor:
         """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where content that it names is
         not stored."""
-        ...
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Point tags at manifests, all in one step, if every tag in `expect` still has that digest (None: is not there).
@@ -87,7 +78,6 @@ class Store(Protocol):
         Raises Conflict, and moves nothing, where one has not. A store without such a step (HTTP registries) moves them one by
         one in the order of `to`, the last one last: what readers start from.
         """
-        ...
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """Delete manifests in this order, and every tag that names one, if the tags and their digests are those in `expect`.
@@ -97,14 +87,12 @@ class Store(Protocol):
         Conflict where a tag has moved, and deletes nothing from then on (a store with locks: nothing at all); Refused where the
         store does not delete.
         """
-        ...
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
         """The manifests whose subject has this digest, as the store's referrers API lists them; None where it has no such API.
 
         The list is unchecked. Only `model_registry.trust.referrers` calls this.
         """
-        ...
 
 
 def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Store:

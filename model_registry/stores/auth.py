@@ -24,27 +24,22 @@ _PART = re.compile(
 MOST_PARTS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """One way to authenticate: a scheme in lower case, and its parameters, names in lower case."""
+def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+    """The ways to authenticate in a header, in order: a scheme and its parameters, names in lower case.
 
-    scheme: str
-    parameters: dict[str, str]
-
-
-def parse_challenges(header: str) -> list[Challenge]:
-    """The challenges in a header, in order; what follows something that does not read is left out."""
-    found: list[Challenge] = []
+    What follows something that does not read is left out.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
     at = 0
     for _ in range(MOST_PARTS):
         if (part := _PART.match(header, at)) is None:
             break
         at = part.end()
         if part["scheme"]:
-            found.append(Challenge(part["scheme"].lower(), {}))
+            found.append((part["scheme"].lower(), {}))
         elif found:
             value = part["bare"] if part["quoted"] is None else re.sub(r"\\(.)", r"\1", part["quoted"])
-            found[-1].parameters.setdefault(part["name"].lower(), value)
+            found[-1][1].setdefault(part["name"].lower(), value)
     return found
 
 
@@ -99,7 +94,7 @@ class Authenticator:
         with self._lock:
             if self.header(scopes) not in (None, sent):
                 return True  # another thread has just done it
-            offered = {found.scheme: found for found in reversed(parse_challenges(asked))}
+            offered = dict(reversed(parse_challenges(asked)))
             if "bearer" in offered:
                 self._tokens[scopes] = self._fetch_token(offered["bearer"], scopes)
                 return True
@@ -111,10 +106,10 @@ class Authenticator:
             self._basic = found.basic
             return True
 
-    def _fetch_token(self, asked: Challenge, scopes: tuple[str, ...]) -> _Token:
-        realm = self._realm(asked.parameters.get("realm", ""))
+    def _fetch_token(self, asked: dict[str, str], scopes: tuple[str, ...]) -> _Token:
+        realm = self._realm(asked.get("realm", ""))
         found = docker_config.find(self._name)
-        status, body = self._fetch(_request(realm, asked.parameters.get("service", ""), scopes, found))
+        status, body = self._fetch(_request(realm, asked.get("service", ""), scopes, found))
         if status != 200:
             hint = f"docker login {self._name}" if status in (400, 401, 403) else "try again later"
             raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)

@@ -11,7 +11,7 @@ from model_registry.errors import Corrupt, NotFound
 from model_registry.oci import digests
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Progress
-from model_registry.stores.http import MAX_ERROR, Broken, Call, Client, broken, read_answer
+from model_registry.stores.http import Broken, Call, Client, broken, read_answer
 from model_registry.stores.retry import PROGRESS_BYTES
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
@@ -58,7 +58,7 @@ def _body(client: Client, response: httpx.Response, content: Descriptor, done: i
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):
-        raise read_answer(response, MAX_ERROR).error(f"GET of {content.digest}")
+        raise read_answer(response).error(f"GET of {content.digest}")
     begins = 0
     if response.status_code == 206:
         found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))

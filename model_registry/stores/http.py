@@ -47,10 +47,10 @@ class Answer:
     def location(self) -> httpx.URL:
         """Where to go on. Raises Corrupt."""
         text = self.headers.get("Location", "")
-        try:
-            return self.url.join(text) if text else _no_location(self, text)
-        except httpx.InvalidURL:
-            return _no_location(self, text)
+        with suppress(httpx.InvalidURL):
+            if text:
+                return self.url.join(text)
+        raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
 
     def error(self, doing: str) -> RegistryError:
         """What an answer that is no success means."""
@@ -62,18 +62,17 @@ class Answer:
         return Refused(message, "the registry does not take that; look into its log")
 
 
-def read_answer(response: httpx.Response, limit: int) -> Answer:
-    """Read an answer, at most `limit` bytes of its body and one. Raises httpx.TransportError."""
+def read_answer(response: httpx.Response, limit: int = MAX_ERROR) -> Answer:
+    """Read an answer, at most `limit` bytes of its body and one. Raises Broken."""
     data = bytearray()
-    for chunk in response.iter_raw():
-        data += chunk
-        if len(data) > limit:
-            break
+    try:
+        for chunk in response.iter_raw():
+            data += chunk
+            if len(data) > limit:
+                break
+    except httpx.TransportError as error:
+        raise broken(error) from error
     return Answer(response.status_code, response.headers, response.url, bytes(data[: limit + 1]))
-
-
-def _no_location(answer: Answer, text: str) -> httpx.URL:
-    raise Corrupt(f"{answer.url.host} answered {answer.status} with {text!r:.200} as its Location")
 
 
 DOCKER_HUB = "docker.io"
@@ -141,7 +140,7 @@ class Client:
     def ask_once(self, call: Call, limit: int = MAX_ERROR) -> Answer:
         """The answer to one attempt. Raises Broken where another one makes sense."""
         with self.stream(call) as response:
-            return _read(response, limit)
+            return read_answer(response, limit)
 
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx.Response]:
@@ -171,14 +170,13 @@ class Client:
         return url
 
     def _is_plain(self, url: httpx.URL) -> bool:
-        """Whether a host may be talked to without TLS."""
         if isinstance(self._plain, bool):
             return self._plain and transport.is_loopback(url.host)
         return url.netloc.decode() in self._plain
 
     def is_own(self, url: httpx.URL) -> bool:
         """Whether a URL is the registry's own, so that it may see what is meant for the registry."""
-        return (url.scheme, url.host, _port(url)) == (self._origin.scheme, self._origin.host, _port(self._origin))
+        return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: Call) -> httpx.Response:
         """One answer, after redirects and a 401. Raises Broken."""
@@ -190,7 +188,7 @@ class Client:
             with _closed(response):
                 if call.method not in ("GET", "HEAD"):
                     raise Refused(f"{self.host} redirects {call.method} {url.path}", "only what is read is redirected")
-                url = _read(response, MAX_ERROR).location()
+                url = read_answer(response).location()
         else:
             raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")
         if response.status_code in retry.STATUSES:
@@ -224,13 +222,12 @@ class Client:
         return self._open(self._client.build_request(call.method, url, headers=headers, content=call.body and call.body()))
 
     def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
-        """For tokens; see `auth.Fetch`."""
         request.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
         response = self._open(request)
         if response.status_code in retry.STATUSES:
             raise _come_again(response, request.url.host)
         with _closed(response):
-            answer = _read(response, MAX_TOKEN_ANSWER)
+            answer = read_answer(response, MAX_TOKEN_ANSWER)
         return answer.status, answer.body
 
     def _open(self, request: httpx.Request) -> httpx.Response:
@@ -253,25 +250,14 @@ def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
     try:
         yield response
         if not response.is_stream_consumed:
-            with suppress(httpx.TransportError):
-                read_answer(response, MAX_ERROR)
+            with suppress(Broken):
+                read_answer(response)
     finally:
         response.close()
-
-
-def _read(response: httpx.Response, limit: int) -> Answer:
-    try:
-        return read_answer(response, limit)
-    except httpx.TransportError as error:
-        raise broken(error) from error
 
 
 def _come_again(response: httpx.Response, who: str) -> Broken:
     """What an answer of `retry.STATUSES` means; closes it."""
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
-        return Broken(f"{who} answered {response.status_code}{_read(response, MAX_ERROR).said}", after)
-
-
-def _port(url: httpx.URL) -> int:
-    return url.port or (443 if url.scheme == "https" else 80)
+        return Broken(f"{who} answered {response.status_code}{read_answer(response).said}", after)

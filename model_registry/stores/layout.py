@@ -37,7 +37,6 @@ class LayoutStore:
 
     @property
     def repository(self) -> str:
-        """See `Store`."""
         return f"oci:{self._path}"
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
@@ -47,11 +46,9 @@ class LayoutStore:
         return f"{found.st_dev}-{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
     def tags(self) -> list[str]:
-        """See `Store`."""
         return sorted(self._tagged(self._index()))
 
     def resolve(self, tag: str) -> Descriptor:
-        """See `Store`."""
         tagged = self._tagged(self._index())
         if tag not in tagged:
             hint = f"model-registry list {self.repository} shows what is there"
@@ -59,7 +56,6 @@ class LayoutStore:
         return tagged[tag].bare()
 
     def manifest(self, digest: str) -> bytes:
-        """See `Store`."""
         path = self._blob_path(digest)
         with self._io(digest), path.open("rb") as stream:
             data = stream.read(manifest.MAX_BYTES + 1)
@@ -68,12 +64,10 @@ class LayoutStore:
         return b"".join(digests.verified([data], digest, len(data), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
-        """See `Store`."""
         with self._io():
             return self._blob_path(digest).is_file()
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
-        """See `Store`."""
         path = self._blob_path(content.digest)
         with self._io(content.digest), path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -82,7 +76,6 @@ class LayoutStore:
             yield from digests.verified(digests.chunks(stream), content.digest, content.size, f"the blob {content.digest}")
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
-        """See `Store`."""
         path, what = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
         with self._io():
             self._create()
@@ -93,7 +86,6 @@ class LayoutStore:
                 files.replace(path, digests.verified(digests.chunks(stream), content.digest, content.size, what))
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """See `Store`."""
         for content in manifest.named(data):
             if not self.has_blob(content.digest):
                 raise NotFound(f"{self.repository} has no blob {content.digest}, which the manifest names")
@@ -102,7 +94,6 @@ class LayoutStore:
         return described
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-        """See `Store`."""
         for tag, target in to.items():
             if not is_tag(tag):
                 raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
@@ -119,7 +110,6 @@ class LayoutStore:
             files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
-        """See `Store`."""
         going, freed = set(manifests), 0
         with self._io(), files.locked(self._path / LOCK):
             index = self._index()

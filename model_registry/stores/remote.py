@@ -22,25 +22,13 @@ from model_registry.stores.retry import Timing
 from model_registry.stores.transport import MOST_CONNECTIONS
 from model_registry.stores.upload import Target, Upload
 
-ACCEPTED = ", ".join(
-    (
-        manifest.MANIFEST_TYPE,
-        manifest.INDEX_TYPE,
-        "application/vnd.docker.distribution.manifest.v2+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
-    )
-)
 PAGE = 1000  # tags asked for at a time
 MOST_PAGES = 200
 SETTLING_SECONDS = (0.1, 0.3, 0.9)  # while others push the same content, or move a tag, docker-registry may not know it
-_ACCEPT = {"Accept": ACCEPTED}
+_TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
+_ACCEPT = {"Accept": ", ".join(_TYPES)}
 _NEXT = re.compile(r'\s*<([^>]+)>\s*;(?:[^,]*;)?\s*rel="?next"?')  # RFC 8288
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
-
-
-class _Kind(msgspec.Struct, rename="camel"):
-    media_type: str = ""
-    artifact_type: str | None = None
 
 
 class _Tags(msgspec.Struct):
@@ -68,7 +56,6 @@ class RemoteStore:
 
     @property
     def repository(self) -> str:
-        """See `Store`."""
         return self._repository
 
     def validator(self, tag: str) -> str:
@@ -102,7 +89,6 @@ class RemoteStore:
         return sorted(found)
 
     def resolve(self, tag: str) -> Descriptor:
-        """See `Store`."""
         answer = self._document(self._manifests(tag), f"the manifest of {tag!r}")
         for pause in SETTLING_SECONDS:
             if answer.status != 404 or tag not in self.tags():
@@ -115,12 +101,11 @@ class RemoteStore:
         digest, claimed = digests.of_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self._repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
-        found = manifest.decode(data, _Kind, f"the manifest of {tag!r}")
+        found = manifest.decode(data, manifest.Kind, f"the manifest of {tag!r}")
         media_type = next((name for name in (found.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=found.artifact_type)
 
     def manifest(self, digest: str) -> bytes:
-        """See `Store`."""
         digests.hex_of(digest)
         answer = self._document(self._manifests(digest), f"the manifest {digest}")
         if answer.status == 404:
@@ -128,11 +113,12 @@ class RemoteStore:
         return b"".join(digests.verified([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
-        """See `Store`."""
-        return self._size(f"{self._target.path}/{digest}", digest) is not None or self._has_manifest(digest)
+        return (
+            self._size(f"{self._target.path}/{digest}", digest) is not None
+            or self._size(self._manifests(digest), digest) is not None
+        )
 
     def blob(self, content: Descriptor) -> Iterator[bytes]:
-        """See `Store`."""
         digests.hex_of(content.digest)
         call = Call("GET", f"{self._target.path}/{content.digest}", self._pull)
         return download.blob(self._client, call, content, self._progress)
@@ -142,23 +128,19 @@ class RemoteStore:
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """See `Store`."""
         described = manifest.describe(data)
-        for pause in SETTLING_SECONDS:
+        for pause in (*SETTLING_SECONDS, None):
             try:
-                self._push_manifest(described, data)
+                for digest in {content.digest for content in manifest.named(data)}:
+                    if not self.has_blob(digest):
+                        raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
+                self._put(described.digest, described.media_type, data)
+                break
             except NotFound:
+                if pause is None:
+                    raise
                 self._sleep(pause)
-            else:
-                return described
-        self._push_manifest(described, data)
         return described
-
-    def _push_manifest(self, described: Descriptor, data: bytes) -> None:
-        for digest in {content.digest for content in manifest.named(data)}:
-            if not self.has_blob(digest):
-                raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
-        self._put(described.digest, described.media_type, data)
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """See `Store`. Raises Conflict as well where a tag that was just written names something else: a lost race."""
@@ -200,7 +182,6 @@ class RemoteStore:
         return None
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        """See `Store`."""
         digests.hex_of(digest)
         found: dict[str, Descriptor] = {}
         what = f"the list of what refers to {digest}"
@@ -227,7 +208,6 @@ class RemoteStore:
         return claimed if digests.is_digest(claimed) else self.resolve(tag).digest
 
     def _put(self, name: str, media_type: str, data: bytes) -> None:
-        """Store a manifest under a tag or its digest."""
         call = Call("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
         answer = self._client.ask(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.said):
@@ -242,9 +222,6 @@ class RemoteStore:
             hint = "let the registry's administrator delete the damaged blob, then push again"
             raise Corrupt(f"{self._repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
         return size is not None
-
-    def _has_manifest(self, digest: str) -> bool:
-        return self._size(self._manifests(digest), digest) is not None
 
     def _size(self, url: str, digest: str) -> str | None:
         """What the registry says about the size of some content, empty where nothing; None where it is not stored."""

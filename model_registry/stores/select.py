@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from model_registry.errors import Refused
 from model_registry.oci import manifest
-from model_registry.oci.manifest import Descriptor, Index, Version
+from model_registry.oci.manifest import Version
 from model_registry.stores import Store
 
 PLATFORM = ("linux", "amd64")
@@ -29,11 +29,9 @@ def describe(store: Store, digest: str, *, version: str = "", repository: str = 
 def chosen(store: Store, digest: str) -> bytes:
     """The manifest with this digest, or the one chosen where that is an image index. Raises as `describe` does."""
     data = store.manifest(digest)
-    return store.manifest(choose(manifest.parse_index(data)).digest) if manifest.is_index(data) else data
-
-
-def choose(index: Index) -> Descriptor:
-    """The manifest of an image index that is read. Raises Refused."""
+    if not manifest.is_index(data):
+        return data
+    index = manifest.parse_index(data)
     entries = [one for one in index.manifests if one.media_type in _MANIFESTS and _ATTESTATION not in one.annotations]
     anywhere = [one for one in entries if one.platform is None or one.platform.os in ("", "unknown")]
     here = [one for one in entries if one.platform and (one.platform.os, one.platform.architecture) == PLATFORM]
@@ -41,4 +39,4 @@ def choose(index: Index) -> Descriptor:
     if not found:
         there = ", ".join(f"{one.platform.os}/{one.platform.architecture}" for one in entries if one.platform) or "none"
         raise Refused(f"the image index has manifests for {there}", "push one without a platform, or for linux/amd64")
-    return found[0]
+    return store.manifest(found[0].digest)

@@ -23,47 +23,29 @@ KEEPALIVE_SECONDS = 60.0  # longer than the time between two polls, so that one 
 MOST_CONNECTIONS = 16
 
 
-class Pace:
-    """How long an answer has been waited for since it last got on. Pure."""
+class Stream(httpcore.NetworkStream):
+    """A connection whose answers get on: what is waited for one adds up until it has brought PROGRESS_BYTES, or is over."""
 
-    def __init__(self, limit_seconds: float) -> None:
-        self._limit = limit_seconds
-        self.asked()
-
-    def asked(self) -> None:
-        """Something was sent: what comes now belongs to another answer."""
-        self._waited, self._received = 0.0, 0
-
-    def left(self) -> float:
-        """The seconds that the answer may still take to get on."""
-        return self._limit - self._waited
-
-    def came(self, size: int, seconds: float) -> None:
-        """`size` bytes came after a wait."""
-        self._waited += seconds
-        self._received += size
-        if self._received >= PROGRESS_BYTES:
-            self.asked()
-
-
-class _Stream(httpcore.NetworkStream):
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner, self._limit, self._clock = inner, limit_seconds, clock
-        self._pace = Pace(limit_seconds)
+        self._waited, self._received = 0.0, 0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the pace's own is shorter
-        began, left = self._clock(), self._pace.left()
+        began, left = self._clock(), self._limit - self._waited
         try:
             data = self._inner.read(max_bytes, left) if left > 0 else None
         except httpcore.ReadTimeout:
             data = None
         if data is None:
             raise httpcore.ReadTimeout(f"less than {PROGRESS_BYTES} bytes in {self._limit:g} s")
-        self._pace.came(len(data), self._clock() - began)
+        self._waited += self._clock() - began
+        self._received += len(data)
+        if self._received >= PROGRESS_BYTES:
+            self._waited, self._received = 0.0, 0
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._pace.asked()
+        self._waited, self._received = 0.0, 0  # what comes now belongs to another answer
         self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view: what could not be sent is not copied
 
     def close(self) -> None:
@@ -72,7 +54,7 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, timeout), self._limit, self._clock)
+        return Stream(self._inner.start_tls(ssl_context, server_hostname, timeout), self._limit, self._clock)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -90,7 +72,7 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.connect_tcp(host, port, timeout, local_address, socket_options), self._limit, self._clock)
+        return Stream(self._inner.connect_tcp(host, port, timeout, local_address, socket_options), self._limit, self._clock)
 
 
 class _Body(httpx.SyncByteStream):
@@ -114,7 +96,6 @@ class Transport(httpx.BaseTransport):
         self._pools: dict[str, httpcore.ConnectionPool] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """See httpx."""
         url = request.url
         raw = httpcore.Request(
             request.method,
@@ -130,7 +111,6 @@ class Transport(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """See httpx."""
         for pool in self._pools.values():
             pool.close()
 

@@ -41,6 +41,7 @@ class Upload:
         self, client: Client, target: Target, content: Descriptor, stream: BinaryIO, progress: Progress | None
     ) -> None:
         self._client, self._target, self._content, self._progress = client, target, content, progress
+        self._scopes, self._what = (target.scope,), f"what is to be stored as {content.digest}"
         self._stream = stream
         self._start = stream.tell() if stream.seekable() else None
         self._read = False
@@ -70,10 +71,6 @@ class Upload:
                 if not isinstance(error, Unreachable):
                     self._cancel()
                 raise
-
-    @property
-    def _what(self) -> str:
-        return f"what is to be stored as {self._content.digest}"
 
     def _step(self) -> None:
         """From where the upload stands to its end. Raises Broken."""
@@ -114,7 +111,7 @@ class Upload:
     def _look(self) -> None:
         """Ask how much of the upload has arrived; an upload that is gone, or has nothing yet, begins anew."""
         assert self._url is not None
-        answer = self._client.ask_once(self._call("GET", self._url))
+        answer = self._client.ask_once(Call("GET", self._url, self._scopes))
         found = _RANGE.fullmatch(answer.headers.get("Range", ""))
         end = int(found[1]) if found and answer.status == 204 else 0
         if not 0 < end < self._content.size:  # "0-0" stands for one byte and for none
@@ -128,8 +125,7 @@ class Upload:
         assert self._url is not None
         size = self._content.size
         headers = _OCTETS | {"Content-Range": f"{self._offset}-{size - 1}"}
-        call = self._call("PATCH", self._url, headers, self._rest, size - self._offset)
-        answer = self._client.ask_once(call)
+        answer = self._client.ask_once(Call("PATCH", self._url, self._scopes, headers, self._rest, size - self._offset))
         if answer.status in (404, 416):
             raise Broken("it lost its place in the upload")
         if answer.status != 202:
@@ -140,7 +136,8 @@ class Upload:
     def _finish(self, data: bytes) -> None:
         assert self._url is not None
         url = self._url.copy_set_param("digest", self._content.digest)
-        answer = self._client.ask_once(self._call("PUT", url, _OCTETS, lambda: [data] if data else [], len(data)))
+        body = (lambda: [data]) if data else None
+        answer = self._client.ask_once(Call("PUT", url, self._scopes, _OCTETS, body, len(data)))
         if answer.status == 404:
             raise Broken("it lost the upload")
         if answer.status != 201:
@@ -168,14 +165,4 @@ class Upload:
         """Let the registry forget the upload; it would do so by itself, later."""
         if self._url is not None:
             with contextlib.suppress(Broken, RegistryError):
-                self._client.ask_once(self._call("DELETE", self._url))
-
-    def _call(
-        self,
-        method: str,
-        url: httpx.URL,
-        headers: dict[str, str] | None = None,
-        body: Callable[[], Iterator[bytes] | list[bytes]] | None = None,
-        size: int = 0,
-    ) -> Call:
-        return Call(method, url, (self._target.scope,), headers or {}, body, size)
+                self._client.ask_once(Call("DELETE", self._url, self._scopes))

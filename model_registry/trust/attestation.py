@@ -8,9 +8,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
+
 from model_registry.errors import BadFile, BadReference, Corrupt, Refused
+from model_registry.files import read_named
 from model_registry.stores import Store
 from model_registry.trust import bundle, signing
 from model_registry.trust.keys import PrivateKey
@@ -19,6 +23,7 @@ from model_registry.trust.signing import Evidence, TrustedKey
 PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 EVALUATION = "https://scorestream.io/attestations/evaluation/v1"
+_HINT = "model_registry/README.md describes attestations"
 TYPES = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION}
 
 
@@ -39,6 +44,15 @@ class Attestation:
     def verified(self) -> bool:
         """Whether a trusted key signed it for this version."""
         return self.key_id is not None
+
+
+def read_predicate(path: Path) -> dict[str, Any]:
+    """What a file says, to be attested. Raises BadFile where it is not there, or no JSON object."""
+    data = read_named("predicate", path)
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFile(f"the predicate {path} is no JSON object: {error}", _HINT) from None
 
 
 def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, now: datetime) -> str:
@@ -94,7 +108,6 @@ def _provenance(predicate: Mapping[str, Any]) -> None:
 
 
 def _test_result(predicate: Mapping[str, Any]) -> None:
-    """in-toto test result v0.1."""
     if predicate.get("result") not in ("PASSED", "WARNED", "FAILED"):
         _wrong(f"result is {predicate.get('result')!r:.100}, none of PASSED, WARNED and FAILED")
     if not isinstance(predicate.get("configuration"), list):
@@ -139,7 +152,7 @@ def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _wrong(what: str) -> NoReturn:
-    raise BadFile(f"the predicate: {what}", "model_registry/README.md describes attestations")
+    raise BadFile(f"the predicate: {what}", _HINT)
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {

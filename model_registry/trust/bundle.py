@@ -5,8 +5,6 @@ to sign a statement with nothing in it. The statement is in a DSSE envelope (git
 What is signed is the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key was checked.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,11 +67,11 @@ def parse_statement(payload: bytes) -> Statement:
 
 
 class _Signed(msgspec.Struct, frozen=True):
-    sig: str
+    sig: bytes
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
-    payload: str
+    payload: bytes
     payload_type: str
     signatures: list[_Signed]
 
@@ -104,14 +102,10 @@ def encoded(payload_type: str, payload: bytes) -> bytes:
 def build(payload: bytes, key: PrivateKey) -> bytes:
     """Sign a statement. The hint names the key (base64 of its fingerprint) to tools; nothing is trusted because of it."""
     sig = key.sign(encoded(PAYLOAD_TYPE, payload))
-    document: dict[str, Any] = {
+    document = {  # bytes are written as base64
         "mediaType": MEDIA_TYPE,
-        "verificationMaterial": {"publicKey": {"hint": _text(bytes.fromhex(key.public().fingerprint))}},
-        "dsseEnvelope": {
-            "payload": _text(payload),
-            "payloadType": PAYLOAD_TYPE,
-            "signatures": [{"sig": _text(sig)}],
-        },
+        "verificationMaterial": {"publicKey": {"hint": bytes.fromhex(key.public().fingerprint)}},
+        "dsseEnvelope": {"payload": payload, "payloadType": PAYLOAD_TYPE, "signatures": [{"sig": sig}]},
     }
     return manifest.encode(document)
 
@@ -128,15 +122,4 @@ def parse(data: bytes) -> Bundle:
         raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, no in-toto statement")
     if len(envelope.signatures) != 1:
         raise Corrupt(f"the signature bundle has {len(envelope.signatures)} signatures, not one")
-    return Bundle(_bytes(envelope.payload), _bytes(envelope.signatures[0].sig))
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise Corrupt("the signature bundle holds what is no base64") from None
+    return Bundle(envelope.payload, envelope.signatures[0].sig)

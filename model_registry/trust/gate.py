@@ -7,7 +7,6 @@ it is checked against the policy's keys each time, like what comes from the regi
 import contextlib
 import logging
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -25,20 +24,12 @@ KEPT = 1000  # versions whose proofs are kept; some 2 KB each
 _NOTHING = b"{}"  # kept where an optional signature was looked for and there was none
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A version may be loaded. `key_id` is the key that vouches for it, None where none is asked for."""
-
-    digest: str
-    key_id: str | None
-
-
 class Admission:
     """Without a policy every version may be loaded, and no registry is asked."""
 
-    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:  # noqa: ARG002 - see `Gate`
-        """Say that a manifest may be loaded as this version. Raises Refused where it may not, and what the store raises."""
-        return Verdict(digest, None)
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `Gate`
+        """The id of the key that vouches for a manifest: none is asked for."""
+        return None
 
 
 class Gate(Admission):
@@ -48,10 +39,11 @@ class Gate(Admission):
         self._policy = policy
         self._folder = folder
 
-    def check(self, store: Store, digest: str, version: str, now: datetime) -> Verdict:
-        """Say that a manifest may be loaded as this version of the repository's model. Raises Refused where it may not.
+    def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:
+        """The id of the key that vouches for a manifest as this version of the repository's model; None: it needs none.
 
-        Asks the store only where the proof is not on disk. Raises Unreachable, and Corrupt for a damaged list of signatures.
+        Asks the store only where the proof is not on disk. Raises Refused where the version must not be loaded, Unreachable,
+        and Corrupt for a damaged list of signatures.
         """
         if digest in self._policy.denied:
             hint = f"promote another version, or take the digest out of {self._policy.path}"
@@ -59,27 +51,27 @@ class Gate(Admission):
         name = f"{store.repository.rpartition('/')[2]}:{version}"
         kept = self._kept(digest)
         if kept and (known := self._judge(Evidence("", kept), digest, name, now)[0]):
-            return Verdict(digest, known)
+            return known
         try:
             return self._ask(store, digest, name, now)
         except RegistryError as error:
             if error.transient and kept == _NOTHING and not self._policy.required:
-                return Verdict(digest, None)
+                return None
             raise
 
-    def _ask(self, store: Store, digest: str, name: str, now: datetime) -> Verdict:
+    def _ask(self, store: Store, digest: str, name: str, now: datetime) -> str | None:
         faults: list[str] = []
         for found in signing.collect(store, digest):
             key_id, fault = self._judge(found, digest, name, now)
             if key_id:
                 log.info("%s is signed by the trusted key %r", digest, key_id)
                 self._keep(digest, found.data)
-                return Verdict(digest, key_id)
+                return key_id
             faults += [fault] if fault else []
         if faults or self._policy.required:
             raise signing.unsigned(store.repository, digest, faults)
         self._keep(digest, _NOTHING)
-        return Verdict(digest, None)
+        return None
 
     def _judge(self, found: Evidence, digest: str, name: str, now: datetime) -> tuple[str, str]:
         return signing.judge(found, digest, self._policy.keys, now, name, named=self._policy.named)

@@ -16,15 +16,21 @@ from model_registry import files
 from model_registry.errors import BadFile, Refused
 
 MAX_BYTES = 64 << 10  # of a key file
+PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
 _HASH = ec.ECDSA(hashes.SHA256())
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What signatures are checked against. `fingerprint` is the SHA-256 of its DER form, 64 hexadecimal digits."""
+    """What signatures are checked against."""
 
     key: ec.EllipticCurvePublicKey
-    fingerprint: str
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of its DER form, 64 hexadecimal digits."""
+        der = self.key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(der).hexdigest()
 
     def verifies(self, sig: bytes, data: bytes) -> bool:
         """Whether `sig` (ASN.1 DER) is this key's over `data`. Never raises, whatever the bytes are."""
@@ -48,7 +54,7 @@ class PrivateKey:
 
     def public(self) -> PublicKey:
         """The key that others check with."""
-        return _public(self.key.public_key())
+        return PublicKey(self.key.public_key())
 
     def sign(self, data: bytes) -> bytes:
         """An ASN.1 DER signature."""
@@ -82,9 +88,19 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
     return private, public, key.public()
 
 
+def read_password(path: Path | None) -> bytes | None:
+    """The first line of a file, else what the environment holds. Raises BadFile."""
+    if path is None:
+        return os.environ.get(PASSWORD, "").encode() or None
+    first = files.read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
+    if not first:
+        raise BadFile(f"the first line of the password file {path} is empty", "write the password there")
+    return first
+
+
 def read_private(path: Path, password: bytes | None) -> PrivateKey:
     """Read a private key file. Raises BadFile: not there, no such key, or the password is missing or wrong."""
-    data = _read(path)
+    data = files.read_named("key", path, MAX_BYTES)
     if b"ENCRYPTED SIGSTORE PRIVATE KEY" in data or b"ENCRYPTED COSIGN PRIVATE KEY" in data:
         raise BadFile(f"{path} is in cosign's own format, which only cosign reads", "sign with cosign, or keygen a pair here")
     try:
@@ -92,7 +108,7 @@ def read_private(path: Path, password: bytes | None) -> PrivateKey:
     except TypeError:
         if password:
             return read_private(path, None)  # a plain key needs no password, whatever the environment holds
-        hint = "give --password-file FILE, or set MODEL_REGISTRY_KEY_PASSWORD"
+        hint = f"give --password-file FILE, or set {PASSWORD}"
         raise BadFile(f"{path} is encrypted, and there is no password", hint) from None
     except (ValueError, UnsupportedAlgorithm):
         raise BadFile(f"{path} is no PEM private key, or the password is wrong", "model-registry keygen makes one") from None
@@ -104,28 +120,12 @@ def read_private(path: Path, password: bytes | None) -> PrivateKey:
 def read_public(path: Path) -> PublicKey:
     """Read a public key file. Raises BadFile."""
     try:
-        key = serialization.load_pem_public_key(_read(path))
+        key = serialization.load_pem_public_key(files.read_named("key", path, MAX_BYTES))
     except (ValueError, UnsupportedAlgorithm):
         raise BadFile(f"{path} is no PEM public key", "it is the .pub file that keygen wrote, or cosign.pub") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BadFile(f"{path} is no ECDSA P-256 key", "model-registry keygen, or cosign generate-key-pair, makes one")
-    return _public(key)
-
-
-def _public(key: ec.EllipticCurvePublicKey) -> PublicKey:
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return PublicKey(key, hashlib.sha256(der).hexdigest())
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadFile(f"the key {path}: {error.strerror}", "check the path and its permissions") from None
-    if len(data) > MAX_BYTES:
-        raise BadFile(f"the key {path} has more than {MAX_BYTES} bytes", "it is a short PEM file")
-    return data
+    return PublicKey(key)
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:

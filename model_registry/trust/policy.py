@@ -1,12 +1,5 @@
-"""What a scorer may load: a file that names the trusted keys, whether a signature is required, and the digests that are denied.
-
-    signatures: required            # or optional: unsigned versions pass, badly signed ones do not
-    names: required                 # or optional: a signature without a name passes, one under another name does not
-    keys:
-      - {id: release-2026, file: release-2026.pub}
-      - {id: release-2025, file: release-2025.pub, not_after: 2027-01-31}
-    denied:
-      - sha256:...                  # never loaded, even if signed
+"""What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) is required,
+and the digests that are never loaded, even if signed. model_registry/README.md describes it.
 
 Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
 end, UTC): what only it signed has to be signed again by its successor before then.
@@ -21,6 +14,7 @@ import yaml
 from pydantic import BeforeValidator, ValidationError
 
 from model_registry.errors import BadFile
+from model_registry.files import read_named
 from model_registry.oci.digests import is_digest
 from model_registry.package import documents
 from model_registry.package.documents import Part, Text
@@ -107,13 +101,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _load(path: Path) -> Any:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadFile(f"the policy {path}: {error.strerror}", "check the path and its permissions") from None
-    if len(data) > MAX_BYTES:
-        _fail(path, f"more than {MAX_BYTES} bytes")
+    data = read_named("policy", path, MAX_BYTES)
     try:
         return yaml.load(data, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -9,6 +9,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from model_registry.errors import Conflict, Corrupt, NotFound
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
@@ -16,7 +18,6 @@ from model_registry.stores import Store
 
 MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
-_EMPTY = b"{}"
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
@@ -62,11 +63,10 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
     """
-    subject = manifest.describe(store.manifest(digest))
-    subject = Descriptor(media_type=subject.media_type, digest=subject.digest, size=subject.size)
-    empty = Descriptor(media_type=manifest.EMPTY_TYPE, digest=digests.of_bytes(_EMPTY), size=len(_EMPTY))
-    layer = Descriptor(media_type=artifact_type, digest=digests.of_bytes(content), size=len(content))
-    for described, data in ((empty, _EMPTY), (layer, content)):
+    about = store.manifest(digest)
+    subject = manifest.content(manifest.describe(about).media_type, about)
+    empty, layer = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY), manifest.content(artifact_type, content)
+    for described, data in ((empty, manifest.EMPTY), (layer, content)):
         store.push_blob(described, io.BytesIO(data))
     pushed = store.push_manifest(manifest.build(artifact_type, empty, (layer,), annotations, subject))
     if store.referrers(digest) is None:
@@ -82,9 +82,7 @@ def fallback_tag(digest: str) -> str:
 def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:
     """Add one entry to the list under the fallback tag; entries of others stay as they are."""
     tag = fallback_tag(digest)
-    entry = {"mediaType": added.media_type, "digest": added.digest, "size": added.size, "artifactType": added.artifact_type}
-    if annotations:
-        entry["annotations"] = annotations
+    entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
     for attempt in range(ATTEMPTS):
         try:
             current = store.resolve(tag).digest
@@ -97,8 +95,7 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
         pushed = store.push_manifest(manifest.encode(index | {"manifests": [*index["manifests"], entry]}))
         try:
             store.move_tags({tag: pushed}, expect={tag: current})
-        except Conflict:
+            return
+        except Conflict:  # somebody else added one in between
             if attempt == ATTEMPTS - 1:
                 raise
-            continue  # somebody else added one in between
-        return

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
 from model_registry.errors import RegistryError
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.trust.gate import admission
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka

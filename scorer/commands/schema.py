@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from model_registry import package
 from model_registry.channels import channel
 from model_registry.oci import manifest, reference
-from model_registry.package import folder as package
 from model_registry.package.signature import Signature
 from model_registry.stores import open_store
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal

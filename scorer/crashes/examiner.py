@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from typing import Any
 
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import Fatal
 from publisher.process import logs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CHAMPION
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder
 from scorer.servables.loaded import LoadedModel

@@ -41,18 +41,14 @@ def lines(page: str, name: str) -> list[str]:
     return [line for raw in text.splitlines() if (line := re.sub(r"(^|\s+)# .*", "", raw).strip())]
 
 
-def made(text: str, name: str) -> str:
-    """What stands in the generated part of a page's text. Raises ValueError where the page has no such part."""
-    before, content, after = _split(text, name)
-    assert before
-    assert after
-    return content
-
-
 def put(text: str, name: str, content: str) -> str:
     """The page's text with this content in its generated part. Raises ValueError where the page has no such part."""
-    before, _, after = _split(text, name)
-    return before + content + after
+    begin, end = f"<!-- made: {name} -->\n", f"<!-- end: {name} -->"
+    before, opened, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"there is no place for {name!r}: it stands between {begin!r} and {end!r}")
+    return before + begin + content + end + after
 
 
 def links(page: Path) -> Iterator[str]:
@@ -60,12 +56,3 @@ def links(page: Path) -> Iterator[str]:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if not re.match(r"https?://|#", target):
             yield target.partition("#")[0]
-
-
-def _split(text: str, name: str) -> tuple[str, str, str]:
-    begin, end = f"<!-- made: {name} -->\n", f"<!-- end: {name} -->"
-    before, opened, rest = text.partition(begin)
-    content, closed, after = rest.partition(end)
-    if not (opened and closed):
-        raise ValueError(f"there is no place for {name!r}: it stands between {begin!r} and {end!r}")
-    return before + begin, content, end + after

@@ -1,5 +1,5 @@
 """A model of one's own, from the page: trained, converted, packaged, pushed and promoted. A scorer serves it in
-tests/integration/scorer/test_readme.py."""
+tests/docs/test_readme.py."""
 
 import json
 import os

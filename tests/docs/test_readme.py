@@ -66,12 +66,7 @@ class Reader:
     def shell(self, line: str, *, code: int = 0) -> str:
         """A line of a shell block; its stdout."""
         done = subprocess.run(
-            ["bash", "-c", self.ours(line)],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self.environment,
+            ["bash", "-c", self.ours(line)], cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment
         )
         assert done.returncode == code, f"{self.ours(line)}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -23,7 +23,8 @@ SCORER = (ROOT / "scorer" / "README.md").read_text()
 @pytest.mark.parametrize("part", list(reference.PARTS), ids=":".join)
 def test_a_generated_part_is_as_the_code_says(part: tuple[str, str]) -> None:
     page, name = part
-    assert pages.made((ROOT / page).read_text(), name) == reference.PARTS[part](), "python -m tests.docs --write"
+    text = (ROOT / page).read_text()
+    assert pages.put(text, name, reference.PARTS[part]()) == text, "python -m tests.docs --write"
 
 
 def test_every_generated_part_of_a_page_has_its_maker() -> None:

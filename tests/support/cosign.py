@@ -16,28 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from tests.integration.registry.server import DockerRegistry, running
+from tests.support.golang import program
 
-VERSION = "v3.1.3"
-MODULE = "github.com/sigstore/cosign/v3/cmd/cosign"
+MODULE = "github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3"
 PACKAGE = Path(__file__).parents[2] / "scorer" / "demo" / "data" / "flight-delay-2.0.0"
 FIGURES = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
 TYPE = "https://scorestream.io/attestations/evaluation/v1"
 NOWHERE = "http://127.0.0.1:1"  # where a proxy would be: cosign reaches nothing but loopback
 UNLOGGED = ("--tlog-upload=false", "--use-signing-config=false", "--yes")
-
-
-def build() -> Path:
-    """The program cosign, built by Go unless that was done before."""
-    folder = user_cache_path("scorestream") / "cosign" / VERSION
-    program = folder / "cosign"
-    if not program.exists():
-        print(f"building cosign {VERSION}", file=sys.stderr)
-        nice = ["nice", "-n", "15", "go", "install", f"{MODULE}@{VERSION}"]
-        subprocess.run(nice, env=os.environ | {"GOBIN": str(folder)}, check=True)
-    return program
 
 
 class Stage:
@@ -89,10 +76,7 @@ def we_verify_the_signature_of_cosign(stage: Stage) -> None:
 
 
 def cosign_verifies_our_attestation(stage: Stage) -> None:
-    stage.ours(
-        *("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation"),
-        *("--key", "release.key"),
-    )
+    stage.ours("attest", stage.ref, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")
     verify = ("verify-attestation", "--insecure-ignore-tlog", "--type", TYPE, "--key")
     envelope = json.loads(stage.cosign(*verify, "release.pub", stage.ref).splitlines()[0])
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
@@ -130,7 +114,7 @@ def main() -> int:
         print("apt-get install -y --no-install-recommends docker-registry", file=sys.stderr)
         return 2
     try:
-        cosign = build()
+        cosign = program(MODULE)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"cosign cannot be built: {error}; it takes Go 1.26 or newer", file=sys.stderr)
         return 2

@@ -18,11 +18,6 @@ NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 """The environment variable that names the file for the list of tests that were not run."""
 
 
-def package_of(program: str) -> str:
-    """The package to install for a program."""
-    return PACKAGES[program]
-
-
 def install_line(packages: Iterable[str]) -> str:
     """The one command that installs them."""
     return f"apt-get install -y --no-install-recommends {' '.join(sorted(set(packages)))}"

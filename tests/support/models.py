@@ -32,31 +32,36 @@ def tensor(name: str, kind: int, *shape: int | str) -> Any:
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
+X, Y = (tensor(name, TensorProto.FLOAT, "N", width) for name, width in (("x", 2), ("y", 1)))
+
+
+def constant(name: str, value: Any, kind: type[np.generic] = np.float32) -> Any:
+    """A number, or an array of them, that nodes call by name."""
+    return numpy_helper.from_array(np.array(value, kind), name)
+
+
+def gather(name: str, at: str) -> Any:
+    """The column of x that the constant `at` names."""
+    return helper.make_node("Gather", ["x", at], [name], axis=1)
+
+
 def linear(path: Path, factor: float, width: int = 2) -> None:
     """y = factor * (sum of the `width` numbers in x)."""
-    weights = numpy_helper.from_array(np.full((width, 1), factor, np.float32), "w")
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    io = tensor("x", TensorProto.FLOAT, "N", width), tensor("y", TensorProto.FLOAT, "N", 1)
-    save([node], [io[0]], [io[1]], path, [weights])
+    save([node], [tensor("x", TensorProto.FLOAT, "N", width)], [Y], path, [constant("w", [[factor]] * width)])
 
 
 def logarithm(path: Path) -> None:
     """y = log(a): NaN for negative a."""
-    index = numpy_helper.from_array(np.array([0], np.int64), "i")
-    nodes = [helper.make_node("Gather", ["x", "i"], ["a"], axis=1), helper.make_node("Log", ["a"], ["y"])]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, [index])
+    save([gather("a", "i"), helper.make_node("Log", ["a"], ["y"])], [X], [Y], path, [constant("i", [0], np.int64)])
 
 
 def hungry(path: Path) -> None:
     """y = 2 * a, by way of 4 * max(b) bytes of memory."""
-    constants = [
-        numpy_helper.from_array(np.array(value, kind), name)
-        for name, value, kind in (("i", [0], np.int64), ("j", [1], np.int64), ("two", [2.0], np.float32))
-    ]
+    constants = [constant("i", [0], np.int64), constant("j", [1], np.int64), constant("two", [2.0])]
     nodes = [
-        helper.make_node("Gather", ["x", "i"], ["a"], axis=1),
-        helper.make_node("Gather", ["x", "j"], ["b"], axis=1),
+        gather("a", "i"),
+        gather("b", "j"),
         helper.make_node("ReduceMax", ["b"], ["most"], axes=[0, 1], keepdims=0),
         helper.make_node("Cast", ["most"], ["length"], to=TensorProto.INT64),
         helper.make_node("Unsqueeze", ["length", "i"], ["shape"]),
@@ -65,8 +70,7 @@ def hungry(path: Path) -> None:
         helper.make_node("Mul", ["a", "two"], ["doubled"]),
         helper.make_node("Add", ["doubled", "nothing"], ["y"]),
     ]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, constants)
+    save(nodes, [X], [Y], path, constants)
 
 
 def moody(path: Path) -> None:
@@ -76,20 +80,13 @@ def moody(path: Path) -> None:
         "body",
         [tensor("round", TensorProto.INT64), tensor("go", TensorProto.BOOL), tensor("carried", TensorProto.FLOAT)],
         [tensor("go_on", TensorProto.BOOL), tensor("less", TensorProto.FLOAT)],
-        [numpy_helper.from_array(np.array(0.5, np.float32), "half")],
+        [constant("half", 0.5)],
     )
-    constants = [
-        numpy_helper.from_array(np.array(value, kind), name)
-        for name, value, kind in (
-            ("i", [0], np.int64),
-            ("j", [1], np.int64),
-            ("yes", True, np.bool_),
-            ("begin", 0.0, np.float32),
-        )
-    ]
+    constants = [constant("i", [0], np.int64), constant("j", [1], np.int64)]
+    constants += [constant("yes", True, np.bool_), constant("begin", 0.0)]
     nodes = [
-        helper.make_node("Gather", ["x", "i"], ["a"], axis=1),
-        helper.make_node("Gather", ["x", "j"], ["b"], axis=1),
+        gather("a", "i"),
+        gather("b", "j"),
         helper.make_node("ReduceMax", ["b"], ["most"], axes=[0, 1], keepdims=0),
         helper.make_node("Cast", ["most"], ["rounds"], to=TensorProto.INT64),
         helper.make_node("Loop", ["rounds", "yes", "begin"], ["looped"], body=body),
@@ -104,23 +101,21 @@ def moody(path: Path) -> None:
         helper.make_node("Add", ["logarithm", "looped"], ["almost"]),
         helper.make_node("Add", ["almost", "summed"], ["y"]),
     ]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, constants)
+    save(nodes, [X], [Y], path, constants)
 
 
 def picky(path: Path) -> None:
     """y = table[a], and the whole batch fails where a is not 0 to 3."""
-    table = numpy_helper.from_array(np.arange(4, dtype=np.float32).reshape(4, 1), "t")
+    table = constant("t", [[n] for n in range(4)])
     nodes = [
         helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Constant", [], ["zero"], value=numpy_helper.from_array(np.array([0], np.int64))),
-        helper.make_node("Constant", [], ["axes"], value=numpy_helper.from_array(np.array([1], np.int64))),
+        helper.make_node("Constant", [], ["zero"], value=constant("", [0], np.int64)),
+        helper.make_node("Constant", [], ["axes"], value=constant("", [1], np.int64)),
         helper.make_node("Gather", ["whole", "zero"], ["column"], axis=1),
         helper.make_node("Squeeze", ["column", "axes"], ["at"]),
         helper.make_node("Gather", ["t", "at"], ["y"], axis=0),
     ]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, [table])
+    save(nodes, [X], [Y], path, [table])
 
 
 def classifier(path: Path) -> None:
@@ -130,26 +125,24 @@ def classifier(path: Path) -> None:
         helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
     ]
     outputs = tensor("label", TensorProto.INT64, "N"), tensor("probabilities", TensorProto.FLOAT, "N", 2)
-    save(nodes, [tensor("x", TensorProto.FLOAT, "N", 2)], outputs, path)
+    save(nodes, [X], outputs, path)
 
 
 def contrib(path: Path) -> None:
     """y = gelu(x1 + x2), by an operator of ONNX Runtime's own domain."""
-    weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
+    weights = constant("w", [[1.0]] * 2)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Gelu", ["s"], ["y"], domain="com.microsoft")]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    graph = helper.make_graph(nodes, "test", [io[0]], [io[1]], [weights])
+    graph = helper.make_graph(nodes, "test", [X], [Y], [weights])
     model = helper.make_model(graph, opset_imports=[*OPSET, helper.make_opsetid("com.microsoft", 1)], ir_version=8)
     onnx.save(model, str(path))
 
 
 def reading_outside(path: Path) -> None:
     """y = x @ w, with w to be read from a file outside of the package."""
-    weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
+    weights = constant("w", [[1.0]] * 2)
     onnx.external_data_helper.set_external_data(weights, "../secret.bin", offset=0, length=8)
     weights.ClearField("raw_data")
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "test", [io[0]], [io[1]], [weights])
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "test", [X], [Y], [weights])
     path.write_bytes(helper.make_model(graph, opset_imports=OPSET, ir_version=8).SerializeToString())
 
 

@@ -223,7 +223,7 @@ class OnnxModel:
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
     """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
     try:
-        if lack := requirements.missing(requirements.read(package.annotations), onnxruntime=ort.__version__, device=device):
+        if lack := requirements.missing(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
     except RegistryError as error:

@@ -44,16 +44,6 @@ def away(store: RemoteStore) -> RemoteStore:
     return RemoteStore(reference.parse(f"localhost:1/{path}"), StoreOptions(plain_http=True, timeout_seconds=0.1), AT_ONCE)
 
 
-class Naps:
-    """A sleep that takes no time and is remembered."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-
-
 @pytest.fixture
 def server() -> Iterator[Hostile]:
     with hostile() as started:
@@ -67,15 +57,16 @@ def elsewhere() -> Iterator[Hostile]:
 
 
 @pytest.fixture
-def naps() -> Naps:
-    return Naps()
+def naps() -> list[float]:
+    """How long the store has waited, each time without any time passing."""
+    return []
 
 
 @pytest.fixture
-def store(server: Hostile, naps: Naps) -> RemoteStore:
+def store(server: Hostile, naps: list[float]) -> RemoteStore:
     return make(server, naps)
 
 
-def make(server: Hostile, naps: Naps, timeout_seconds: float = 10.0) -> RemoteStore:
+def make(server: Hostile, naps: list[float], timeout_seconds: float = 10.0) -> RemoteStore:
     stated = StoreOptions(plain_http=True, timeout_seconds=timeout_seconds)
-    return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps))
+    return RemoteStore(reference.parse(f"{server.address}/team/x"), stated, Timing(sleep=naps.append))

@@ -1,7 +1,17 @@
 """Content that tests ask registries for."""
 
+import io
+
 from model_registry.oci import manifest
 from tests.conformance.store import described
+
+
+class OneWay(io.BytesIO):
+    """A stream that cannot be read twice."""
+
+    def seekable(self) -> bool:
+        return False
+
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 BLOB = described(CONTENT)

@@ -1,52 +1,29 @@
 """Channels in a real registry: moved, gone back from, pruned, and races that are lost."""
 
-import json
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
-from model_registry import package
 from model_registry.channels import channel, prune
-from model_registry.channels.channel import Move
+from model_registry.channels.history import Move
 from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
 from model_registry.oci import tags
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
-from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
-from tests.unit.model_registry.verbs import run
+from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
 pytestmark = pytest.mark.debian("docker-registry")
 
-NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 
 @pytest.fixture
 def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
     """Three versions, by digest."""
-    return {v: package.push(remote, make_package(v, model=v.encode()), "m", v).digest for v in VERSIONS}
-
-
-def promote(store: RemoteStore, version: str, **more: object) -> Move:
-    return channel.promote(store, "prod", version, actor="op", reason="", now=NOW, **more)  # type: ignore[arg-type]
-
-
-def test_moves_roles_and_rollbacks(remote: RemoteStore, digests: dict[str, str]) -> None:
-    first = promote(remote, "1.0.0")
-    unchanged = remote.validator("prod")
-    shared = roles_index.promote(remote, ("champion", "2.0.0", 90), ("canary", "3.0.0", 10))
-    assert remote.validator("prod") != unchanged
-    found = channel.resolve(remote, "prod")
-    assert (found.digest, found.revision, len(found.roles)) == (digests["2.0.0"], 2, 2)
-    back = channel.rollback(remote, "prod", actor="op", reason="", now=NOW)
-    assert channel.history(remote, "prod") == [first, shared, back]
-    assert channel.resolve(remote, "prod").digest == digests["1.0.0"]
+    return push_versions(remote, make_package, *VERSIONS)
 
 
 def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: RemoteStore, digests: dict[str, str]) -> None:
@@ -126,27 +103,3 @@ def test_two_who_move_at_once_never_leave_a_channel_that_does_not_resolve(remote
     assert channel.resolve(remote, "prod").version in VERSIONS[:2]
     assert promote(remote, "3.0.0").revision == max(move.revision for move in made) + 1
     assert channel.resolve(remote, "prod").version == "3.0.0"
-
-
-def test_the_verbs_in_a_registry(
-    repository: str, make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for version in VERSIONS[:2]:
-        make_package(version, model=onnx_bytes(version.encode()))
-        run("--plain-http", "push", version, f"{repository}:{version}")
-
-    def answer(verb: str, *arguments: str) -> str:
-        return run("--plain-http", "--timeout", "10", verb, repository, "--json", *arguments).stdout
-
-    answer("promote", "--to", "1.0.0")
-    assert json.loads(answer("promote", "--to", "2.0.0"))["revision"] == 2
-    assert json.loads(answer("rollback"))["to_version"] == "1.0.0"
-    assert [move["revision"] for move in json.loads(answer("history"))["moves"]] == [1, 2, 3]
-    assert len(answer("watch", "--since", "1", "--count", "2").splitlines()) == 2
-    assert json.loads(answer("status"))["channels"][0]["version"] == "1.0.0"
-    assert json.loads(answer("list"))["versions"][0]["channels"] == ["prod"]
-    run("--plain-http", "pull", f"{repository}:prod", "out")
-    assert (tmp_path / "out" / "model.onnx").read_bytes() == onnx_bytes(b"1.0.0")
-    assert json.loads(answer("prune", "--keep-revisions", "1", "--yes"))["freed"] is None
-    assert [v["version"] for v in json.loads(answer("list"))["versions"]] == ["1.0.0"]

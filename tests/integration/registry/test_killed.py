@@ -18,6 +18,7 @@ from model_registry.stores.retry import Timing
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import described
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
+from tests.integration.registry.content import OneWay
 from tests.integration.registry.server import DockerRegistry, running
 
 pytestmark = pytest.mark.debian("docker-registry")
@@ -108,10 +109,7 @@ def test_killed_in_the_middle_of_a_stream_and_started_again(mortal: DockerRegist
 def test_a_stream_that_cannot_be_read_twice_is_not_gone_on_with(mortal: DockerRegistry) -> None:
     data = random.randbytes(2 * WHOLE_BYTES)
 
-    class OneWay(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
-
+    class Killing(OneWay):
         def read(self, size: int | None = -1, /) -> bytes:
             if self.tell() == WHOLE_BYTES:
                 mortal.kill()
@@ -119,7 +117,7 @@ def test_a_stream_that_cannot_be_read_twice_is_not_gone_on_with(mortal: DockerRe
 
     store = RemoteStore(reference.parse(f"{mortal.address}/oneway"), PLAIN, resurrecting(mortal))
     with pytest.raises(Unreachable, match="cannot be read twice"):
-        store.push_blob(described(data), OneWay(data))
+        store.push_blob(described(data), Killing(data))
     assert not store.has_blob(described(data).digest)
     with pytest.raises(NotFound):
         b"".join(store.blob(described(data)))

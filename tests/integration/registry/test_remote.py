@@ -17,6 +17,7 @@ from model_registry.stores.remote import RemoteStore
 from model_registry.stores.upload import WHOLE_BYTES
 from tests.conformance.store import StoreConformance, described, put, put_manifest
 from tests.integration.registry.conftest import AT_ONCE, PLAIN
+from tests.integration.registry.content import OneWay
 from tests.integration.registry.server import DockerRegistry
 from tests.support.processes import free_port
 
@@ -70,11 +71,6 @@ def test_progress_goes_up_to_the_size(remote: RemoteStore, size: int) -> None:
 
 def test_a_stream_that_cannot_seek_is_pushed(remote: RemoteStore) -> None:
     data = random.randbytes(2 * WHOLE_BYTES)
-
-    class OneWay(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
-
     remote.push_blob(described(data), OneWay(data))
     assert b"".join(remote.blob(described(data))) == data
 

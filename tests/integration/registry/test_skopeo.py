@@ -1,7 +1,6 @@
 """skopeo, which shares no code with this project, moves versions between folders and a real registry, both ways."""
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +12,9 @@ from model_registry.oci import reference
 from model_registry.stores import open_store
 from model_registry.stores.remote import RemoteStore
 from tests.unit.model_registry.conftest import MakePackage
+from tests.unit.model_registry.stores.test_skopeo import skopeo
 
 pytestmark = pytest.mark.debian("docker-registry", "skopeo")
-
-
-def skopeo(*arguments: str) -> str:
-    return subprocess.run(["skopeo", *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def test_skopeo_copies_what_was_pushed(remote: RemoteStore, make_package: MakePackage, tmp_path: Path) -> None:

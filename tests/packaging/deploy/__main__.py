@@ -5,19 +5,14 @@ Needs Go, once, for some two minutes. `--write` keeps what was rendered.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from tests.packaging.deploy.manifests import CLUSTERS, DIGEST, OVERLAYS, RENDERED, SOURCES, digest_of, file_of, lines
+from tests.support.golang import program
 
-PROGRAMS = {
-    "kustomize": "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1",
-    "kube-score": "github.com/zegl/kube-score/cmd/kube-score@v1.20.0",
-}
+PROGRAMS = ("sigs.k8s.io/kustomize/kustomize/v5@v5.7.1", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0")
 
 
 def main() -> int:
@@ -25,16 +20,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests deploy", description=__doc__)
     parser.add_argument("--write", action="store_true", help="keep what was rendered")
     write = parser.parse_args().write
-    programs = {name: build(name, module) for name, module in PROGRAMS.items()}
+    kustomize, kube_score = map(program, PROGRAMS)
     RENDERED.mkdir(exist_ok=True)
     stale, judged = [], []
     for name in (*OVERLAYS, *CLUSTERS):
-        text = output(programs["kustomize"], "build", str(SOURCES / name))
+        text = output(kustomize, "build", str(SOURCES / name))
         if write:
             file_of(name).write_text(lines(text))
         elif not file_of(name).exists() or file_of(name).read_text() != lines(text):
             stale.append(name)
-        if name in OVERLAYS and not scored(programs["kube-score"], name, text):
+        if name in OVERLAYS and not scored(kube_score, name, text):
             judged.append(name)
     if write:
         DIGEST.write_text(digest_of(SOURCES) + "\n")
@@ -44,10 +39,10 @@ def main() -> int:
     return 1 if stale or judged else 0
 
 
-def scored(program: Path, name: str, text: str) -> bool:
+def scored(judge: Path, name: str, text: str) -> bool:
     """Whether kube-score finds nothing critical; prints what it finds."""
     done = subprocess.run(
-        [program, "score", "-", "--output-format", "ci"], input=text, capture_output=True, text=True, check=False
+        [judge, "score", "-", "--output-format", "ci"], input=text, capture_output=True, text=True, check=False
     )
     for line in done.stdout.splitlines():
         if not line.startswith(("[OK]", "[SKIPPED]")):
@@ -55,18 +50,9 @@ def scored(program: Path, name: str, text: str) -> bool:
     return done.returncode == 0
 
 
-def build(name: str, module: str) -> Path:
-    """A program, built by Go unless that was done before."""
-    folder = user_cache_path("scorestream") / "go" / module.replace("/", "_")
-    if not (folder / name).exists():
-        print(f"building {name}", file=sys.stderr)
-        subprocess.run(["go", "install", module], env=os.environ | {"GOBIN": str(folder)}, check=True)
-    return folder / name
-
-
-def output(program: Path, *arguments: str) -> str:
+def output(command: Path, *arguments: str) -> str:
     """What a program prints. Raises CalledProcessError."""
-    return subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run([command, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

@@ -63,17 +63,8 @@ def test_a_missing_program_is_not_run_here_and_fails_in_ci(tmp_path: Path, ci: s
     (tmp_path / "test_needy.py").write_text(NEEDY)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = {**os.environ, "PATH": str(tmp_path), "CI": ci, NOT_RUN_FILE: str(tmp_path / "list")}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.conftest",
-        "-p",
-        "no:cacheprovider",
-        "--strict-markers",
-        str(tmp_path),
-    ]
+    options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "--strict-markers"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     listed = (tmp_path / "list").read_text()
     if ci:

@@ -1,18 +1,25 @@
 """Model packages and stores for the registry's tests."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from model_registry import package
+from model_registry.channels import channel
+from model_registry.channels.history import Move
+from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 
 SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": "nan"}]}],
  "output": {"tensor": "p", "index": 1}}"""
 GOLDEN = '{"event": {"a": 1.5}, "score": 0.25, "tolerance": 1e-4}\n'
 
+NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 MakePackage = Callable[..., Path]
 
 
@@ -20,10 +27,7 @@ def onnx_bytes(label: bytes = b"") -> bytes:
     """A model that fits SIGNATURE and GOLDEN, p = (a / 6, a / 6); each label gives other bytes."""
     first = numpy_helper.from_array(np.array([0, 0], np.int64), "first")
     sixth = numpy_helper.from_array(np.array([1 / 6], np.float32), "sixth")
-    nodes = [
-        helper.make_node("Gather", ["x", "first"], ["a"], axis=1),
-        helper.make_node("Mul", ["a", "sixth"], ["p"]),
-    ]
+    nodes = [helper.make_node("Gather", ["x", "first"], ["a"], axis=1), helper.make_node("Mul", ["a", "sixth"], ["p"])]
     io = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in ("x", "p")]
     graph = helper.make_graph(nodes, "test", io[:1], io[1:], [first, sixth], doc_string=label.decode())
     opset = helper.make_opsetid("", 17)
@@ -45,6 +49,16 @@ def make_package(tmp_path: Path) -> MakePackage:
         return folder
 
     return make
+
+
+def push_versions(store: Store, make_package: MakePackage, *versions: str) -> dict[str, str]:
+    """Versions with content of their own, by digest."""
+    return {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in versions}
+
+
+def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> Move:
+    """Move a channel."""
+    return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW, **more)
 
 
 @pytest.fixture

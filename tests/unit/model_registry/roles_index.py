@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 
 from msgspec.structs import replace
 
@@ -13,8 +13,7 @@ from model_registry.oci import manifest, tags
 from model_registry.oci.manifest import Descriptor, Index
 from model_registry.stores import Store
 from tests.conformance.store import described
-
-NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+from tests.unit.model_registry.conftest import NOW
 
 
 def build(parts: Sequence[tuple[Role, Descriptor]]) -> bytes:
@@ -35,7 +34,7 @@ def promote(store: Store, *wanted: tuple[str, str, int]) -> Move:
     past = channel.history(store, "prod")
     digest, version = (past[-1].to_digest, past[-1].to_version) if past else (None, None)
     roles = tuple(role for role, _ in parts)
-    move = Move("prod", len(past) + 1, "op@host", "", NOW, digest, version, target.digest, wanted[0][1], roles)
+    move = Move("prod", len(past) + 1, "op@host", "", NOW.astimezone(UTC), digest, version, target.digest, wanted[0][1], roles)
     store.push_blob(described(b"{}"), io.BytesIO(b"{}"))
     entry = store.push_manifest(history.encode(move, described(b"{}"), target))
     store.move_tags({tags.history_tag("prod", move.revision): entry, "prod": target}, expect={})

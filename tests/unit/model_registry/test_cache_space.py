@@ -59,7 +59,7 @@ def test_what_is_in_use_or_known_good_stays(store: LayoutStore, make_package: Ma
 def test_a_process_that_dies_uses_nothing(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
     dead, new = versions_of(store, make_package, 2)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        pool.submit(_fetch, store.repository, tmp_path / "cache", dead).result()
+        pool.submit(_fetch, store, tmp_path / "cache", dead).result()
         cache = Cache(tmp_path / "cache", max_bytes=1)
         cache.fetch(store, new)
         assert kept(tmp_path / "cache") == {dead, new}
@@ -129,5 +129,5 @@ def test_a_pull_onto_a_full_disk_leaves_nothing(store: LayoutStore, make_package
         assert package.pull(store, digest, folder).model_path.stat().st_size == 50_000
 
 
-def _fetch(repository: str, root: Path, digest: str) -> None:
-    Cache(root).fetch(LayoutStore(Path(repository.removeprefix("oci:"))), digest)
+def _fetch(store: LayoutStore, root: Path, digest: str) -> None:
+    Cache(root).fetch(store, digest)

@@ -10,9 +10,9 @@ from model_registry.cli import app
 REPO = "oci:registry/flight-delay"
 
 
-def run(*arguments: str, code: int = 0) -> Result:
+def run(*arguments: str, code: int = 0, **environment: str) -> Result:
     """A command that ends with this code."""
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner(env=environment).invoke(app, list(arguments))
     assert result.exit_code == code, result.output
     return result
 

@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry import package
 from model_registry.channels import channel, prune
 from model_registry.channels.history import Move
 from model_registry.channels.prune import Rules, Survey
@@ -19,23 +17,16 @@ from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import referrers
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.conftest import MakePackage
-
-NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
+from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
 
 @pytest.fixture
 def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     """1.0.0 to 5.0.0 by digest, each with content of its own; 1 to 4 have been in production, one after the other."""
-    names = [f"{n}.0.0" for n in range(1, 6)]
-    found = {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in names}
-    for version in names[:4]:
+    found = push_versions(store, make_package, *(f"{n}.0.0" for n in range(1, 6)))
+    for version in list(found)[:4]:
         promote(store, version)
     return found
-
-
-def promote(store: Store, version: str, name: str = "prod", **more: object) -> Move:
-    return channel.promote(store, name, version, actor="op@host", reason="", now=NOW, **more)  # type: ignore[arg-type]
 
 
 def pruned(store: Store, rules: Rules, grace_seconds: float = 0.0) -> int | None:

@@ -1,33 +1,27 @@
 """Channels of several versions: an index with roles and shares, written, read, gone back from, and refused where it is odd."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from model_registry import package
 from model_registry.channels import channel, roles
-from model_registry.channels.channel import Expected, Move, Resolution
-from model_registry.channels.history import before
+from model_registry.channels.channel import Expected, Resolution
+from model_registry.channels.history import Move, before
 from model_registry.channels.roles import Role
 from model_registry.errors import Conflict, Corrupt, NotFound, Refused
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import an_index
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.conftest import MakePackage
+from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
-NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 
 @pytest.fixture
 def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     """Three versions, by digest."""
-    return {v: package.push(store, make_package(v, model=v.encode()), "m", v).digest for v in VERSIONS}
-
-
-def promote(store: LayoutStore, version: str, **more: object) -> Move:
-    return channel.promote(store, "prod", version, actor="op@host", reason="", now=NOW, **more)  # type: ignore[arg-type]
+    return push_versions(store, make_package, *VERSIONS)
 
 
 def rollback(store: LayoutStore, to_revision: int | None = None) -> Move:
@@ -133,9 +127,9 @@ class Raced(LayoutStore):
 
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
 
-    def move_tags(self, to: dict[str, object], *, expect: object) -> None:  # type: ignore[override]
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         assert expect
-        super().move_tags(to, expect={})  # type: ignore[arg-type]
+        super().move_tags(to, expect={})
         self.meanwhile()
 
 

@@ -3,16 +3,13 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from model_registry.cli import app
 from model_registry.stores.layout import REF_NAME
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
+from tests.unit.model_registry.verbs import REPO, answer, run
 
-REPO = "oci:registry/flight-delay"
 REF = f"{REPO}:1.0.0"
 
 
@@ -27,23 +24,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
     return tmp_path
 
 
-def run(*arguments: str, code: int = 0, **environment: str) -> Result:
-    result = CliRunner(env=environment).invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result
-
-
-def answer(*arguments: str) -> Any:
-    """What a command prints with --json."""
-    return json.loads(run(*arguments, "--json").stdout)
-
-
 def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None:
     result = run("keygen", "other")
     assert result.stdout.splitlines() == ["other.key", "other.pub"]
     assert "not encrypted" in result.stderr
     assert "never overwritten" in run("keygen", "other", code=3).stderr
-    made = answer("keygen", "third")
+    made = json.loads(run("keygen", "third", "--json").stdout)
     assert (made["private"], made["public"], made["encrypted"]) == ("third.key", "third.pub", False)
     assert (folder / "third.pub").read_text().startswith("-----BEGIN PUBLIC KEY-----")
 

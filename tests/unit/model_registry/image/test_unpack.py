@@ -18,7 +18,6 @@ from model_registry.errors import Corrupt, Refused
 from model_registry.image import build
 from model_registry.image.build import Base
 from model_registry.oci import digests, manifest
-from model_registry.oci.manifest import Descriptor
 from model_registry.stores import select
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import put
@@ -174,7 +173,7 @@ def test_what_must_not_be_unpacked_is_refused(
 def test_a_damaged_layer_leaves_nothing(store: LayoutStore, tmp_path: Path) -> None:
     digest = push_image(store, [layer(*PACKAGE.items())])
     blob = manifest.parse_version(store.manifest(digest)).layers[0]
-    path = Path(store.repository.removeprefix("oci:")) / "blobs" / "sha256" / blob.digest.removeprefix("sha256:")
+    path = store._blob_path(blob.digest)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(Corrupt, match=blob.digest):
         package.pull(store, digest, tmp_path / "out")
@@ -220,7 +219,7 @@ def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: P
     cache = Cache(tmp_path / "cache")
     first = cache.fetch(store, kept, version="1.0.0")
     assert (first.digest, first.version) == (kept, "1.0.0")
-    (Path(store.repository.removeprefix("oci:")) / "index.json").unlink()
+    (store._path / "index.json").unlink()
     assert cache.fetch(store, kept).model_path.read_bytes() == b"amd"
 
 
@@ -273,7 +272,7 @@ def test_push_makes_an_image_that_is_pulled_like_any_version(
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == "1.0.0"
     unpacked = gzip.decompress(b"".join(store.blob(described.layers[1])))
     assert digests.of_bytes(unpacked) == config["rootfs"]["diff_ids"][1]
-    _remove(store, described.layers[0])  # the package is read without the base
+    store._blob_path(described.layers[0].digest).unlink()  # the package is read without the base
     assert pulled(store, pushed.digest, tmp_path / "lean") == there
 
 
@@ -285,10 +284,6 @@ def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
     assert plain != store.manifest(pushed.digest)
     files = pulled(store, put(store, plain).digest, tmp_path / "out")
     assert sorted(files) == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
-
-
-def _remove(store: LayoutStore, content: Descriptor) -> None:
-    (Path(store.repository.removeprefix("oci:")) / "blobs" / "sha256" / content.digest.removeprefix("sha256:")).unlink()
 
 
 @pytest.mark.parametrize(

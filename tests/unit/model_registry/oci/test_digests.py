@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -28,25 +27,3 @@ def test_only_digests_become_file_names(text: str) -> None:
     else:
         with pytest.raises(Corrupt):
             digests.hex_of(text)
-
-
-@given(st.lists(st.binary(max_size=50), max_size=8))
-def test_good_content_passes_unchanged(chunks: list[bytes]) -> None:
-    data = b"".join(chunks)
-    assert b"".join(digests.verified(chunks, digests.of_bytes(data), len(data), "it")) == data
-
-
-@given(st.binary(max_size=50), st.binary(max_size=50))
-def test_other_content_never_passes(wanted: bytes, found: bytes) -> None:
-    if wanted != found:
-        with pytest.raises(Corrupt, match="it "):
-            list(digests.verified([found], digests.of_bytes(wanted), len(wanted), "it"))
-
-
-def test_too_much_content_stops_at_once() -> None:
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"x" * 100
-
-    with pytest.raises(Corrupt, match="longer than the 250 bytes"):
-        list(digests.verified(endless(), digests.of_bytes(b""), 250, "it"))

@@ -54,14 +54,6 @@ def test_a_version_survives_being_written() -> None:
     ]
 
 
-def test_the_order_of_files_plays_no_part() -> None:
-    one, two = file("a", b"1"), file("b", b"2")
-    config = manifest.build_config("m", "1", None, [])
-    assert manifest.build_version("m", "1", None, [one, two], config) == manifest.build_version(
-        "m", "1", None, [two, one], config
-    )
-
-
 def test_it_is_a_modelpack_manifest() -> None:
     document = json.loads(version(file("model.onnx")))
     assert document["mediaType"] == "application/vnd.oci.image.manifest.v1+json"

@@ -107,11 +107,8 @@ def test_any_text_is_a_reference_or_a_named_error(text: str) -> None:
     assert reference.kind == "remote" or Path(reference.repository).is_absolute()
 
 
-def test_a_relative_folder_is_the_working_directory_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_working_directory_and_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse("oci:registry/m:1").path == tmp_path / "registry" / "m"
-
-
-def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parse("oci:~/m:1").path == tmp_path / "m"
+    assert parse("oci:registry/m:1").path == tmp_path / "registry" / "m"

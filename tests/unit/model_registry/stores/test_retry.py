@@ -1,10 +1,11 @@
 """When another attempt is made: decided from times that are handed in."""
 
+import httpcore
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.stores.retry import LONGEST_SECONDS, MOST_ATTEMPTS, Attempts, retry_after
-from model_registry.stores.transport import Pace
+from model_registry.stores.transport import Stream
 
 MINUTE = 60.0
 
@@ -65,11 +66,22 @@ def test_any_header_reads_or_not(text: str) -> None:
 
 
 def test_an_answer_has_to_get_on() -> None:
-    pace = Pace(10.0)
-    pace.came(1, 6.0)
-    assert pace.left() == 4.0
-    pace.came(1 << 16, 3.0)
-    assert pace.left() == 10.0
-    pace.came(10, 9.0)
-    pace.asked()
-    assert pace.left() == 10.0
+    now, limits, answers = 0.0, list[float | None](), [(1, 6.0), (1 << 16, 3.0), (10, 9.0), (1, 0.0)]
+
+    class Slow(httpcore.NetworkStream):
+        def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - as it is called
+            nonlocal now
+            limits.append(timeout)
+            size, seconds = answers.pop(0)
+            now += seconds
+            return bytes(size)
+
+        def write(self, buffer: bytes, timeout: float | None = None) -> None:
+            """Another request."""
+
+    stream = Stream(Slow(), 10.0, lambda: now)
+    for _ in range(3):
+        stream.read(1 << 16)
+    stream.write(b"")
+    stream.read(1)
+    assert limits == [10.0, 4.0, 10.0, 10.0]

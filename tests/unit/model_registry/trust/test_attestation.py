@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model_registry.errors import BadFile, BadReference, Refused
+from model_registry.errors import BadFile, BadReference
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
 from model_registry.trust.attestation import EVALUATION, PROVENANCE, TEST_RESULT, attest, attestations, type_uri
@@ -101,8 +101,3 @@ def test_a_predicate_that_its_type_does_not_allow_is_refused(
         attest(store, digest, type_, predicate, ONE, NOW)
     assert fault in str(refused.value)
     assert referrers.listed(store, digest) == []
-
-
-def test_too_large_a_predicate_is_refused(store: LayoutStore) -> None:
-    with pytest.raises(Refused, match="the signed statement has"):
-        attest(store, version(store), "https://example.org/x", {"x": "y" * bundle.MAX_BYTES}, ONE, NOW)

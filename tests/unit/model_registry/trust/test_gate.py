@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from model_registry.errors import BadFile, Refused, Unreachable
 from model_registry.oci import digests
 from model_registry.stores.layout import LayoutStore
-from model_registry.trust import bundle, gate, referrers, signing
+from model_registry.trust import bundle, gate, signing
 from model_registry.trust.gate import Gate, admission
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.policy import Policy
@@ -38,9 +39,9 @@ def test_a_signed_version_passes_and_passes_again_without_the_registry(store: La
     digest = version(store)
     signing.sign(store, digest, ONE, NOW)
     asked = Gate(policy(TWO, ONE), proofs)
-    assert asked.check(store, digest, "1.0.0", NOW).key_id == "key-2"
-    assert asked.check(away(store), digest, "1.0.0", NOW).key_id == "key-2"
-    assert Gate(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW).key_id == "key-1"
+    assert asked.check(store, digest, "1.0.0", NOW) == "key-2"
+    assert asked.check(away(store), digest, "1.0.0", NOW) == "key-2"
+    assert Gate(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW) == "key-1"
 
 
 @pytest.mark.parametrize("required", [True, False])
@@ -64,7 +65,7 @@ def test_a_kept_proof_is_held_against_the_policy_of_now(store: LayoutStore, proo
     with pytest.raises(Unreachable):
         Gate(policy(TWO), proofs).check(away(store), digest, "1.0.0", NOW)
     signing.sign(store, digest, TWO, NOW)
-    assert Gate(policy(TWO), proofs).check(store, digest, "1.0.0", NOW).key_id == "key-1"
+    assert Gate(policy(TWO), proofs).check(store, digest, "1.0.0", NOW) == "key-1"
 
 
 def test_an_unsigned_version(store: LayoutStore, proofs: Path) -> None:
@@ -74,8 +75,8 @@ def test_an_unsigned_version(store: LayoutStore, proofs: Path) -> None:
     optional = Gate(policy(ONE, required=False), proofs)
     with pytest.raises(Unreachable):
         optional.check(away(store), digest, "1.0.0", NOW)
-    assert optional.check(store, digest, "1.0.0", NOW).key_id is None
-    assert optional.check(away(store), digest, "1.0.0", NOW).key_id is None
+    assert optional.check(store, digest, "1.0.0", NOW) is None
+    assert optional.check(away(store), digest, "1.0.0", NOW) is None
     with pytest.raises(Unreachable):
         Gate(policy(ONE), proofs).check(away(store), digest, "1.0.0", NOW)
 
@@ -83,7 +84,7 @@ def test_an_unsigned_version(store: LayoutStore, proofs: Path) -> None:
 def test_where_signatures_are_optional_a_bad_one_is_refused_all_the_same(store: LayoutStore, proofs: Path) -> None:
     digest = version(store)
     optional = Gate(policy(ONE, required=False), proofs)
-    assert optional.check(store, digest, "1.0.0", NOW).key_id is None
+    assert optional.check(store, digest, "1.0.0", NOW) is None
     signing.sign(store, digest, TWO, NOW)
     with pytest.raises(Refused, match="no trusted key signed it"):
         optional.check(store, digest, "1.0.0", NOW)
@@ -93,7 +94,7 @@ def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: Layou
     digest = version(store)
     signing.attach(store, digest, "https://x.org/y", b'{"_type":"https://in-toto.io/Statement/v1","subject":[],'
                    b'"predicateType":"https://x.org/y"}', TWO, NOW)  # fmt: skip
-    assert Gate(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW).key_id is None
+    assert Gate(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW) is None
     with pytest.raises(Refused, match="it has no signature"):
         Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)
 
@@ -109,7 +110,7 @@ def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, proo
     with pytest.raises(Unreachable):
         asked.check(away(store), digest, "1.0.0", NOW)
     asked.check(store, digest, "1.0.0", NOW)
-    assert asked.check(away(store), digest, "1.0.0", NOW).key_id == "key-1"
+    assert asked.check(away(store), digest, "1.0.0", NOW) == "key-1"
 
 
 def test_a_proof_of_another_version_proves_nothing(store: LayoutStore, proofs: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: 
     (tmp_path / "file").write_text("")
     digest = version(store)
     signing.sign(store, digest, ONE, NOW)
-    assert Gate(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW).key_id == "key-1"
+    assert Gate(policy(ONE), tmp_path / "file").check(store, digest, "1.0.0", NOW) == "key-1"
 
 
 def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,23 +144,34 @@ def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Pa
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}
 
 
-def test_what_only_looks_like_a_referrer_does_not_hide_a_signature(store: LayoutStore, proofs: Path) -> None:
-    digest = version(store)
-    for number in range(20):
-        referrers.attach(store, digest, bundle.MEDIA_TYPE, b"%d" % number, {})
-    signing.sign(store, digest, ONE, NOW)
-    assert Gate(policy(ONE), proofs).check(store, digest, "1.0.0", NOW).key_id == "key-1"
-
-
 def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> None:
     digest = version(store)
-    assert admission(None, tmp_path).check(away(store), digest, "1.0.0", NOW).key_id is None
+    assert admission(None, tmp_path).check(away(store), digest, "1.0.0", NOW) is None
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
     asked = admission(tmp_path / "policy.yaml", tmp_path)
     with pytest.raises(Refused):
         asked.check(store, digest, "1.0.0", NOW)
     signing.sign(store, digest, ONE, NOW)
-    assert asked.check(store, digest, "1.0.0", NOW).key_id == "release"
+    assert asked.check(store, digest, "1.0.0", NOW) == "release"
     with pytest.raises(BadFile):
         admission(tmp_path / "nowhere.yaml", tmp_path)
+
+
+@pytest.mark.parametrize(("names", "strict"), [(["other:1.0.0"], False), (["other:1.0.0"], True), ([], True)])
+def test_another_model_with_the_same_key_is_refused_by_name(
+    store: LayoutStore, tmp_path: Path, names: list[str], strict: bool
+) -> None:
+    """Whoever may write to a repository can copy a version and all its signatures there."""
+    other = LayoutStore(tmp_path / "registry" / "other")
+    digest = version(other)
+    signing.sign(other, digest, ONE, NOW, names)
+    assert Gate(replace(policy(ONE), named=bool(names)), None).check(other, digest, "1.0.0", NOW) == "key-1"
+    shutil.copytree(other._path, store._path)
+    gate = Gate(replace(policy(ONE), named=strict), None)
+    with pytest.raises(Refused, match=r"not as 'flight-delay:1\.0\.0'"):
+        gate.check(store, digest, "1.0.0", NOW)
+    signing.sign(store, digest, ONE, NOW, ["flight-delay:1.0.0"])
+    assert gate.check(store, digest, "1.0.0", NOW) == "key-1"
+    with pytest.raises(Refused, match=r"not as 'flight-delay:2\.0\.0'"):
+        gate.check(store, digest, "2.0.0", NOW)

@@ -11,7 +11,7 @@ import pytest
 
 from model_registry import package
 from model_registry.channels import channel
-from model_registry.package.folder import Package
+from model_registry.package import Package
 from model_registry.stores.layout import LayoutStore
 from publisher.errors import Fatal
 from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages

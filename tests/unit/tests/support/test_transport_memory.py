@@ -1,42 +1,14 @@
-"""The transport in memory: it passes the session's conformance suite, and a loop over it answers each event once, in order."""
+"""The transport in memory: a loop over it answers each event once, in order. Its producers are those of the session's tests."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from publisher.session.exactly_once import TransactionSession
-from publisher.session.transactional_ids import transactional_ids
-from tests.conformance.session import SessionConformance, Stage
 from tests.proofs.gpu.drain import Ground
 from tests.proofs.gpu.drain import paced as in_turn
 from tests.support import models
-from tests.support.transport_memory import MemoryLog, MemoryProducer
-from tests.unit.publisher.session.scripted import Fails, Log
-
-
-class Failing(MemoryProducer):
-    """One that fails as the suite wants it."""
-
-    def __init__(self, name: str, log: MemoryLog, fails: Fails) -> None:
-        super().__init__(name, log)
-        self.fails = fails
-
-
-class TestMemory(SessionConformance):
-    exactly_once = True
-
-    def stage(self, fails: Fails = lambda _: None) -> Stage:
-        log = MemoryLog()
-        session = TransactionSession(
-            lambda name: Failing(name, log, fails),  # type: ignore[arg-type, return-value]
-            transactional_ids("app.r"),
-            transaction_seconds=0.0,
-            clock=lambda: log.now,
-        )
-        session.open()
-        assert isinstance(log, Log)
-        return Stage(session, log)
+from tests.support.transport_memory import MemoryLog
 
 
 @pytest.mark.parametrize("paced", [False, True])
