@@ -63,6 +63,8 @@ def push(
         )  # fmt: skip
     value = {"name": target.name, "version": target.tag, "digest": pushed.digest, "golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived}
+    if ready.ran and not json:
+        output.talk(f"the model answers its golden examples ({len(ready.package.golden)})")
     output.show(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
 

@@ -37,7 +37,9 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
         answer = score(signature, outputs, row)
         if not agrees(example.score, answer, example.tolerance):
             message = f"golden example {row + 1} must score {example.score} within {example.tolerance}, but scores {answer}"
-            raise Refused(message, "golden.jsonl and model.onnx must belong together")
+            columns = isinstance(answer, list) and not isinstance(example.score, list)
+            which = "`index` of the signature's output says which column is the score"
+            raise Refused(message, which if columns else "golden.jsonl and model.onnx must belong together")
     return str(ort.__version__)
 
 

@@ -52,7 +52,12 @@ def _input_fault(stated: TensorInput, found: Tensor) -> str | None:
 def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
     for output in signature.outputs:
         if output.tensor not in found:
-            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}"
+            odd = (
+                "; one is no tensor: export it without ZipMap"
+                if any(t.dtype not in (*DTYPES, UNKNOWN) for t in found.values())
+                else ""
+            )
+            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}{odd}"
         dtype, shape = found[output.tensor].dtype, found[output.tensor].shape
         if dtype not in (*DTYPES, UNKNOWN):
             return f"output {output.tensor!r} is {dtype}, not a tensor; export it without ZipMap"

@@ -11,7 +11,7 @@ import pytest
 from model_registry.oci import manifest
 from model_registry.stores.layout import LayoutStore
 from tests.support import models
-from tests.unit.model_registry.conftest import onnx_bytes
+from tests.unit.model_registry.conftest import SIGNATURE, onnx_bytes
 from tests.unit.model_registry.verbs import REPO, answer, run
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -21,6 +21,7 @@ def test_push_prints_what_it_stored(folder: Path) -> None:
     result = run("push", "v1", f"{REPO}:1.0.0")
     name, _, digest = result.stdout.strip().partition("@")
     assert name == "flight-delay:1.0.0"
+    assert result.stderr == "the model answers its golden examples (1)\n"
     assert LayoutStore(folder / "registry" / "flight-delay").resolve("1.0.0").digest == digest
     pushed = answer("push", "v1", f"{REPO}:1.0.0")
     assert (pushed["name"], pushed["version"], pushed["digest"]) == ("flight-delay", "1.0.0", digest)
@@ -111,6 +112,8 @@ def test_push_prints_a_skeleton_where_it_leaves_a_choice(folder: Path) -> None:
 def test_push_refuses_what_no_scorer_would_serve(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").write_text('{"event": {"a": 1.5}, "score": 0.9, "tolerance": 1e-4}\n')
     assert "golden example 1 must score 0.9" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+    (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1', ""))
+    assert "which column is the score" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
     (folder / "v1" / "model.onnx").write_bytes(b"weights")
     assert "is no ONNX file" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
     assert not (folder / "registry").exists()
