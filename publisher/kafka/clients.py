@@ -21,7 +21,6 @@ from publisher.kafka.security import SecuritySettings
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
-LINGER_MS = 100  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
 FIRST_ANSWER_SECONDS = 1.0
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
@@ -111,48 +110,6 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
     return properties | client(settings, client_id)
 
 
-def transactional_properties(
-    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
-) -> dict[str, Any]:
-    """Properties of one producer of the pool of a transaction session. `batch_bytes`: what every topic takes at once."""
-    timeout = settings.transaction_timeout_ms
-    return {
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": timeout,
-        "message.timeout.ms": timeout,
-        "socket.timeout.ms": min(timeout, 10_000),
-        "retry.backoff.ms": RETRY_BACKOFF_MS,
-        "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
-        "linger.ms": LINGER_MS,
-        "message.max.bytes": LARGEST_MESSAGE,
-        "batch.size": min(batch_bytes, LARGEST_BATCH),
-        "compression.type": "lz4",
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": 1_048_576,
-    } | client(settings, client_id)
-
-
-def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: int, *, singly: bool = False) -> dict[str, Any]:
-    """Properties of the producer of an at-least-once session, which reports only records that failed. `singly`: each record is
-    a request of its own.
-
-    Records never expire by themselves: the session gives them up together, so that none overtakes an earlier one.
-    """
-    return {
-        "enable.idempotence": True,
-        "delivery.report.only.error": True,
-        "message.timeout.ms": 0,
-        "socket.timeout.ms": min(settings.transaction_timeout_ms, 10_000),
-        "linger.ms": 0,
-        "message.max.bytes": LARGEST_MESSAGE,
-        "batch.size": min(batch_bytes, LARGEST_BATCH),
-        "batch.num.messages": 1 if singly else 10_000,
-        "compression.type": "lz4",
-        "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 65_536,
-    } | client(settings, client_id)
-
-
 class ErrorWatch:
     """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever.
 
@@ -214,10 +171,26 @@ def consumer(
 
 
 def transactional_producer(
-    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
+    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH, **more: Any
 ) -> Producer:
-    """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
-    return _made(settings, Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
+    """A producer of the pool of a transaction session, not yet initialised. `batch_bytes`: what every topic that it writes to
+    takes at once. `more` properties win over all others."""
+    timeout = settings.transaction_timeout_ms
+    properties = {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout,
+        "message.timeout.ms": timeout,
+        "socket.timeout.ms": min(timeout, 10_000),
+        "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+        "linger.ms": 100,  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
+        "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+    }
+    return _made(settings, Producer, properties | client(settings, client_id) | more)
 
 
 def introduced(producer: Producer, topic: str) -> Producer:
@@ -240,9 +213,23 @@ def checkpoint_producer(
     *,
     singly: bool = False,
 ) -> Producer:
-    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
-    properties = checkpoint_properties(settings, client_id, batch_bytes, singly=singly)
-    return _made(settings, Producer, properties | {"on_delivery": on_delivery})
+    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others. `singly`: each
+    record is a request of its own. Records never expire by themselves: the session gives them up together, so that none
+    overtakes an earlier one."""
+    properties = {
+        "enable.idempotence": True,
+        "delivery.report.only.error": True,
+        "message.timeout.ms": 0,
+        "socket.timeout.ms": min(settings.transaction_timeout_ms, 10_000),
+        "linger.ms": 0,
+        "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "batch.num.messages": 1 if singly else 10_000,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 65_536,
+    }
+    return _made(settings, Producer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:

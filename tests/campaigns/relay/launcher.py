@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from publisher import cli
-from publisher.relay import clients as lane_clients
+from publisher.kafka import clients as kafka_clients
 from publisher.relay import sides
 from publisher.session.exactly_once import TransactionSession
 
@@ -121,7 +121,7 @@ def main() -> None:
     if broken not in ("", "loose-positions", "no-rotation"):
         sys.exit(f"BROKEN={broken} is not known: loose-positions or no-rotation")
     producer = LooseProducer if broken == "loose-positions" else CrashingProducer
-    setattr(lane_clients, "Producer", producer)  # noqa: B010 - the module does not offer it
+    setattr(kafka_clients, "Producer", producer)  # noqa: B010 - the module does not offer it
     if broken == "no-rotation":
         never = functools.partial(TransactionSession, slow_commit_seconds=math.inf)
         setattr(sides, "TransactionSession", never)  # noqa: B010

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from publisher import cli
-from publisher.relay import clients as lane_clients
+from publisher.kafka import clients as kafka_clients
 
 STEPS = ("produced", "flushed", "committing", "committed")
 COMMITTING_SECONDS = 0.001
@@ -54,5 +54,5 @@ def die() -> None:
 if __name__ == "__main__":
     LethalProducer.step, LethalProducer.at = sys.argv[1], int(sys.argv[2])
     del sys.argv[1:3]
-    setattr(lane_clients, "Producer", LethalProducer)  # noqa: B010 - the module does not offer it
+    setattr(kafka_clients, "Producer", LethalProducer)  # noqa: B010 - the module does not offer it
     cli.main()
