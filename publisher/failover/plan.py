@@ -6,6 +6,7 @@ commit was not seen in time, carries the same event id. Nobody can stop a region
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import ANSWER_SECONDS, destination_of, groups_of, log_of, source_of
+from publisher.relay.sides import ANSWER_SECONDS, groups_of, log_of, topics_of
 from publisher.relay.start_position import Refused, recreated
 
 
@@ -110,13 +111,13 @@ def _refuse_other_regions(settings: RelaySettings, to: str) -> None:
 
 
 def _plan(settings: RelaySettings, now_ms: int) -> Plan:
-    destination, checkpoints = destination_of(settings), log_of(settings)
+    (source, destination), checkpoints = topics_of(settings), log_of(settings)
     checkpoints.refresh()
     places = checkpoints.of_relay(settings.name)
     if not places:
         raise Refused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
     _refuse_other_copies(settings, destination, places)
-    known = _known(settings, checkpoints, now_ms)
+    known = _known(settings, source, checkpoints, now_ms)
     here = groups_of(settings.destination, settings.name)
     moves: list[Move] = []
     for group in settings.source.groups:
@@ -124,7 +125,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> Plan:
         committed = known.groups.get(group, ())
         moves += _moves(settings, group, committed, places, before)
         if known.answers:
-            moves += _homeward(settings, group, committed, places, before)
+            moves += _homeward(settings, source, destination, group, committed, places, before)
     if not moves:
         names = ", ".join(settings.source.groups)
         raise Refused(f"{names} had committed nothing in {settings.source.region}", "is it the scorers' group?")
@@ -138,10 +139,9 @@ def _plan(settings: RelaySettings, now_ms: int) -> Plan:
     return Plan(*regions, known.answers, known.seen_ms, known.complete_ms, lag, ahead, moves, against)
 
 
-def _known(settings: RelaySettings, checkpoints: CheckpointLog, now_ms: int) -> _Known:
+def _known(settings: RelaySettings, source: Topics, checkpoints: CheckpointLog, now_ms: int) -> _Known:
     """From the source, where it answers; else from what was kept."""
     kept = checkpoints.sightings.get(settings.name)
-    source = source_of(settings)
     try:
         cluster = source.id()
         groups = groups_of(settings.source, settings.name)
@@ -196,7 +196,7 @@ def _moves(
     targets = [(copies[p.topic, p.partition], p.partition) for p in committed if (p.topic, p.partition) in copies]
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     lows, highs = reader.earliest(targets), reader.visible(targets)
-    with CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS) as copy:
+    with closing(CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)) as copy:
         for position in committed:
             source = position.topic, position.partition
             if source not in copies:
@@ -209,17 +209,18 @@ def _moves(
 
 def _homeward(
     settings: RelaySettings,
+    source: Topics,
+    destination: Topics,
     group: str,
     committed: Sequence[GroupPosition],
     places: Mapping[Place, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[Move]:
     """What the group has taken at the source of copies that came from the destination: that is done at the destination too."""
-    source, destination = source_of(settings), destination_of(settings)
     there = source.topics({p.topic for p in committed} - {place.topic for place in places})
     others = [p for p in committed if p.topic in there]
     bounds = source.bounds((p.topic, p.partition) for p in others)
-    with CopyReader(settings.source.kafka, settings.name, ANSWER_SECONDS) as copy:
+    with closing(CopyReader(settings.source.kafka, settings.name, ANSWER_SECONDS)) as copy:
         for position in others:
             found = _home(settings, copy, position, bounds[position.topic, position.partition])
             if found is None:

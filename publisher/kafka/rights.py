@@ -52,10 +52,7 @@ def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | N
     return rights
 
 
-def refused(
-    settings: KafkaSettings,
-    rights: Iterable[Right],
-) -> NotAllowed:
+def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
     """The error for rights that are missing."""
     lacking = list(rights)
     what = "; ".join(f"no right to {right}" for right in lacking)

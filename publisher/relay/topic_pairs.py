@@ -12,7 +12,7 @@ from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint
 from publisher.relay.copy import ROOM, Route
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import fewer_partitions
+from publisher.relay.start_position import Refused
 
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
@@ -48,11 +48,6 @@ def selected(settings: RelaySettings, names: list[str]) -> list[str]:
     named = [entry for entry in settings.source.topics if not entry.startswith("^")]
     matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]
     return list(dict.fromkeys([*named, *sorted(matched)]))
-
-
-def readable(names: Iterable[str]) -> dict[str, Operations]:
-    """These topics are to be read."""
-    return dict.fromkeys(names, frozenset({READ}))
 
 
 def has_patterns(settings: RelaySettings) -> bool:
@@ -98,7 +93,11 @@ def pairs(
                 2,
             )
         if there[target].partitions < found[name].partitions:
-            raise fewer_partitions(name, found[name].partitions, target, there[target].partitions)
+            raise Refused(
+                f"source topic {name} has {found[name].partitions} partitions, destination topic {target} has "
+                f"{there[target].partitions}",
+                "publisher check CONFIG --create adds them; or set destination.create_topics",
+            )
     return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
 
 

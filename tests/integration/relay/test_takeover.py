@@ -31,13 +31,13 @@ def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRela
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
     other.init_transactions(30)
     other.begin_transaction()
-    other.produce(settings.checkpoint_topic, None, checkpoint.registration_key("other"))
+    other.produce(settings.checkpoint_topic, None, checkpoint.key("other"))
     other.flush(30)
     checkpoints = log_of(settings)
     checkpoints.look(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
     told = registration(settings, "me", "a test")
-    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.registration_key(rig.name))
+    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.key(rig.name))
     other.flush(30)
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(checkpoints.look, rig.name)

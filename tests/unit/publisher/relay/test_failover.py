@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.failover import plan as failover
 from publisher.failover.translation import Read, Seen, in_copy, in_source
-from publisher.relay.checkpoints import Sighting, SourceEnd, parse_key, sighting_key
+from publisher.relay.checkpoints import SIGHTING, Sighting, SourceEnd, key, parse_key
 from publisher.relay.settings import RelaySettings
 from publisher.relay.sightings import Completeness, Look
 
@@ -85,7 +85,7 @@ def test_a_moment_is_complete_when_everything_of_it_is_copied() -> None:
 
 
 def test_a_sighting_stands_beside_the_checkpoints() -> None:
-    assert parse_key(sighting_key("scores/to us")) == ("scores/to us",)
+    assert parse_key(key("scores/to us", SIGHTING)) == ("scores/to us",)
     moments = [Sighting("c", at, at, (SourceEnd("events", 0, 1),), {}) for at in (1, 2)]
     assert all(one != two for one, two in pairwise(moments))
 

@@ -9,7 +9,7 @@ from publisher.errors import Fatal
 from publisher.kafka.clients import unwrapping
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.budget import Budget
-from publisher.relay.checkpoints import Place, key, parse_key, registration_key
+from publisher.relay.checkpoints import Place, key, parse_key
 from publisher.relay.commands.checkpoint import offset
 from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings
@@ -23,8 +23,8 @@ WORDS = st.text(min_size=1, max_size=10)
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**31 - 1))
 def test_a_checkpoints_key_says_whose_it_is(relay: str, region: str, topic: str, partition: int) -> None:
     place = Place(relay, region, topic, partition)
-    assert parse_key(key(place)) == place
-    assert parse_key(registration_key(relay)) == relay
+    assert parse_key(key(*place)) == place
+    assert parse_key(key(relay)) == relay
 
 
 @pytest.mark.parametrize("wrong", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
