@@ -86,8 +86,6 @@ class EventReport(Report):
 
 
 class _Ledger:
-    """What is known of one input partition."""
-
     def __init__(self, window: Window) -> None:
         self.window = window
         self.end = window.hi if window.end is None else window.end
@@ -158,7 +156,6 @@ class Audit:
             self._ids.add(answers.ids[inside][fresh])
 
     def report(self) -> EventReport:
-        """What has been found so far."""
         report = deepcopy(self._report)
         for partition, ledger in sorted(self._ledgers.items()):
             report.events += ledger.inputs.count()
@@ -186,7 +183,6 @@ class Audit:
         self._highest[lane] = int(highest[-1])
 
     def _versions(self, ledger: _Ledger, answers: Answers, inside: NDArray[np.bool_]) -> None:
-        """Note which digest scored which offset."""
         scored = inside & (answers.kinds == Kind.SCORED)
         if isinstance(answers.digests, str):
             ledger.scored.setdefault(answers.digests, Bitmap()).add(answers.offsets[scored])

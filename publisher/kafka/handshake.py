@@ -81,7 +81,6 @@ def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSet
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> Answer:
-    """We do not trust the broker's certificate."""
     section = f"{settings.section}.security"
     if error.verify_code == EXPIRED:
         return Answer(f"the certificate of {address} has expired", "renew the broker's certificate")

@@ -53,7 +53,6 @@ class TopicReader:
         self._admin: AdminClient = connect(settings, client_id, answer_seconds)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        """All partitions of these topics."""
         wanted = list(topics)
         known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
         unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]

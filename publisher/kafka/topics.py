@@ -38,8 +38,6 @@ COPIED_CONFIG = (
 
 
 class Topic(NamedTuple):
-    """A topic as it is now."""
-
     id: str
     partitions: int
 
@@ -68,11 +66,9 @@ class Topics:
 
     @property
     def client(self) -> AdminClient:
-        """The client that asks."""
         return self._admin
 
     def id(self) -> str:
-        """The cluster's id."""
         described: Any = self._answer(self._admin.describe_cluster(request_timeout=self._seconds))
         return str(described.cluster_id)
 

@@ -58,7 +58,6 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
     import orjson
 
     sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
@@ -74,7 +73,6 @@ def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: 
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for people."""
     made = Table(*columns)
     for row in rows:
         made.add_row(*map(str, row))

@@ -50,7 +50,6 @@ class Outages:
             log.info("%s: back again", what)
 
     def is_away(self, what: str) -> bool:
-        """For a gauge."""
         return what in self.away
 
     def told(self) -> str | None:

@@ -21,7 +21,6 @@ class TimeWindow(NamedTuple):
         return window
 
     def holds(self, unix_ms: int) -> bool:
-        """Whether a moment lies inside."""
         after = self.from_ms is None or unix_ms >= self.from_ms
         return after and (self.to_ms is None or unix_ms < self.to_ms)
 

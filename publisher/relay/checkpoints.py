@@ -70,8 +70,6 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SourceEnd(msgspec.Struct, frozen=True):
-    """Where a partition of the source ended."""
-
     topic: str
     partition: int
     end: int
@@ -154,7 +152,6 @@ class CheckpointLog:
         self._read = ends
 
     def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
-        """The positions of one relay."""
         return {place: found for place, found in self.positions.items() if place.relay == relay}
 
     def earlier(self, one: Place, other: Place) -> bool:

@@ -55,12 +55,10 @@ class Refusing:
         self._written: list[Refusal] = []
 
     def begin(self) -> None:
-        """A transaction begins."""
         self._before = dict(self.active)
         self._written.clear()
 
     def committed(self) -> None:
-        """It is committed."""
         for found in self._written:
             what = f"{found.source}: {found.reason} ({found.error})"
             log.warning("lane %d cannot carry %s", self._state.number, what)

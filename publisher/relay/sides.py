@@ -41,7 +41,6 @@ def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
 
 
 def log_of(settings: RelaySettings) -> CheckpointLog:
-    """The checkpoints at the destination."""
     return CheckpointLog(TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS), settings.checkpoint_topic)
 
 

@@ -43,7 +43,6 @@ class Completeness:
         self._looks: deque[Look] = deque(maxlen=REMEMBERED)
 
     def add(self, look: Look) -> None:
-        """What the source held when it was looked at."""
         self._looks.append(look)
 
     def reached(self, copied: Mapping[Partition, int]) -> int:
@@ -95,7 +94,6 @@ class Sightings:
         return known
 
     def close(self) -> None:
-        """End the thread, soon."""
         self._closing.set()
 
     def _run(self) -> None:

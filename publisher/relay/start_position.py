@@ -93,7 +93,6 @@ def cut(place: Place, copied: int, destination: str, last: int, low: int) -> Ref
 
 
 def gone(topic: str, region: str) -> Refused:
-    """A topic that was copied is not there any more."""
     return Refused(
         f"topic {topic} in {region} does not exist",
         "make it again and say where to go on (publisher checkpoint set), or take it out of source.topics",

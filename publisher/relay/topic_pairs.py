@@ -51,7 +51,6 @@ def selected(settings: RelaySettings, names: list[str]) -> list[str]:
 
 
 def has_patterns(settings: RelaySettings) -> bool:
-    """Whether topics may join."""
     return any(entry.startswith("^") for entry in settings.source.topics)
 
 

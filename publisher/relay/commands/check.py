@@ -92,7 +92,6 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
 
 
 def _unlike(pair: Pair, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """What a copy in this topic would not keep."""
     here = source.configs([pair.name])[pair.name]
     there = destination.configs([pair.destination_name])[pair.destination_name]
     limits = [int(config.get("max.message.bytes", 0)) for config in (here, there)]

@@ -1,0 +1,121 @@
+"""What people and Prometheus see of a relay, and every setting on the real clusters."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+
+from publisher.kafka.security import SecuritySettings
+from publisher.process.configuration import flatten
+from publisher.relay.settings import RelaySettings
+from tests.integration.relay.rig import MakeRelay
+from tests.support.every_setting import setting_names
+from tests.support.waiting import STEP_SECONDS, until
+
+METRICS = (
+    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total",
+    "publisher_records_looped_total", "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total",
+    "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
+    "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
+    "publisher_restarts_total", "publisher_copying", "publisher_source_retention_seconds",
+    "publisher_records_refused_total", "publisher_records_derived_total",
+)  # fmt: skip
+
+
+def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(400)
+    relay = rig.start().ready()
+    rig.wait_copied(400)
+    assert relay.metric("publisher_records_total") == 400
+    text = relay.get("/metrics")[1]
+    assert [name for name in METRICS if name not in text] == []
+    until(lambda: relay.metric("publisher_lag_records") == 0, "no lag")
+    assert relay.get("/livez")[0] == 200
+    assert relay.stop() == 0
+    assert "everything copied is committed" in relay.said
+    rig.fill(40)
+    status = rig.json("status")
+    assert status["last"]["what"] == "publisher run"
+    assert [row["lag_records"] for row in status["partitions"]] == [10, 10, 10, 10]
+    assert all(row["lag_seconds"] > 0 for row in status["partitions"])
+    assert "lag" in rig.run("status").stdout
+    assert len(rig.json("checkpoint", "show")["partitions"]) == 4
+    rig.configure(source={"bootstrap_servers": "127.0.0.1:1"})
+    dark = rig.json("status")
+    assert dark["source_answers"] is False
+    assert {row["lag_records"] for row in dark["partitions"]} == {None}
+    assert not rig.json("check", code=1)["ok"]
+    rig.configure(destination={"bootstrap_servers": "127.0.0.1:1"})
+    assert "no Kafka broker answers" in rig.run("status", code=4).stderr
+
+
+def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
+    rig = make_relay(lanes=2)
+    rig.create(rig.source)
+    rig.fill(400)
+    relay = rig.start("transaction_records=50").ready()
+    rig.wait_copied(400)
+    told = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
+    with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
+        assert live.stdout is not None
+        looks = (json.loads(line) for line in live.stdout)
+        assert next(looks)["process"]["lanes"][0]["records_per_second"] is None
+        rig.fill(2_000)
+        moved = next(look for look in looks if any(lane["records_per_second"] for lane in look["process"]["lanes"]))
+        done = next(look for look in looks if sum(lane["records"] for lane in look["process"]["lanes"]) == rig.written)
+        live.terminate()
+    assert moved["process"]["copying"]
+    assert sum(lane["transactions"] for lane in done["process"]["lanes"]) >= rig.written / 50
+    assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
+    assert done["process"]["last_error"] is None
+    see_in_a_terminal(told, "copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
+    assert "no terminal" in rig.run("status", "--live", code=2).stderr
+    assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
+    assert relay.stop() == 0
+
+
+def see_in_a_terminal(command: list[str], *words: str) -> None:
+    """Read what a command shows in a terminal until all of these were there, then press Ctrl-C."""
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = ""
+        while not all(word in shown for word in words):
+            assert select.select([ours], [], [], STEP_SECONDS)[0], shown
+            shown += os.read(ours, 65_536).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+    os.close(ours)
+    assert process.returncode == 130
+
+
+def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
+    rig = make_relay(
+        source={
+            "fetch_bytes": 65_536,
+            "queue_bytes": 1_048_576,
+            "socket_buffer_bytes": 1_000_000,
+            "extra": {"client.rack": "r"},
+        },
+        destination={"compression": "zstd", "transaction_timeout_ms": 20_000, "topic": "{topic}", "extra": {"linger.ms": 1}},
+        bytes_per_second=20_000,
+        transaction_records=100,
+        lanes=3,
+        filter={"number": [str(number) for number in range(900)]},
+    )
+    rig.configure(refusal_topic=f"{rig.name}.refusals")
+    rig.create(rig.source)
+    rig.fill(1_000)
+    relay = rig.start().ready()
+    until(lambda: relay.metric("publisher_records_total") > 0, "the first copies")
+    assert relay.metric("publisher_records_total") < 900, "the limit of bytes a second"
+    rig.wait_copied(900)
+    assert relay.stop() == 0
+    assert rig.json("audit")["copies"] == 900
+    used = {name for name, _ in flatten(rig.configuration | {"filter": ""})} | {"source.extra", "destination.extra"}
+    elsewhere = {"source.groups"}  # in test_failover.py: those want no filter
+    elsewhere |= {f"{side}.security.{name}" for side in ("source", "destination") for name in SecuritySettings.model_fields}
+    assert setting_names(RelaySettings) - used == elsewhere, "tests/integration/security/test_relay.py uses those of security"
