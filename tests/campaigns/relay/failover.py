@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaigns.relay.three_regions import Brokers, Load, Reader, Regions, make_registry
-from tests.integration.relay.rig import until
 from tests.support import auditor
+from tests.support.waiting import until
 
 RATE = 300.0  # events a second
 PHASE_EVENTS = 600
@@ -39,7 +39,6 @@ class Round:
         self._plan: dict[str, Any] = {}
 
     def play(self) -> dict[str, Any]:
-        """From the first event to the count."""
         try:
             self._eu_scores()
             self._eu_is_lost()
@@ -95,7 +94,7 @@ class Round:
         self._brokers.eu.restart()
         self._measure_the_tail()
         regions.inputs["eu"].start().ready()
-        until(lambda: regions.all_copied(regions.inputs["us"]), "the copies of what eu had kept to itself")
+        until(regions.inputs["us"].at_rest, "the copies of what eu had kept to itself")
 
     def _measure_the_tail(self) -> None:
         """What eu had taken and us had not, held against what was reported then."""
@@ -134,9 +133,9 @@ class Round:
         origins = regions.origins()
         until(lambda: origins <= set(ids), "all scores in ap")
         for relay in (*regions.inputs.values(), *regions.answers.values()):
-            until(lambda relay=relay: regions.all_copied(relay), "the last copies")  # type: ignore[misc]
+            until(relay.at_rest, "the last copies")
         until(lambda: regions.at_rest("eu"), "the end of what eu scores")
-        until(lambda: regions.all_copied(regions.answers["eu"]), "the last scores of eu")
+        until(regions.answers["eu"].at_rest, "the last scores of eu")
         final = [json.loads(m.value() or b"")["id"] for m in auditor.read(self._brokers.servers("ap"), regions.scores)]
         until(lambda: len(ids) >= len(final), "what the reader in ap is given")
         audit = regions.audit()
@@ -156,7 +155,6 @@ class Round:
 
 
 def passed(figures: dict[str, Any]) -> bool:
-    """Whether a round kept what is promised."""
     none = ("tail_beyond_the_report", "acknowledged_and_lost", "lost", "unrecognised")
     audit = figures["audit"]
     counted = audit["clean"] and not audit["pending"] and audit["events"] == figures["events"] == audit["answered"]

@@ -51,7 +51,6 @@ class Load:
             before.flush(10)
 
     def close(self) -> None:
-        """Stop, and wait for what was written."""
         self._closing.set()
         self._thread.join()
         assert self._producer is not None
@@ -95,7 +94,6 @@ class Reader:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
         self._consumer.close()
@@ -111,8 +109,6 @@ class Reader:
 
 
 class Brokers:
-    """The three clusters."""
-
     def __init__(self) -> None:
         self.eu, self.us, self.ap = EmbeddedBroker(), EmbeddedBroker(), EmbeddedBroker()
 
@@ -132,7 +128,6 @@ class Brokers:
                 broker.restart()
 
     def servers(self, region: str) -> str:
-        """`host:port` of a region's."""
         broker: EmbeddedBroker = getattr(self, region)
         return broker.bootstrap_servers
 
@@ -172,7 +167,6 @@ class Regions:
         return found
 
     def members(self, region: str) -> int:
-        """How many scorers the group there has."""
         admin = AdminClient({"bootstrap.servers": self.brokers.servers(region)})
         return len(admin.describe_consumer_groups([self.name])[self.name].result().members)
 
@@ -186,10 +180,6 @@ class Regions:
         rows = [message for topic in topics for message in auditor.read(servers, topic)]
         return all(taken.get((m.topic(), m.partition()), 0) > (m.offset() or 0) for m in rows)
 
-    def all_copied(self, relay: RelayRig) -> bool:
-        """Whether nothing waits to be copied."""
-        return all(row["lag_records"] == 0 for row in relay.json("status")["partitions"])
-
     def audit(self) -> dict[str, Any]:
         """The product's own count over the regions; the copies of the answers must be whole too."""
         for relay in self.answers.values():
@@ -199,7 +189,6 @@ class Regions:
         return counted
 
     def close(self) -> None:
-        """End what runs."""
         for scorer in self.scorers.values():
             scorer.close()
         for relay in (*self.inputs.values(), *self.answers.values()):

@@ -11,22 +11,11 @@ from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
 from publisher.relay.sides import log_of
 from publisher.session.protocol import Record
-from tests.integration.relay.rig import MakeRelay, RelayRig
-
-
-def begun(make_relay: MakeRelay) -> RelayRig:
-    """A relay that has run."""
-    rig = make_relay(lanes=2)
-    rig.create(rig.source)
-    rig.fill(100)
-    relay = rig.start().ready()
-    rig.wait_copied(100)
-    assert relay.stop() == 0
-    return rig
+from tests.integration.relay.rig import MakeRelay
 
 
 def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRelay) -> None:
-    rig = begun(make_relay)
+    rig = make_relay(lanes=2).run_once(100)
     settings = load(rig.path).settings
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
     other.init_transactions(30)
@@ -47,7 +36,7 @@ def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRela
 
 
 def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -> None:
-    rig = begun(make_relay)
+    rig = make_relay(lanes=2).run_once(100)
     rig.configure(lanes=1)
     settings = load(rig.path).settings
     found: list[Registration] = []
