@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -78,7 +79,6 @@ class Load(threading.Thread):
             self._enough.wait(TICK)
 
     def _tick(self, seconds: float, bad_due: float, bad: Iterator[bytes | None]) -> float:
-        """What is due after so many seconds of writing."""
         due = int(seconds * self._rate)
         for number in range(self.written, due if self._limit is None else min(due, self._limit)):
             value: bytes | None = self._make(number)
@@ -113,11 +113,15 @@ class Load(threading.Thread):
     def _write(self, value: bytes | None, key: bytes) -> None:
         while not self._enough.is_set():
             try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._acknowledge)
+                self._producer.produce(self._topic, value, key, on_delivery=self._acknowledge, **self._placed(key))
             except BufferError:
                 self._producer.poll(0.1)
             else:
                 return
+
+    def _placed(self, _: bytes) -> dict[str, Any]:
+        """What else is said of the record of this key: its partition, headers."""
+        return {}
 
     def _acknowledge(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -53,12 +53,10 @@ class Proxies:
         self._loop.call_soon_threadsafe(self.stray.order)
 
     def heal(self) -> None:
-        """No fault any more."""
         self._delay = 0.0
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def close(self) -> None:
-        """End all of them."""
         self.heal()
         self._loop.call_soon_threadsafe(self._cut)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -76,7 +74,6 @@ class Proxies:
         return await asyncio.start_server(lambda reader, writer: self._serve(number, reader, writer), HOST, 0)
 
     async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a client."""
         try:
             up_reader, up_writer = await asyncio.open_connection(HOST, self._upstream[number])
         except OSError:

@@ -56,7 +56,6 @@ class Supervised:
         self._armed.symlink_to(point)
 
     def disarm(self) -> None:
-        """Or not."""
         self._armed.unlink(missing_ok=True)
 
     @property
@@ -76,7 +75,6 @@ class Supervised:
                 (os.kill if number is signal.SIGTERM else os.killpg)(self.process.pid, number)
 
     def stop(self) -> None:
-        """SIGTERM, and no restart."""
         self.wanted = False
         self.send(signal.SIGTERM)
 
@@ -90,7 +88,6 @@ class Supervised:
             self.start()
 
     def end(self) -> None:
-        """Whatever it takes."""
         self.wanted = False
         self.disarm()
         if self.process is None:
@@ -105,7 +102,6 @@ class Supervised:
         self.process = None
 
     def said(self) -> str:
-        """Its log so far."""
         return self._log.read_text(errors="replace") if self._log.is_file() else ""
 
 

@@ -116,7 +116,6 @@ def crash() -> None:
 
 
 def main() -> None:
-    """See the module."""
     broken = os.environ.get("BROKEN", "")
     if broken not in ("", "loose-positions", "no-rotation"):
         sys.exit(f"BROKEN={broken} is not known: loose-positions or no-rotation")

@@ -222,7 +222,6 @@ def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> object:
-    """The exit code of the whole command."""
     monkeypatch.setattr("sys.argv", ["publisher", "audit", *arguments])
     with pytest.raises(SystemExit) as end:
         cli.main()

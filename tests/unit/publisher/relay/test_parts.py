@@ -42,7 +42,6 @@ def test_a_budget_lets_through_its_rate_and_no_more() -> None:
 
 
 def settings_for(*topics: str, target: str = "{topic}") -> RelaySettings:
-    """A relay of these topics."""
     return RelaySettings.model_validate(
         {
             "name": "r",
