@@ -11,8 +11,8 @@ from publisher.errors import Fatal
 from publisher.failover import plan as failover
 from publisher.failover.translation import Read, Seen, in_copy, in_source
 from publisher.relay.checkpoints import SIGHTING, Sighting, SourceEnd, key, parse_key
-from publisher.relay.settings import RelaySettings
 from publisher.relay.sightings import Completeness, Look
+from tests.unit.publisher.relay.test_parts import settings_for
 
 EVENTS = ("events", 0)
 
@@ -91,14 +91,8 @@ def test_a_sighting_stands_beside_the_checkpoints() -> None:
 
 
 def test_only_a_relay_that_follows_groups_moves_them_and_only_to_its_destination() -> None:
-    source = {"region": "eu", "bootstrap_servers": "a:1", "topics": ["events"]}
-    destination = {"region": "us", "bootstrap_servers": "b:1", "topic": "{region}.{topic}"}
-    alone = RelaySettings.model_validate({"name": "r", "source": source, "destination": destination})
     with pytest.raises(Fatal, match=r"source\.groups names no consumer group"):
-        failover.plan(alone, "us", 0)
-    following = RelaySettings.model_validate(
-        {"name": "r", "source": {**source, "groups": ["scorers"]}, "destination": destination}
-    )
+        failover.plan(settings_for("events"), "us", 0)
     with pytest.raises(Fatal, match="this relay copies from eu to us") as error:
-        failover.plan(following, "mars", 0)
+        failover.plan(settings_for("events", target="{region}.{topic}", groups=["scorers"]), "mars", 0)
     assert error.value.exit_code == 2

@@ -1,5 +1,7 @@
 """The small pure parts of the relay."""
 
+from collections.abc import Sequence
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
@@ -41,11 +43,11 @@ def test_a_budget_lets_through_its_rate_and_no_more() -> None:
     assert Budget(0).spend(10**9, now=0.0) == 0.0
 
 
-def settings_for(*topics: str, target: str = "{topic}") -> RelaySettings:
+def settings_for(*topics: str, target: str = "{topic}", groups: Sequence[str] = ()) -> RelaySettings:
     return RelaySettings.model_validate(
         {
             "name": "r",
-            "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": list(topics)},
+            "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": list(topics), "groups": groups},
             "destination": {"region": "us", "bootstrap_servers": "b:1", "topic": target},
         }
     )
