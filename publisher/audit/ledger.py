@@ -108,10 +108,8 @@ class Audit:
         self._ids = RepeatedIds()
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps).
-
-        Raises KeyError for a partition without a window.
-        """
+        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps). Raises KeyError for a
+        partition without a window."""
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
@@ -121,10 +119,8 @@ class Audit:
             self._ledgers[partition].swaps.append(swap)
 
     def committed(self, partition: Partition, offset: int) -> None:
-        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted.
-
-        Raises KeyError for a partition without a window. Without this call nothing is uncommitted.
-        """
+        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted. Raises
+        KeyError for a partition without a window. Without this call nothing is uncommitted."""
         self._ledgers[partition].committed = offset
 
     def unreadable(self, partition: Partition, offset: int) -> None:
@@ -169,10 +165,8 @@ class Audit:
         return report
 
     def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
-        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one.
-
-        Dead letters are left out: they have a topic of their own.
-        """
+        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one. Dead
+        letters are left out: they have a topic of their own."""
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):
             return

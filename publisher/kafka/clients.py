@@ -55,10 +55,8 @@ class KafkaSettings(BaseModel):
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a setting or of a client property must never be printed.
-
-    In a section `security` everything that is not known to be harmless: a password under a misspelt name is one.
-    """
+    """Whether the value of a setting or of a client property must never be printed. In a section `security` everything that is
+    not known to be harmless: a password under a misspelt name is one."""
     lowered = key.lower()
     section, _, name = lowered.rpartition(".")
     if section.endswith("security") and name not in security_section.OPEN:
@@ -111,10 +109,8 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
 
 
 class ErrorWatch:
-    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever.
-
-    `last` is the last error of any kind: what the client says while it cannot reach anybody.
-    """
+    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever. `last` is the
+    last error of any kind: what the client says while it cannot reach anybody."""
 
     def __init__(self) -> None:
         self.fatal: KafkaError | None = None
@@ -130,10 +126,8 @@ class ErrorWatch:
 
 @contextlib.contextmanager
 def unwrapping() -> Iterator[None]:
-    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such.
-
-    While the library holds one it may still call its logger, and Python makes a SystemError of what that returns.
-    """
+    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such. While the
+    library holds one it may still call its logger, and Python makes a SystemError of what that returns."""
     try:
         yield
     except SystemError as error:
@@ -162,10 +156,8 @@ def consumer(
     watch: Callable[[KafkaError], None],
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
 ) -> Consumer:
-    """A group member for scoring: reads committed events only and never commits by itself.
-
-    `on_commit` hears, within a poll, how a commit ended that did not wait for its answer.
-    """
+    """A group member for scoring: reads committed events only and never commits by itself. `on_commit` hears, within a poll,
+    how a commit ended that did not wait for its answer."""
     properties = consumer_properties(settings, client_id, group)
     return _made(settings, Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
@@ -239,10 +231,8 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing.
-
-    The client wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`).
-    """
+    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
+    wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`)."""
     defaults = {
         "group.id": client_id,
         "enable.auto.commit": False,

@@ -146,13 +146,11 @@ class TopicReader:
         try:
             return question()
         except KafkaException as exception:
-            raise self._failure(exception.args[0]) from exception
-
-    def _failure(self, error: KafkaError) -> Fatal:
-        servers = self._settings.bootstrap_servers
-        if error in REFUSED:
-            return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
-        return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
+            error, servers = exception.args[0], self._settings.bootstrap_servers
+            if error in REFUSED:
+                raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
+            hint = "check the address, and the security settings of the client"
+            raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
 
 
 def _refused(answer: BaseException | None) -> bool:
