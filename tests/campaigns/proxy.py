@@ -28,7 +28,8 @@ class Proxies:
         self._upstream: list[int] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._delay = 0.0
-        self._flowing = self._call(_event())
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._servers = [self._call(self._listen(k)) for k in range(count)]
         self.ports: list[int] = [server.sockets[0].getsockname()[1] for server in self._servers]
 
@@ -128,9 +129,3 @@ class Proxies:
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 await asyncio.wait_for(reader.readexactly(4), 2)
                 writer.close()
-
-
-async def _event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event

@@ -39,31 +39,28 @@ class CrashingProducer(Producer):
 
     def init_transactions(self, *arguments: Any) -> None:
         self._order = ordered()
-        self._at("before:init_transactions")
-        super().init_transactions(*arguments)
-        self._at("after:init_transactions")
+        self._step("init_transactions", *arguments)
 
     def begin_transaction(self) -> None:
         self._order = ordered()
-        self._at("before:begin_transaction")
-        super().begin_transaction()
-        self._at("after:begin_transaction")
+        self._step("begin_transaction")
         if self._order.endswith(":produce"):  # only then: a call for each record is dear
             self._left = random.randrange(RECORDS_BEFORE)
             self.produce = self._counted_produce  # type: ignore[assignment, method-assign]
 
     def flush(self, *arguments: Any) -> int:
-        self._at("before:flush")
-        left = super().flush(*arguments)
-        self._at("after:flush")
-        return left
+        return int(self._step("flush", *arguments))
 
     def commit_transaction(self, *arguments: Any) -> None:
-        self._at("before:commit_transaction")
         if self._order == "during:commit_transaction":
             threading.Timer(random.uniform(0, COMMIT_SECONDS), crash).start()
-        super().commit_transaction(*arguments)
-        self._at("after:commit_transaction")
+        self._step("commit_transaction", *arguments)
+
+    def _step(self, call: str, *arguments: Any) -> Any:
+        self._at(f"before:{call}")
+        result = getattr(super(), call)(*arguments)
+        self._at(f"after:{call}")
+        return result
 
     def _counted_produce(self, *arguments: Any) -> None:
         last = self._left == 0
