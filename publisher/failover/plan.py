@@ -192,19 +192,17 @@ def _moves(
     before: Mapping[Partition, int],
 ) -> Iterator[Move]:
     """For each position of the group at the source, that at the destination."""
-    copies = {(place.topic, place.partition): found.destination_topic for place, found in places.items()}
-    targets = [(copies[p.topic, p.partition], p.partition) for p in committed if (p.topic, p.partition) in copies]
+    copies = {(place.topic, place.partition): found for place, found in places.items()}
+    known = [(p, copies[p.topic, p.partition]) for p in committed if (p.topic, p.partition) in copies]
+    targets = [(found.destination_topic, p.partition) for p, found in known]
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     lows, highs = reader.earliest(targets), reader.visible(targets)
     with closing(CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)) as copy:
-        for position in committed:
-            source = position.topic, position.partition
-            if source not in copies:
-                continue
-            target = copies[source], position.partition
-            read = copy.of(target, source, settings.source.region)
+        for (position, found), target in zip(known, targets, strict=True):
+            read = copy.of(target, (position.topic, position.partition), settings.source.region)
             after = in_copy(read, max(lows[target], before.get(target, 0)), highs[target], position.next)
-            yield _move(group, target, before.get(target), after, highs[target], position)
+            ids = found.topic_id, found.destination_topic_id
+            yield _move(group, target, before.get(target), after, highs[target], position, ids)
 
 
 def _homeward(
@@ -229,7 +227,8 @@ def _homeward(
             target = topic, position.partition
             ends = destination.bounds([target])
             old = before.get(target)
-            yield _move(group, target, old, max(after, old or 0), ends[target].high, position)
+            ids = there[position.topic].id, destination.topics([topic])[topic].id
+            yield _move(group, target, old, max(after, old or 0), ends[target].high, position, ids)
 
 
 def _home(settings: RelaySettings, copy: CopyReader, position: GroupPosition, bounds: Bounds) -> tuple[str, int] | None:
@@ -245,5 +244,10 @@ def _home(settings: RelaySettings, copy: CopyReader, position: GroupPosition, bo
     return None if after is None else (origin.topic, after)
 
 
-def _move(group: str, target: Partition, before: int | None, after: int, end: int, position: GroupPosition) -> Move:
-    return Move(group, *target, before, after, max(0, end - after), position.topic, position.next, position.metadata)
+def _move(
+    group: str, target: Partition, before: int | None, after: int, end: int, position: GroupPosition, ids: tuple[str, str]
+) -> Move:
+    """`ids`: of the topic whose position it is, and of that at the destination. Scorers keep in the metadata under which id a
+    position counts, and take one under another id for that of a topic that was made again."""
+    metadata = position.metadata.replace(*ids) if ids[0] else position.metadata
+    return Move(group, *target, before, after, max(0, end - after), position.topic, position.next, metadata)

@@ -17,13 +17,17 @@ from tests.support.processes import command
 from tests.support.waiting import until
 
 UNREACHABLE = "127.0.0.1:1"
-MARK = '{"revision": 7}'
 
 
 def commit(servers: str, group: str, positions: dict[tuple[str, int], int]) -> None:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition(*p, at, MARK) for p, at in positions.items()], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(*p, at, mark(servers, p[0])) for p, at in positions.items()], asynchronous=False)
     consumer.close()
+
+
+def mark(servers: str, topic: str) -> str:
+    """Scorers say which topic a position counts in."""
+    return json.dumps({"revision": 7, "topic_id": topic_id_of(servers, topic)})
 
 
 def committed(servers: str, group: str) -> dict[tuple[str, int], tuple[int, str | None]]:
@@ -89,7 +93,7 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     plan = rig.json("failover", "--to", "us", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"]) == (True, True, 0)
     moved = committed(rig.destination, group)
-    assert {mark for _, mark in moved.values()} == {MARK}
+    assert {told for _, told in moved.values()} == {mark(rig.destination, copies)}
     for (topic, partition), (offset, _) in moved.items():
         assert (topic, origin_at(rig.destination, topic, partition, offset)) == (
             copies,
@@ -117,7 +121,9 @@ def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: in
         assert list(back.json("failover", "--to", "eu", "--dry-run")["against"]) == ["us"]
     plan = back.json("failover", "--to", "eu", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"], plan["lag_scored"]) == (True, True, 0, 0)
-    home = {place: offset for place, (offset, _) in committed(back.destination, group).items()}
+    at_home = committed(back.destination, group)
+    assert {told for _, told in at_home.values()} == {mark(back.destination, topic) for topic, _ in at_home}
+    home = {place: offset for place, (offset, _) in at_home.items()}
     assert [home[rig.topic, p] for p in range(4)] == [70, 100, 62, 63]
     assert [origin_of_last(back, home, p) for p in range(4)] == [f"us/{rig.topic}/{p}/99" for p in range(4)]
     again = back.json("failover", "--to", "eu", "--dry-run")
