@@ -17,10 +17,8 @@ RESTART_SECONDS = 0.5  # as a supervisor would wait
 
 
 class Supervised:
-    """The process that runs under this name now, or none. `folder` is its working directory and takes its log.
-
-    The environment variable ARM_FILE tells the process where it finds the point at which it shall crash.
-    """
+    """The process that runs under this name now, or none. `folder` is its working directory and takes its log. The environment
+    variable ARM_FILE tells the process where it finds the point at which it shall crash."""
 
     def __init__(self, name: str, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.exits: list[int] = []

@@ -38,10 +38,8 @@ AHEAD_SECONDS = 1.0  # as if inference took so long
 
 
 class CrashingProducer:
-    """A transactional producer that looks into the armed file around each step of a transaction.
-
-    Nothing of it points back to it, so that it ends when the session gives it up, as the one within would alone.
-    """
+    """A transactional producer that looks into the armed file around each step of a transaction. Nothing of it points back to
+    it, so that it ends when the session gives it up, as the one within would alone."""
 
     def __init__(self, producer: Producer, armed: Path) -> None:
         def around(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.relay.three_regions import Brokers, Load, Reader, Regions, make_registry
+from tests.campaigns.relay.three_regions import Brokers, MovingLoad, Reader, Regions, make_registry
 from tests.support import auditor
 from tests.support.waiting import until
 
@@ -34,7 +34,7 @@ class Round:
         self._regions = Regions(brokers, folder, name, registry)
         self._regions.prepare()
         self._reader = Reader(brokers.servers("ap"), self._regions.scores)
-        self._load = Load(self._regions.events, RATE)
+        self._load = MovingLoad(brokers.servers("eu"), self._regions.events, RATE)
         self._copied: dict[int, int] = {}
         self._plan: dict[str, Any] = {}
 
@@ -47,7 +47,8 @@ class Round:
             self._eu_scores_again()
             self._count()
         finally:
-            self._load.close()
+            if self._load.is_alive():
+                self._load.finish(10)
             self._reader.close()
             self._regions.close()
         return self.figures
@@ -98,7 +99,7 @@ class Round:
 
     def _measure_the_tail(self) -> None:
         """What eu had taken and us had not, held against what was reported then."""
-        plan, acknowledged = self._plan, self._load.acknowledged
+        plan, acknowledged = self._plan, self._load.taken
         rows = auditor.read(self._brokers.servers("eu"), self._regions.events)
         tail = [m for m in rows if (m.offset() or 0) >= self._copied.get(m.partition() or 0, 0)]
         names = [f"eu/{self._regions.events}/{m.partition()}/{m.offset()}" for m in tail]
@@ -126,7 +127,7 @@ class Round:
         regions.scorers["eu"].start("two").ready()
         self._load.go_to("eu", self._brokers.servers("eu"))
         self._answered_by("eu", PHASE_EVENTS)
-        self._load.close()
+        self._load.finish(10)
 
     def _count(self) -> None:
         regions, ids = self._regions, self._reader.ids
@@ -141,7 +142,7 @@ class Round:
         audit = regions.audit()
         self.figures |= {
             "events": len(origins),
-            "acknowledged_and_lost": len(set(self._load.acknowledged) - origins),
+            "acknowledged_and_lost": len(set(self._load.taken) - origins),
             "lost": len(origins - set(ids)),
             "duplicates": len(ids) - len(set(ids)),
             "unrecognised": len(set(ids) - origins),

@@ -27,7 +27,7 @@ class Records(Load):
         self.partitions = partitions
 
     def _placed(self, key: bytes) -> dict[str, Any]:
-        return {"partition": self.written % self.partitions, "headers": [("h", key)]}
+        return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
 
 
 class Transactions(threading.Thread):
