@@ -101,7 +101,8 @@ class Stage(rounds.Stage[ScorerResult]):
         self._away = self.folder / "registry-away"
         self.registry.symlink_to(ground.registry)
         direct = ground.cluster.bootstrap_servers
-        self.rig = Rig(direct, self.folder, self.name, kafka=self._kafka(played))
+        kafka = {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
+        self.rig = Rig(direct, self.folder, self.name, kafka=kafka)
         self.version = 0
         self.rig.promote(VERSIONS[0])
         self.rig.create(PARTITIONS)
@@ -204,9 +205,6 @@ class Stage(rounds.Stage[ScorerResult]):
                 print(f"a topic stays behind: {error}")
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _kafka(self, played: ScorerRound) -> dict[str, Any]:
-        return {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
 
     def _slot(self, number: str) -> Any:
         return self.fleet.slots[int(number)]
