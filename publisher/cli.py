@@ -14,5 +14,4 @@ app = command_line.program("Write to Kafka exactly once, and count that it was s
 
 
 def main() -> None:
-    """Run the program."""
     command_line.run(app)

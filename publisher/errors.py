@@ -55,10 +55,8 @@ class Fenced(Aborted):
 
 
 class Fatal(Exception):
-    """The process cannot go on. Nothing is lost: what was not committed is read again by whoever comes next.
-
-    `hint` says the way out in one line; `exit_code` is what the command ends with (see scorer/README.md).
-    """
+    """The process cannot go on. Nothing is lost: what was not committed is read again by whoever comes next. `hint` says the
+    way out in one line; `exit_code` is what the command ends with (see scorer/README.md)."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = UNREACHABLE) -> None:
         super().__init__(message)

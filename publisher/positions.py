@@ -28,10 +28,8 @@ class Position(NamedTuple):
 
 
 def parse(text: str | bytes) -> Position:
-    """The position that `text` names; bytes as they stand in a header. The region may be empty, the topic may not.
-
-    Raises ValueError, naming the text, for anything but four parts of which the last two are whole numbers in range.
-    """
+    """The position that `text` names; bytes as they stand in a header. The region may be empty, the topic may not. Raises
+    ValueError, naming the text, for anything but four parts of which the last two are whole numbers in range."""
     try:
         name = text.decode("ascii") if isinstance(text, bytes) else text
         parts = name.split("/")

@@ -30,11 +30,9 @@ class Bitmap:
         return first & ~np.isin(offsets, np.array(known, np.int64))
 
     def minus(self, other: "Bitmap") -> "Bitmap":
-        """A new set: what is in this one and not in `other`."""
         return Bitmap(self._offsets - other._offsets)
 
     def unite(self, other: "Bitmap") -> None:
-        """Put in what is in `other`."""
         self._offsets |= other._offsets
 
     def count(self, start: int = 0, stop: int = EVERYTHING) -> int:

@@ -86,8 +86,6 @@ class EventReport(Report):
 
 
 class _Ledger:
-    """What is known of one input partition."""
-
     def __init__(self, window: Window) -> None:
         self.window = window
         self.end = window.hi if window.end is None else window.end
@@ -110,10 +108,8 @@ class Audit:
         self._ids = RepeatedIds()
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps).
-
-        Raises KeyError for a partition without a window.
-        """
+        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps). Raises KeyError for a
+        partition without a window."""
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
@@ -123,10 +119,8 @@ class Audit:
             self._ledgers[partition].swaps.append(swap)
 
     def committed(self, partition: Partition, offset: int) -> None:
-        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted.
-
-        Raises KeyError for a partition without a window. Without this call nothing is uncommitted.
-        """
+        """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted. Raises
+        KeyError for a partition without a window. Without this call nothing is uncommitted."""
         self._ledgers[partition].committed = offset
 
     def unreadable(self, partition: Partition, offset: int) -> None:
@@ -158,7 +152,6 @@ class Audit:
             self._ids.add(answers.ids[inside][fresh])
 
     def report(self) -> EventReport:
-        """What has been found so far."""
         report = deepcopy(self._report)
         for partition, ledger in sorted(self._ledgers.items()):
             report.events += ledger.inputs.count()
@@ -172,10 +165,8 @@ class Audit:
         return report
 
     def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
-        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one.
-
-        Dead letters are left out: they have a topic of their own.
-        """
+        """Scores of one input partition must rise within an output partition; per-key order follows, a key keeps its one. Dead
+        letters are left out: they have a topic of their own."""
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):
             return
@@ -186,7 +177,6 @@ class Audit:
         self._highest[lane] = int(highest[-1])
 
     def _versions(self, ledger: _Ledger, answers: Answers, inside: NDArray[np.bool_]) -> None:
-        """Note which digest scored which offset."""
         scored = inside & (answers.kinds == Kind.SCORED)
         if isinstance(answers.digests, str):
             ledger.scored.setdefault(answers.digests, Bitmap()).add(answers.offsets[scored])

@@ -55,7 +55,6 @@ class RegionsReport(Report):
     by_region: dict[str, int] = field(default_factory=dict)
 
     def rows(self) -> dict[str, int]:
-        """For people: every count, and the answers by region."""
         return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}
 
 

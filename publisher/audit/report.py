@@ -42,15 +42,12 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """No fault of any kind."""
         return not any(self.faults.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: every field, and `clean`."""
         return {"clean": self.clean, **vars(self)}
 
     def rows(self) -> dict[str, int]:
-        """For people: every count."""
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def note(self, fault: str, count: int, partition: str, offsets: Sequence[int] | NDArray[np.int64]) -> None:

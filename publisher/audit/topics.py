@@ -52,11 +52,12 @@ def audit(
     """
     topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)
-    answering = {kind: topics.partitions(names) for kind, names in _answering(plan).items()}
+    answering = {"outputs": plan.outputs, "dead": plan.dead, "swaps": plan.swaps}
+    found = {kind: topics.partitions(names) for kind, names in answering.items()}
     due = topics.committed(plan.group, inputs) if plan.group else None
-    ends = {kind: topics.written(partitions) for kind, partitions in answering.items()}
+    ends = {kind: topics.written(partitions) for kind, partitions in found.items()}
     logs = Logs(topics.ids(plan.inputs))
-    starts = {kind: topics.earliest(partitions) for kind, partitions in answering.items()}
+    starts = {kind: topics.earliest(partitions) for kind, partitions in found.items()}
     windows = _windows(topics, plan, inputs, due)
     count = Audit(windows)
     inputs_read = read(topics, "inputs", {p: (window.lo, window.hi) for p, window in windows.items()}, progress)
@@ -71,10 +72,6 @@ def audit(
         for partition, offset in topics.committed(plan.group, inputs).items():
             count.committed(partition, offset)
     return count.report()
-
-
-def _answering(plan: Plan) -> dict[str, Sequence[str]]:
-    return {"outputs": plan.outputs, "dead": plan.dead, "swaps": plan.swaps}
 
 
 def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offsets | None) -> dict[Partition, Window]:

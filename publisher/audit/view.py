@@ -40,7 +40,6 @@ def show(report: Report, as_json: bool) -> None:
 
 
 def table(report: Report) -> Table:
-    """Each count, and where the first of each fault are."""
     shown = Table("count", "", f"first positions ({report.positions})", title=report.title)
     for name, count in report.rows().items():
         style = "bold red" if report.faults.get(name) else ""

@@ -1,8 +1,7 @@
 """Reads single copies at given offsets, for `translation`: each must say that it is a copy of the one expected partition."""
 
 import time
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -21,7 +20,7 @@ FETCH_BYTES = 16_384  # one record is wanted: the broker sends the batch that it
 
 
 class CopyReader:
-    """Committed records only. A context manager. What `of` gives raises Retriable where a record does not come in
+    """Committed records only. What `of` gives raises Retriable where a record does not come in
     `answer_seconds`, and Fatal (3) for a record that is no copy of the expected partition."""
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -34,10 +33,7 @@ class CopyReader:
         self._consumer: Consumer = kafka.reader(settings, client_id, **fetching)
         self._seconds = answer_seconds
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._consumer.close()
 
     def of(self, copy: Partition, source: Partition, region: str) -> Read:

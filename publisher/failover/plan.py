@@ -6,6 +6,7 @@ commit was not seen in time, carries the same event id. Nobody can stop a region
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Place, Sighting
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import ANSWER_SECONDS, destination_of, groups_of, log_of, source_of
+from publisher.relay.sides import ANSWER_SECONDS, groups_of, log_of, topics_of
 from publisher.relay.start_position import Refused, recreated
 
 
@@ -110,13 +111,13 @@ def _refuse_other_regions(settings: RelaySettings, to: str) -> None:
 
 
 def _plan(settings: RelaySettings, now_ms: int) -> Plan:
-    destination, checkpoints = destination_of(settings), log_of(settings)
+    (source, destination), checkpoints = topics_of(settings), log_of(settings)
     checkpoints.refresh()
     places = checkpoints.of_relay(settings.name)
     if not places:
         raise Refused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
     _refuse_other_copies(settings, destination, places)
-    known = _known(settings, checkpoints, now_ms)
+    known = _known(settings, source, checkpoints, now_ms)
     here = groups_of(settings.destination, settings.name)
     moves: list[Move] = []
     for group in settings.source.groups:
@@ -124,7 +125,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> Plan:
         committed = known.groups.get(group, ())
         moves += _moves(settings, group, committed, places, before)
         if known.answers:
-            moves += _homeward(settings, group, committed, places, before)
+            moves += _homeward(settings, source, destination, group, committed, places, before)
     if not moves:
         names = ", ".join(settings.source.groups)
         raise Refused(f"{names} had committed nothing in {settings.source.region}", "is it the scorers' group?")
@@ -138,10 +139,9 @@ def _plan(settings: RelaySettings, now_ms: int) -> Plan:
     return Plan(*regions, known.answers, known.seen_ms, known.complete_ms, lag, ahead, moves, against)
 
 
-def _known(settings: RelaySettings, checkpoints: CheckpointLog, now_ms: int) -> _Known:
+def _known(settings: RelaySettings, source: Topics, checkpoints: CheckpointLog, now_ms: int) -> _Known:
     """From the source, where it answers; else from what was kept."""
     kept = checkpoints.sightings.get(settings.name)
-    source = source_of(settings)
     try:
         cluster = source.id()
         groups = groups_of(settings.source, settings.name)
@@ -192,34 +192,33 @@ def _moves(
     before: Mapping[Partition, int],
 ) -> Iterator[Move]:
     """For each position of the group at the source, that at the destination."""
-    copies = {(place.topic, place.partition): found.destination_topic for place, found in places.items()}
-    targets = [(copies[p.topic, p.partition], p.partition) for p in committed if (p.topic, p.partition) in copies]
+    copies = {(place.topic, place.partition): found for place, found in places.items()}
+    known = [(p, copies[p.topic, p.partition]) for p in committed if (p.topic, p.partition) in copies]
+    targets = [(found.destination_topic, p.partition) for p, found in known]
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     lows, highs = reader.earliest(targets), reader.visible(targets)
-    with CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS) as copy:
-        for position in committed:
-            source = position.topic, position.partition
-            if source not in copies:
-                continue
-            target = copies[source], position.partition
-            read = copy.of(target, source, settings.source.region)
+    with closing(CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)) as copy:
+        for (position, found), target in zip(known, targets, strict=True):
+            read = copy.of(target, (position.topic, position.partition), settings.source.region)
             after = in_copy(read, max(lows[target], before.get(target, 0)), highs[target], position.next)
-            yield _move(group, target, before.get(target), after, highs[target], position)
+            ids = found.topic_id, found.destination_topic_id
+            yield _move(group, target, before.get(target), after, highs[target], position, ids)
 
 
 def _homeward(
     settings: RelaySettings,
+    source: Topics,
+    destination: Topics,
     group: str,
     committed: Sequence[GroupPosition],
     places: Mapping[Place, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[Move]:
     """What the group has taken at the source of copies that came from the destination: that is done at the destination too."""
-    source, destination = source_of(settings), destination_of(settings)
     there = source.topics({p.topic for p in committed} - {place.topic for place in places})
     others = [p for p in committed if p.topic in there]
     bounds = source.bounds((p.topic, p.partition) for p in others)
-    with CopyReader(settings.source.kafka, settings.name, ANSWER_SECONDS) as copy:
+    with closing(CopyReader(settings.source.kafka, settings.name, ANSWER_SECONDS)) as copy:
         for position in others:
             found = _home(settings, copy, position, bounds[position.topic, position.partition])
             if found is None:
@@ -228,7 +227,8 @@ def _homeward(
             target = topic, position.partition
             ends = destination.bounds([target])
             old = before.get(target)
-            yield _move(group, target, old, max(after, old or 0), ends[target].high, position)
+            ids = there[position.topic].id, destination.topics([topic])[topic].id
+            yield _move(group, target, old, max(after, old or 0), ends[target].high, position, ids)
 
 
 def _home(settings: RelaySettings, copy: CopyReader, position: GroupPosition, bounds: Bounds) -> tuple[str, int] | None:
@@ -244,5 +244,10 @@ def _home(settings: RelaySettings, copy: CopyReader, position: GroupPosition, bo
     return None if after is None else (origin.topic, after)
 
 
-def _move(group: str, target: Partition, before: int | None, after: int, end: int, position: GroupPosition) -> Move:
-    return Move(group, *target, before, after, max(0, end - after), position.topic, position.next, position.metadata)
+def _move(
+    group: str, target: Partition, before: int | None, after: int, end: int, position: GroupPosition, ids: tuple[str, str]
+) -> Move:
+    """`ids`: of the topic whose position it is, and of that at the destination. Scorers keep in the metadata under which id a
+    position counts, and take one under another id for that of a topic that was made again."""
+    metadata = position.metadata.replace(*ids) if ids[0] else position.metadata
+    return Move(group, *target, before, after, max(0, end - after), position.topic, position.next, metadata)

@@ -21,7 +21,6 @@ from publisher.kafka.security import SecuritySettings
 RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
-LINGER_MS = 100  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
 FIRST_ANSWER_SECONDS = 1.0
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
@@ -56,10 +55,8 @@ class KafkaSettings(BaseModel):
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a setting or of a client property must never be printed.
-
-    In a section `security` everything that is not known to be harmless: a password under a misspelt name is one.
-    """
+    """Whether the value of a setting or of a client property must never be printed. In a section `security` everything that is
+    not known to be harmless: a password under a misspelt name is one."""
     lowered = key.lower()
     section, _, name = lowered.rpartition(".")
     if section.endswith("security") and name not in security_section.OPEN:
@@ -111,53 +108,9 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
     return properties | client(settings, client_id)
 
 
-def transactional_properties(
-    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
-) -> dict[str, Any]:
-    """Properties of one producer of the pool of a transaction session. `batch_bytes`: what every topic takes at once."""
-    timeout = settings.transaction_timeout_ms
-    return {
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": timeout,
-        "message.timeout.ms": timeout,
-        "socket.timeout.ms": min(timeout, 10_000),
-        "retry.backoff.ms": RETRY_BACKOFF_MS,
-        "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
-        "linger.ms": LINGER_MS,
-        "message.max.bytes": LARGEST_MESSAGE,
-        "batch.size": min(batch_bytes, LARGEST_BATCH),
-        "compression.type": "lz4",
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": 1_048_576,
-    } | client(settings, client_id)
-
-
-def checkpoint_properties(settings: KafkaSettings, client_id: str, batch_bytes: int, *, singly: bool = False) -> dict[str, Any]:
-    """Properties of the producer of an at-least-once session, which reports only records that failed. `singly`: each record is
-    a request of its own.
-
-    Records never expire by themselves: the session gives them up together, so that none overtakes an earlier one.
-    """
-    return {
-        "enable.idempotence": True,
-        "delivery.report.only.error": True,
-        "message.timeout.ms": 0,
-        "socket.timeout.ms": min(settings.transaction_timeout_ms, 10_000),
-        "linger.ms": 0,
-        "message.max.bytes": LARGEST_MESSAGE,
-        "batch.size": min(batch_bytes, LARGEST_BATCH),
-        "batch.num.messages": 1 if singly else 10_000,
-        "compression.type": "lz4",
-        "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 65_536,
-    } | client(settings, client_id)
-
-
 class ErrorWatch:
-    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever.
-
-    `last` is the last error of any kind: what the client says while it cannot reach anybody.
-    """
+    """Remembers the one kind of client error that retrying never cures; librdkafka itself retries it for ever. `last` is the
+    last error of any kind: what the client says while it cannot reach anybody."""
 
     def __init__(self) -> None:
         self.fatal: KafkaError | None = None
@@ -173,10 +126,8 @@ class ErrorWatch:
 
 @contextlib.contextmanager
 def unwrapping() -> Iterator[None]:
-    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such.
-
-    While the library holds one it may still call its logger, and Python makes a SystemError of what that returns.
-    """
+    """Around calls of a producer that others may fence: the KafkaException of a fatal error is raised as such. While the
+    library holds one it may still call its logger, and Python makes a SystemError of what that returns."""
     try:
         yield
     except SystemError as error:
@@ -205,19 +156,33 @@ def consumer(
     watch: Callable[[KafkaError], None],
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
 ) -> Consumer:
-    """A group member for scoring: reads committed events only and never commits by itself.
-
-    `on_commit` hears, within a poll, how a commit ended that did not wait for its answer.
-    """
+    """A group member for scoring: reads committed events only and never commits by itself. `on_commit` hears, within a poll,
+    how a commit ended that did not wait for its answer."""
     properties = consumer_properties(settings, client_id, group)
     return _made(settings, Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
-    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH
+    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH, **more: Any
 ) -> Producer:
-    """A producer of a pool, not yet initialised. `batch_bytes`: what every topic that it writes to takes at once."""
-    return _made(settings, Producer, transactional_properties(settings, transactional_id, client_id, batch_bytes))
+    """A producer of the pool of a transaction session, not yet initialised. `batch_bytes`: what every topic that it writes to
+    takes at once. `more` properties win over all others."""
+    timeout = settings.transaction_timeout_ms
+    properties = {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout,
+        "message.timeout.ms": timeout,
+        "socket.timeout.ms": min(timeout, 10_000),
+        "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+        "linger.ms": 100,  # nobody waits for it: a commit sends at once what is there, and so in one request a partition
+        "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+    }
+    return _made(settings, Producer, properties | client(settings, client_id) | more)
 
 
 def introduced(producer: Producer, topic: str) -> Producer:
@@ -240,9 +205,23 @@ def checkpoint_producer(
     *,
     singly: bool = False,
 ) -> Producer:
-    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others."""
-    properties = checkpoint_properties(settings, client_id, batch_bytes, singly=singly)
-    return _made(settings, Producer, properties | {"on_delivery": on_delivery})
+    """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others. `singly`: each
+    record is a request of its own. Records never expire by themselves: the session gives them up together, so that none
+    overtakes an earlier one."""
+    properties = {
+        "enable.idempotence": True,
+        "delivery.report.only.error": True,
+        "message.timeout.ms": 0,
+        "socket.timeout.ms": min(settings.transaction_timeout_ms, 10_000),
+        "linger.ms": 0,
+        "message.max.bytes": LARGEST_MESSAGE,
+        "batch.size": min(batch_bytes, LARGEST_BATCH),
+        "batch.num.messages": 1 if singly else 10_000,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 65_536,
+    }
+    return _made(settings, Producer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:
@@ -252,10 +231,8 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing.
-
-    The client wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`).
-    """
+    """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
+    wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`)."""
     defaults = {
         "group.id": client_id,
         "enable.auto.commit": False,

@@ -3,7 +3,6 @@
 librdkafka tries again for ever where a password is wrong or a certificate is not trusted; every command begins here instead.
 """
 
-import datetime as dt
 import time
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,15 +18,13 @@ ANSWER_SECONDS = 10.0
 FIRST_LOOK_SECONDS = 0.25
 
 
-def connect(
-    settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS, watch: ErrorWatch | None = None
-) -> AdminClient:
-    """An administrative client that a broker has answered within so many seconds; `watch` hears of its errors.
+def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
+    """An administrative client that a broker has answered within so many seconds.
 
     Raises Fatal: 2 for settings that the client does not take, 3 where a broker and this client refuse each other, 4 where
     no broker answers.
     """
-    watch = watch or ErrorWatch()
+    watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
     deadline, look = time.monotonic() + seconds, FIRST_LOOK_SECONDS
     seen: KafkaError | None = None
@@ -43,7 +40,8 @@ def connect(
             raise refused(settings, watch.fatal)
         if watch.last is not seen:
             seen = watch.last
-            _raise_what_is_certain(settings)
+            if (found := handshake.why(settings)) is not None and found.certain:
+                raise Fatal(found.problem, found.hint, 3)
         if time.monotonic() > deadline:
             raise _unreachable(settings, watch.last or failure)
         look *= 2  # a large cluster takes longer to say what it has
@@ -56,23 +54,15 @@ def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
-    if error in NO_TRUST and (found := handshake.why(settings, dt.datetime.now(dt.UTC))):
+    if error in NO_TRUST and (found := handshake.why(settings)):
         return Fatal(found.problem, found.hint, 3)
     return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 
 
-def _raise_what_is_certain(settings: KafkaSettings) -> None:
-    found = handshake.why(settings, dt.datetime.now(dt.UTC))
-    if found is not None and found.certain:
-        raise Fatal(found.problem, found.hint, 3)
-
-
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    found = handshake.why(settings, dt.datetime.now(dt.UTC))
-    servers = settings.bootstrap_servers
-    if found is not None:
+    if found := handshake.why(settings):
         return Fatal(f"no Kafka broker answers: {found.problem}", found.hint)
     return Fatal(
-        f"no Kafka broker answers at {servers}: {error.str()}",
+        f"no Kafka broker answers at {settings.bootstrap_servers}: {error.str()}",
         f"check {settings.section}.bootstrap_servers, and that the broker runs",
     )

@@ -9,6 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 class Codes(dict[int, str]):
     """Codes of one meaning, each with the reason why it stands here. An error is in it where its code is."""
 
+    def __init__(self, *told: tuple[int, str]) -> None:
+        super().__init__(told)
+
     def __contains__(self, error: object) -> bool:
         return super().__contains__(error.code() if isinstance(error, KafkaError) else error)
 
@@ -18,109 +21,90 @@ class Codes(dict[int, str]):
 
 
 FENCED = Codes(
-    {
-        KafkaError._FENCED: "the client has been told so before",
-        KafkaError.PRODUCER_FENCED: "a newer producer has the transactional.id",
-        KafkaError.INVALID_PRODUCER_EPOCH: "the same, in the words of older brokers",
-    }
+    (KafkaError._FENCED, "the client has been told so before"),
+    (KafkaError.PRODUCER_FENCED, "a newer producer has the transactional.id"),
+    (KafkaError.INVALID_PRODUCER_EPOCH, "the same, in the words of older brokers"),
 )
 """Another producer has this transactional.id."""
 EVICTED = Codes(
-    {
-        KafkaError.ILLEGAL_GENERATION: "the group has rebalanced since",
-        KafkaError.UNKNOWN_MEMBER_ID: "the group has given this member up",
-        KafkaError.STALE_MEMBER_EPOCH: "the group has rebalanced since (KIP-848)",
-        KafkaError.FENCED_MEMBER_EPOCH: "the group has given this member up (KIP-848)",
-    }
+    (KafkaError.ILLEGAL_GENERATION, "the group has rebalanced since"),
+    (KafkaError.UNKNOWN_MEMBER_ID, "the group has given this member up"),
+    (KafkaError.STALE_MEMBER_EPOCH, "the group has rebalanced since (KIP-848)"),
+    (KafkaError.FENCED_MEMBER_EPOCH, "the group has given this member up (KIP-848)"),
 )
 """The group's refusals after a rebalance: nothing is wrong with any producer."""
-LOST = Codes({KafkaError._FATAL: "the client repeats the error that ended it"})
+LOST = Codes((KafkaError._FATAL, "the client repeats the error that ended it"))
 """This client will never work again."""
 
 REFUSED = Codes(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
-        KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
-    }
+    (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic"),
+    (KafkaError.GROUP_AUTHORIZATION_FAILED, "group"),
+    (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional-id"),
+    (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
 )
 """A right is missing; the word is the kind of its resource, as in `rights`."""
-WRONG_LOGIN = Codes({KafkaError._AUTHENTICATION: "user, password or mechanism"})
-NO_TRUST = Codes({KafkaError._SSL: "a certificate, or no TLS at all"})
-UNKNOWN_CLIENT = Codes(WRONG_LOGIN | NO_TRUST)
+WRONG_LOGIN = Codes((KafkaError._AUTHENTICATION, "user, password or mechanism"))
+NO_TRUST = Codes((KafkaError._SSL, "a certificate, or no TLS at all"))
+UNKNOWN_CLIENT = Codes(*WRONG_LOGIN.items(), *NO_TRUST.items())
 """Broker and client refuse each other. librdkafka goes on trying for ever."""
 
 UNFIT_RECORD = Codes(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE: "too-large",
-        KafkaError.RECORD_LIST_TOO_LARGE: "too-large",
-        KafkaError.INVALID_RECORD: "invalid-record",
-        KafkaError.INVALID_TIMESTAMP: "invalid-timestamp",
-    }
+    (KafkaError.MSG_SIZE_TOO_LARGE, "too-large"),
+    (KafkaError.RECORD_LIST_TOO_LARGE, "too-large"),
+    (KafkaError.INVALID_RECORD, "invalid-record"),
+    (KafkaError.INVALID_TIMESTAMP, "invalid-timestamp"),
 )
 """The broker takes a record in no case; the word is the reason that dead letters and refusals give."""
-UNFIT_NEIGHBOUR = Codes({KafkaError._INVALID_DIFFERENT_RECORD: "the broker has named another record of the batch"})
+UNFIT_NEIGHBOUR = Codes((KafkaError._INVALID_DIFFERENT_RECORD, "the broker has named another record of the batch"))
 BEHIND_UNFIT = Codes(
-    {
-        KafkaError._STATE: "the transaction has failed already",
-        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: "the refused request before it left a gap",
-    }
+    (KafkaError._STATE, "the transaction has failed already"),
+    (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "the refused request before it left a gap"),
 )
 """What a client says of the records and requests behind the one that was refused."""
 
+COORDINATOR_AWAY = Codes(
+    (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator reads its log"),
+    (KafkaError.COORDINATOR_NOT_AVAILABLE, "the coordinator is being elected"),
+    (KafkaError.NOT_COORDINATOR, "the coordinator has moved"),
+    (KafkaError._TIMED_OUT, "no answer yet"),
+    (KafkaError._TRANSPORT, "the connection broke"),
+)
 BEGINS_LATER = Codes(
-    {
-        KafkaError.CONCURRENT_TRANSACTIONS: "the end of the last transaction is being written",
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log",
-        KafkaError.COORDINATOR_NOT_AVAILABLE: "the coordinator is being elected",
-        KafkaError.NOT_COORDINATOR: "the coordinator has moved",
-        KafkaError._TIMED_OUT: "no answer yet",
-        KafkaError._TRANSPORT: "the connection broke",
-        KafkaError._STATE: "the call before has not ended inside the client",
-    }
+    (KafkaError.CONCURRENT_TRANSACTIONS, "the end of the last transaction is being written"),
+    *COORDINATOR_AWAY.items(),
+    (KafkaError._STATE, "the call before has not ended inside the client"),
 )
 """The same `init_transactions` succeeds later."""
 TOLD_LATER = Codes(
-    {
-        KafkaError.FENCED_LEADER_EPOCH: "the client's metadata is old",
-        KafkaError.UNKNOWN_LEADER_EPOCH: "the broker's metadata is old",
-        KafkaError.NOT_LEADER_FOR_PARTITION: "the leader has moved",
-        KafkaError.LEADER_NOT_AVAILABLE: "a leader is being elected",
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator reads its log",
-        KafkaError.COORDINATOR_NOT_AVAILABLE: "the coordinator is being elected",
-        KafkaError.NOT_COORDINATOR: "the coordinator has moved",
-        KafkaError.REQUEST_TIMED_OUT: "the broker is busy",
-        KafkaError.UNSTABLE_OFFSET_COMMIT: "a transaction with this position is not decided",
-        KafkaError._TIMED_OUT: "no answer yet",
-        KafkaError._TRANSPORT: "the connection broke",
-        KafkaError._WAIT_COORD: "the client looks for the coordinator",
-    }
+    (KafkaError.FENCED_LEADER_EPOCH, "the client's metadata is old"),
+    (KafkaError.UNKNOWN_LEADER_EPOCH, "the broker's metadata is old"),
+    (KafkaError.NOT_LEADER_FOR_PARTITION, "the leader has moved"),
+    (KafkaError.LEADER_NOT_AVAILABLE, "a leader is being elected"),
+    *COORDINATOR_AWAY.items(),
+    (KafkaError.REQUEST_TIMED_OUT, "the broker is busy"),
+    (KafkaError.UNSTABLE_OFFSET_COMMIT, "a transaction with this position is not decided"),
+    (KafkaError._WAIT_COORD, "the client looks for the coordinator"),
 )
 """The same question about offsets has an answer later."""
-NOBODY_THERE = Codes({KafkaError._ALL_BROKERS_DOWN: "no connection is up"})
-NO_ANSWER = Codes({KafkaError._TIMED_OUT: "the broker does not answer in time"})
-PASSING = Codes(NOBODY_THERE | NO_ANSWER | {KafkaError._TRANSPORT: "the connection broke"})
+NOBODY_THERE = Codes((KafkaError._ALL_BROKERS_DOWN, "no connection is up"))
+NO_ANSWER = Codes((KafkaError._TIMED_OUT, "the broker does not answer in time"))
+PASSING = Codes(*NOBODY_THERE.items(), *NO_ANSWER.items(), (KafkaError._TRANSPORT, "the connection broke"))
 """The client itself connects again."""
-NOT_NOW = Codes({KafkaError._STATE: "the partition has not begun to be fetched, or the transaction has failed"})
+NOT_NOW = Codes((KafkaError._STATE, "the partition has not begun to be fetched, or the transaction has failed"))
 
-END = Codes({KafkaError._PARTITION_EOF: "everything that is there has been read"})
-OUT_OF_RANGE = Codes({KafkaError._AUTO_OFFSET_RESET: "the log does not hold the position, and `auto.offset.reset` is error"})
+END = Codes((KafkaError._PARTITION_EOF, "everything that is there has been read"))
+OUT_OF_RANGE = Codes((KafkaError._AUTO_OFFSET_RESET, "the log does not hold the position, and `auto.offset.reset` is error"))
 ABSENT = Codes(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART: "no topic of this name",
-        KafkaError.UNKNOWN_TOPIC_ID: "no topic of this id",
-        KafkaError._UNKNOWN_TOPIC: "the client knows of none",
-        KafkaError.TOPIC_EXCEPTION: "no topic can have this name",
-    }
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, "no topic of this name"),
+    (KafkaError.UNKNOWN_TOPIC_ID, "no topic of this id"),
+    (KafkaError._UNKNOWN_TOPIC, "the client knows of none"),
+    (KafkaError.TOPIC_EXCEPTION, "no topic can have this name"),
 )
 THERE_ALREADY = Codes(
-    {
-        KafkaError.TOPIC_ALREADY_EXISTS: "somebody else has made it",
-        KafkaError.INVALID_PARTITIONS: "somebody else has given it as many partitions",
-    }
+    (KafkaError.TOPIC_ALREADY_EXISTS, "somebody else has made it"),
+    (KafkaError.INVALID_PARTITIONS, "somebody else has given it as many partitions"),
 )
-NO_SUCH_GROUP = Codes({KafkaError.GROUP_ID_NOT_FOUND: "nobody has joined it, and it has committed nothing"})
+NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "nobody has joined it, and it has committed nothing"))
 
 
 def no_answer(message: str) -> KafkaException:

@@ -82,7 +82,6 @@ class GroupReader:
         return True
 
     def close(self) -> None:
-        """Let the client go."""
         self._consumer.close()
 
 
@@ -107,7 +106,6 @@ class Follower:
             raise _failure(self._settings, exception.args[0], "the source", *needed) from exception
 
     def close(self) -> None:
-        """Let the clients go."""
         for reader in self._readers.values():
             reader.close()
 
@@ -135,7 +133,6 @@ class ConsumerGroups:
             raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
 
     def members(self, group: str) -> list[str]:
-        """The client ids of its members now."""
         try:
             return members(self._admin, group, self._seconds)
         except KafkaException as exception:

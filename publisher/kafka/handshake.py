@@ -5,7 +5,6 @@ wrong. Only asked where the client has failed already.
 """
 
 import contextlib
-import datetime as dt
 import socket
 import ssl
 from collections.abc import Iterator
@@ -28,13 +27,13 @@ class Answer(NamedTuple):
     certain: bool = True
 
 
-def why(settings: KafkaSettings, now: dt.datetime) -> Answer | None:
+def why(settings: KafkaSettings) -> Answer | None:
     """None where no address accepts a connection, or nothing is wrong with its TLS."""
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as plain:
             if not settings.security.tls:
                 return _unencrypted(plain, f"{host}:{port}", settings)
-            return _encrypted(plain, host, f"{host}:{port}", settings, now)
+            return _encrypted(plain, host, f"{host}:{port}", settings)
     return None
 
 
@@ -62,7 +61,7 @@ def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) ->
     return Answer(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
 
 
-def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSettings, now: dt.datetime) -> Answer | None:
+def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSettings) -> Answer | None:
     security = settings.security
     context = ssl.create_default_context(cafile=security.ca_file)
     context.check_hostname = security.verify_hostname
@@ -77,12 +76,11 @@ def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSet
     except ssl.SSLCertVerificationError as error:
         return _untrusted(error, address, settings)
     except ssl.SSLError as error:
-        return _alert(error, address, settings, now)
+        return _alert(error, address, settings)
     return None
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> Answer:
-    """We do not trust the broker's certificate."""
     section = f"{settings.section}.security"
     if error.verify_code == EXPIRED:
         return Answer(f"the certificate of {address} has expired", "renew the broker's certificate")
@@ -101,7 +99,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
     )
 
 
-def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings, now: dt.datetime) -> Answer:
+def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> Answer:
     """The broker breaks the handshake off: it does not trust ours, or does not speak TLS at all."""
     security, section = settings.security, f"{settings.section}.security"
     if "ALERT" not in str(error.reason):
@@ -116,6 +114,6 @@ def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings, now: dt.d
             f"name one with {section}.certificate_file and {section}.key_file",
         )
     name = f"{section}.certificate_file ({security.certificate_file})"
-    if end := pem.expired(security.certificate_file, now):
+    if end := pem.expired(security.certificate_file):
         return Answer(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
     return Answer(f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts")

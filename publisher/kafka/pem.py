@@ -52,7 +52,7 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
         raise ValueError(f"is not the key of certificate_file {str(certificate)!r}; name the two that belong together")
 
 
-def expired(path: Path, now: dt.datetime) -> dt.datetime | None:
+def expired(path: Path) -> dt.datetime | None:
     """When the first certificate of the file ended, if it has. Raises OSError, ValueError."""
     end = certificates(path)[0].not_valid_after_utc
-    return end if end <= now else None
+    return end if end <= dt.datetime.now(dt.UTC) else None

@@ -53,7 +53,6 @@ class TopicReader:
         self._admin: AdminClient = connect(settings, client_id, answer_seconds)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        """All partitions of these topics."""
         wanted = list(topics)
         known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
         unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
@@ -147,13 +146,11 @@ class TopicReader:
         try:
             return question()
         except KafkaException as exception:
-            raise self._failure(exception.args[0]) from exception
-
-    def _failure(self, error: KafkaError) -> Fatal:
-        servers = self._settings.bootstrap_servers
-        if error in REFUSED:
-            return Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", exit_code=3)
-        return Fatal(f"{servers} does not answer: {error.str()}", "check the address, and the security settings of the client")
+            error, servers = exception.args[0], self._settings.bootstrap_servers
+            if error in REFUSED:
+                raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
+            hint = "check the address, and the security settings of the client"
+            raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
 
 
 def _refused(answer: BaseException | None) -> bool:

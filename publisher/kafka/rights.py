@@ -34,7 +34,6 @@ class Right(NamedTuple):
 
 
 def to_read(*topics: str) -> dict[str, Operations]:
-    """These topics are to be read."""
     return dict.fromkeys(topics, frozenset({READ}))
 
 
@@ -52,11 +51,7 @@ def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | N
     return rights
 
 
-def refused(
-    settings: KafkaSettings,
-    rights: Iterable[Right],
-) -> NotAllowed:
-    """The error for rights that are missing."""
+def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
     lacking = list(rights)
     what = "; ".join(f"no right to {right}" for right in lacking)
     return NotAllowed(f"the broker refuses: {what}", grants(settings, lacking))

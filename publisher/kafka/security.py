@@ -7,7 +7,7 @@ from files or the environment, are read anew by each client that is made, and ar
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
@@ -127,11 +127,11 @@ def properties(security: SecuritySettings) -> dict[str, str]:
     if security.protocol != "PLAINTEXT":
         found["security.protocol"] = security.protocol
     if security.login:
-        password = security.password.get_secret_value() if security.password else pem.secret(_path(security.password_file))
+        given, file = security.password, cast("Path", security.password_file)
         found |= {
             "sasl.mechanism": str(security.mechanism),
             "sasl.username": str(security.username),
-            "sasl.password": password,
+            "sasl.password": given.get_secret_value() if given else pem.secret(file),
         }
     if security.tls:
         files = {
@@ -177,18 +177,13 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
             pem.secret(path)
         elif name == "key_file":
             locked_by = security.key_password_file
-            pem.check_key(path, pem.secret(locked_by) if locked_by else None, _path(security.certificate_file))
+            pem.check_key(path, pem.secret(locked_by) if locked_by else None, cast("Path", security.certificate_file))
         else:
             pem.certificates(path)
     except OSError as error:
         _wrong(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
     except ValueError as error:
         _wrong(name, f"{str(path)!r}: {error}")
-
-
-def _path(path: Path | None) -> Path:
-    assert path is not None
-    return path
 
 
 def _wrong(setting: str, message: str) -> NoReturn:

@@ -38,8 +38,6 @@ COPIED_CONFIG = (
 
 
 class Topic(NamedTuple):
-    """A topic as it is now."""
-
     id: str
     partitions: int
 
@@ -68,11 +66,9 @@ class Topics:
 
     @property
     def client(self) -> AdminClient:
-        """The client that asks."""
         return self._admin
 
     def id(self) -> str:
-        """The cluster's id."""
         described: Any = self._answer(self._admin.describe_cluster(request_timeout=self._seconds))
         return str(described.cluster_id)
 
@@ -87,7 +83,8 @@ class Topics:
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
         """Those of the named topics that exist. Raises NotAllowed where something is not allowed of what is to be done with
         each; it names all of that."""
-        asked = self._described(sorted(needed)) if needed else {}
+        names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
+        asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         found: dict[str, Topic] = {}
         may: dict[str, Operations | None] = {}
         for name, answer in asked.items():
@@ -158,11 +155,6 @@ class Topics:
                 raise Retriable(f"{self.name}: partitions of {', '.join(unled)} have no leader yet")
             time.sleep(0.05)
 
-    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
-        return self._admin.describe_topics(
-            TopicCollection(names), include_authorized_operations=True, request_timeout=self._seconds
-        )
-
     def _metadata(self) -> dict[str, Any]:
         try:
             return self._admin.list_topics(timeout=self._seconds).topics
@@ -207,13 +199,10 @@ class Topics:
         if error in REFUSED:
             return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG tells what is needed")
         self._refuse_what_is_certain()
-        self._renew()
-        return Retriable(f"{self.name} does not answer: {error.str()}")
-
-    def _renew(self) -> None:
-        """Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
-        threads have asked the one before is answered by it, in time."""
+        # Another client: one that got no answer may wait for its controller for ever, though the cluster is well. What other
+        # threads have asked the one before is answered by it, in time.
         self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
+        return Retriable(f"{self.name} does not answer: {error.str()}")
 
 
 def existing(

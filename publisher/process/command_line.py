@@ -6,6 +6,7 @@ stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +59,6 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
     import orjson
 
     sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
@@ -74,7 +74,6 @@ def print_data(as_json: bool, value: object, shown: Callable[[], Any], *, wide: 
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for people."""
     made = Table(*columns)
     for row in rows:
         made.add_row(*map(str, row))
@@ -82,11 +81,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def time_window(start: str | None, end: str | None) -> TimeWindow:
-    """The window that --from and --to name. Raises BadParameter."""
+    """The window that --from and --to name. Raises BadParameter, naming the text, where it is no time or no window."""
+    window = TimeWindow(_unix_ms("--from", start), _unix_ms("--to", end))
+    if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
+        raise typer.BadParameter(f"--from {start} is not before --to {end}")
+    return window
+
+
+def _unix_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
     try:
-        return TimeWindow.of(start, end)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option} {text!r} is no time: {TIME_HELP}") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
 class Verbs(Mapping[str, Any]):

@@ -37,16 +37,9 @@ class Configuration(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_nested_delimiter="__")
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the names are the base class's
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
+    def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what `load` has merged."""
-        return (init_settings,)
+        return (sources["init_settings"],)
 
 
 S = TypeVar("S", bound=Configuration)

@@ -48,7 +48,6 @@ class HealthServer:
         threading.Thread(target=self._server.serve_forever, name="http", daemon=True).start()
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
 

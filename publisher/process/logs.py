@@ -25,7 +25,6 @@ class Repeats(logging.Filter):
         self._said: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
         if record.name not in CLIENTS:
             return True
         kind, now = re.sub(r"\d+", "#", record.getMessage()), self._clock()

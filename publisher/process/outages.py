@@ -14,10 +14,8 @@ KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY
 
 
 class Away(Fatal):
-    """Something does not answer. A command ends with code 4; a scorer that runs waits, and does the same again later.
-
-    `what` is one of KINDS. Asking again makes no sense for `retry_seconds`.
-    """
+    """Something does not answer. A command ends with code 4; a scorer that runs waits, and does the same again later. `what` is
+    one of KINDS. Asking again makes no sense for `retry_seconds`."""
 
     def __init__(self, what: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:
         super().__init__(message, hint, UNREACHABLE)
@@ -50,7 +48,6 @@ class Outages:
             log.info("%s: back again", what)
 
     def is_away(self, what: str) -> bool:
-        """For a gauge."""
         return what in self.away
 
     def told(self) -> str | None:

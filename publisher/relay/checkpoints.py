@@ -70,8 +70,6 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SourceEnd(msgspec.Struct, frozen=True):
-    """Where a partition of the source ended."""
-
     topic: str
     partition: int
     end: int
@@ -94,20 +92,10 @@ _decode_sighting = msgspec.json.Decoder(Sighting).decode
 _decode_registration = msgspec.json.Decoder(Registration).decode
 
 
-def key(place: Place) -> bytes:
-    """The record key of a position."""
-    parts = (place.relay, place.region, place.topic, str(place.partition))
-    return SEPARATOR.join(quote(part, safe="") for part in parts).encode("ascii")
-
-
-def registration_key(relay: str) -> bytes:
-    """The record key of a relay's registration: no position's key has a single part."""
-    return quote(relay, safe="").encode("ascii")
-
-
-def sighting_key(relay: str) -> bytes:
-    """The record key of what a relay last saw of its source."""
-    return SEPARATOR.join((quote(relay, safe=""), SIGHTING)).encode("ascii")
+def key(*parts: str | int) -> bytes:
+    """The record key of a position, whose parts are those of its Place; of a relay's registration, whose only part is its name;
+    of what the relay last saw of its source: its name and SIGHTING."""
+    return SEPARATOR.join(quote(str(part), safe="") for part in parts).encode("ascii")
 
 
 def record(topic: str, key: bytes, value: bytes | None) -> Record:
@@ -153,7 +141,7 @@ class CheckpointLog:
         visible = self.reader.visible(ends)
         self._read_to(visible)
         hidden = self.reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
-        if any(message.key() == registration_key(relay) for batch in hidden for message in batch.messages):
+        if any(message.key() == key(relay) for batch in hidden for message in batch.messages):
             self._read_to(ends)
 
     def _read_to(self, ends: Offsets) -> None:
@@ -164,7 +152,6 @@ class CheckpointLog:
         self._read = ends
 
     def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
-        """The positions of one relay."""
         return {place: found for place, found in self.positions.items() if place.relay == relay}
 
     def earlier(self, one: Place, other: Place) -> bool:

@@ -4,7 +4,6 @@ Sources of the numbers: a cut link is noticed when a connection attempt or an an
 back-off alone) decide how soon copying goes on afterwards; fetches and queues bound a lane's memory in bytes.
 """
 
-import logging
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -23,7 +22,6 @@ QUICK: dict[str, Any] = {
 }
 ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
 SEE_CHECK = "see what is needed: publisher check CONFIG"
-library_log = logging.getLogger("librdkafka")
 
 
 def far_reader(settings: RelaySettings, lane: int) -> Consumer:
@@ -54,13 +52,8 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
     may be called while the library holds an exception for a fatal error, and then fails with SystemError.)
     """
     destination = settings.destination
-    properties = kafka.transactional_properties(destination.kafka, transactional_id, transactional_id, batch_bytes) | {
-        "linger.ms": 5,
-        "compression.type": destination.compression,
-        **QUICK,
-        **destination.extra,
-    }
-    return Producer(properties | {"error_cb": kafka.ErrorWatch()}, logger=library_log)
+    tuning = {"linger.ms": 5, "compression.type": destination.compression, **QUICK, **destination.extra}
+    return kafka.transactional_producer(destination.kafka, transactional_id, transactional_id, batch_bytes, **tuning)
 
 
 def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:

@@ -121,7 +121,6 @@ class Rules:
         return origin.startswith(self._home)
 
     def passes(self, headers: Headers | None) -> bool:
-        """Whether the filter lets a record through."""
         there = headers or []
         return all(any(name == wanted and value in values for name, value in there) for wanted, values in self.wanted.items())
 

@@ -77,5 +77,4 @@ def registration(settings: RelaySettings, instance: str, what: str) -> Registrat
 
 
 def registration_record(settings: RelaySettings, told: Registration) -> Record:
-    """The record that registers a process."""
-    return checkpoint.record(settings.checkpoint_topic, checkpoint.registration_key(settings.name), checkpoint.encode(told))
+    return checkpoint.record(settings.checkpoint_topic, checkpoint.key(settings.name), checkpoint.encode(told))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from publisher.errors import Aborted, Fatal
+from publisher.kafka import rights
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topic, retention_seconds
@@ -23,12 +24,12 @@ from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.lane import Lane, Shared
 from publisher.relay.last_copies import Expected
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import ANSWER_SECONDS, destination_of, follower_of, log_of, now_ms, source_of
-from publisher.relay.sightings import Sightings, Source
+from publisher.relay.sides import ANSWER_SECONDS, log_of, now_ms, topics_of
+from publisher.relay.sightings import Sightings
 from publisher.relay.start_position import End, Refused
 from publisher.relay.state import RelayState
 from publisher.relay.topic_identity import ABSENT_SECONDS, Watch
-from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected, smallest_limit
+from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, selected, smallest_limit
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.protocol import Record
@@ -50,8 +51,7 @@ class Life:
         self._told_to_stop = stopping
         self._stopping = threading.Event()
         self._ended = threading.Event()
-        self.source = source_of(settings)
-        self.destination = destination_of(settings)
+        self.source, self.destination = topics_of(settings)
         self.checkpoints = log_of(settings)
         self._pairs: dict[str, Pair] = {}
         self._batch_bytes = LARGEST_BATCH
@@ -100,7 +100,8 @@ class Life:
         for lane in self._lanes:
             lane.start()
         if self._settings.source.groups:
-            self._sightings = self._look_at_groups()
+            before = self.checkpoints.sightings.get(self._settings.name)
+            self._sightings = Sightings(self._settings, self._cluster_ids[0], self.source, self._copied, before)
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._lanes))
 
     def supervise(self) -> None:
@@ -144,7 +145,7 @@ class Life:
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
             copied = {place.topic for place in self.checkpoints.of_relay(self._settings.name)}
-            found = self.source.allowed(readable(names))
+            found = self.source.allowed(rights.to_read(*names))
             missing = [name for name in names if name not in found]
             if not missing:
                 return found
@@ -216,7 +217,7 @@ class Life:
                 start_position.refuse_a_second_writer(place, before, *ends[place])
         except Refused:
             topic = self._settings.checkpoint_topic
-            self._write([checkpoint.record(topic, checkpoint.key(place), None) for place in fresh])
+            self._write([checkpoint.record(topic, checkpoint.key(*place), None) for place in fresh])
             raise
 
     def _write_first(self, fresh: Iterable[Route], registration: Registration | None) -> None:
@@ -246,7 +247,7 @@ class Life:
         if not grown:
             return
         settings = self._settings
-        found = self.source.allowed(readable(grown))
+        found = self.source.allowed(rights.to_read(*grown))
         create = settings.destination.create_topics
         new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, found, create=create)}
         if smallest_limit(self.destination, new.values()) < self._batch_bytes:
@@ -264,12 +265,6 @@ class Life:
         self._share_out(routes)
         log.info("copying also %s", ", ".join(f"{pair.name}[{number}]" for pair, number in partitions))
 
-    def _look_at_groups(self) -> Sightings:
-        settings = self._settings
-        follower = follower_of(settings)
-        source = Source(self._cluster_ids[0], self._copied, self.source.bounds, follower.positions, follower.close)
-        return Sightings(source, settings.source.groups, self.checkpoints.sightings.get(settings.name), now_ms)
-
     def _copied(self) -> dict[Partition, int]:
         """The next source offsets whose copies are confirmed."""
         return {place: route.committed for lane in self._lanes for place, route in list(lane.state.routes.items())}
@@ -280,8 +275,8 @@ class Life:
             return
         if self._sightings.failure is not None:
             raise self._sightings.failure
-        if seen := self._sightings.take(self._copied()):
-            key, value = checkpoint.sighting_key(self._settings.name), checkpoint.encode(seen)
+        if seen := self._sightings.take():
+            key, value = checkpoint.key(self._settings.name, checkpoint.SIGHTING), checkpoint.encode(seen)
             self._write([checkpoint.record(self._settings.checkpoint_topic, key, value)])
 
     def _seen(self) -> float:
@@ -292,4 +287,4 @@ class Life:
         settings, pair = self._settings, self._pairs[route.topic]
         place = Place(settings.name, settings.source.region, route.topic, route.partition)
         value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))
-        return checkpoint.record(settings.checkpoint_topic, checkpoint.key(place), value)
+        return checkpoint.record(settings.checkpoint_topic, checkpoint.key(*place), value)

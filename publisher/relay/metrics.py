@@ -43,7 +43,6 @@ class RelayMetrics(Collector):
         self._labels = {"name": state.name, "source": source, "destination": destination}
 
     def collect(self) -> Iterable[Metric]:
-        """See prometheus_client's Collector."""
         yield InfoMetricFamily("publisher_relay", "Whose metrics these are, and from where to where.", self._labels)
         for name, documentation, value in COUNTERS:
             family = CounterMetricFamily(name, documentation, labels=["lane"])

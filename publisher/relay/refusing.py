@@ -1,7 +1,6 @@
 """What a lane does about a record that it cannot carry: the record goes to the refusal topic, or its partition stops alone.
 
-A record whose headers cannot be read is known at once. One that the destination does not take fails its whole transaction: that
-is repeated with ever fewer records, and only a record that was alone in its transaction is refused.
+A record whose headers cannot be read is known at once; how one is found that the destination does not take, says `unfit.py`.
 """
 
 import logging
@@ -55,12 +54,10 @@ class Refusing:
         self._written: list[Refusal] = []
 
     def begin(self) -> None:
-        """A transaction begins."""
         self._before = dict(self.active)
         self._written.clear()
 
     def committed(self) -> None:
-        """It is committed."""
         for found in self._written:
             what = f"{found.source}: {found.reason} ({found.error})"
             log.warning("lane %d cannot carry %s", self._state.number, what)

@@ -44,14 +44,10 @@ Renaming = Annotated[str, AfterValidator(_renaming)]
 
 
 class SourceKafka(KafkaSettings):
-    """How clients reach the source."""
-
     section: ClassVar[str] = "source"
 
 
 class DestinationKafka(KafkaSettings):
-    """How clients reach the destination."""
-
     section: ClassVar[str] = "destination"
 
 
@@ -87,8 +83,6 @@ class SourceSettings(ClusterSettings):
 
 
 class DestinationSettings(ClusterSettings):
-    """Where records are written."""
-
     reached: ClassVar[type[KafkaSettings]] = DestinationKafka
     topic: Renaming = "{topic}"
     create_topics: bool = False
@@ -97,13 +91,10 @@ class DestinationSettings(ClusterSettings):
 
     @property
     def kafka(self) -> KafkaSettings:
-        """What the makers of clients take."""
         return super().kafka.model_copy(update={"transaction_timeout_ms": self.transaction_timeout_ms})
 
 
 class HttpSettings(Section):
-    """Where health and metrics are served."""
-
     listen: str = Field(default="127.0.0.1:9474", pattern=r"^.+:\d{1,5}$")
 
 
@@ -149,11 +140,9 @@ class RelaySettings(Configuration):
         return self
 
     def destination_topic(self, topic: str) -> str:
-        """The name that a source topic has at the destination."""
         return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:
-        """The client id of a lane."""
         return f"{self.name}.{lane}"
 
     @property

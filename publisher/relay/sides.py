@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import connect
-from publisher.kafka.groups import ConsumerGroups, Follower
+from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import CheckpointLog
@@ -25,16 +25,13 @@ def reach(settings: RelaySettings) -> None:
         connect(quick(cluster), settings.name, ANSWER_SECONDS)
 
 
-def source_of(settings: RelaySettings) -> Topics:
-    """The source, to be asked."""
-    name = f"{settings.source.region} (source)"
-    return Topics(quick(settings.source.kafka), settings.name, name, ANSWER_SECONDS)
-
-
-def destination_of(settings: RelaySettings) -> Topics:
-    """The destination, to be asked."""
-    name = f"{settings.destination.region} (destination)"
-    return Topics(quick(settings.destination.kafka), settings.name, name, ANSWER_SECONDS)
+def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
+    """The topics of the source and of the destination, to be asked."""
+    source, destination = (
+        Topics(quick(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
+        for side in (settings.source, settings.destination)
+    )
+    return source, destination
 
 
 def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
@@ -43,13 +40,7 @@ def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 
 
-def follower_of(settings: RelaySettings) -> Follower:
-    """Where the groups of the source stand that the relay follows."""
-    return Follower(quick(settings.source.kafka), settings.name, settings.source.groups, ANSWER_SECONDS)
-
-
 def log_of(settings: RelaySettings) -> CheckpointLog:
-    """The checkpoints at the destination."""
     return CheckpointLog(TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS), settings.checkpoint_topic)
 
 

@@ -8,16 +8,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import structs
 
 from publisher.errors import Retriable
-from publisher.kafka.groups import GroupPosition
+from publisher.kafka.groups import Follower
 from publisher.kafka.partitions import Partition
-from publisher.kafka.topics import Bounds
+from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import Sighting, SourceEnd
+from publisher.relay.clients import quick
+from publisher.relay.settings import RelaySettings
+from publisher.relay.sides import ANSWER_SECONDS, now_ms
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +43,6 @@ class Completeness:
         self._looks: deque[Look] = deque(maxlen=REMEMBERED)
 
     def add(self, look: Look) -> None:
-        """What the source held when it was looked at."""
         self._looks.append(look)
 
     def reached(self, copied: Mapping[Partition, int]) -> int:
@@ -54,26 +56,25 @@ class Completeness:
         return self.complete_ms
 
 
-class Source(NamedTuple):
-    """What is asked of the source: `partitions()` that are copied, their bounds, and the positions of a group in them."""
-
-    cluster_id: str
-    partitions: Callable[[], Iterable[Partition]]
-    bounds: Callable[[Iterable[Partition]], Mapping[Partition, Bounds]]
-    positions: Callable[[str, Iterable[Partition]], tuple[GroupPosition, ...]]
-    close: Callable[[], None]
-
-
 class Sightings:
-    """A thread that looks. `before` is what an earlier life of the relay kept."""
+    """A thread that looks at the source, the cluster of this id. `copied()` gives the next offset of each partition whose copy
+    is confirmed, `before` is what an earlier life of the relay kept."""
 
-    def __init__(self, source: Source, groups: Sequence[str], before: Sighting | None, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: RelaySettings,
+        cluster: str,
+        source: Topics,
+        copied: Callable[[], Mapping[Partition, int]],
+        before: Sighting | None,
+    ) -> None:
         self.failure: Exception | None = None
-        same = before is not None and before.cluster == source.cluster_id
-        self._completeness = Completeness(before.complete_ms if before is not None and same else 0)
+        self._completeness = Completeness(before.complete_ms if before is not None and before.cluster == cluster else 0)
+        self._groups = settings.source.groups
+        self._follower = Follower(quick(settings.source.kafka), settings.name, self._groups, ANSWER_SECONDS)
+        self._cluster = cluster
         self._source = source
-        self._groups = groups
-        self._now_ms = now_ms
+        self._copied = copied
         self._seen: Sighting | None = None
         self._given: Sighting | None = None
         self._lock = threading.Lock()
@@ -81,9 +82,9 @@ class Sightings:
         self._thread = threading.Thread(target=self._run, name="sightings", daemon=True)
         self._thread.start()
 
-    def take(self, copied: Mapping[Partition, int]) -> Sighting | None:
-        """What is known of the source now, to be kept; None where that is what the last call gave. `copied`: the next
-        offsets whose copies are confirmed."""
+    def take(self) -> Sighting | None:
+        """What is known of the source now, to be kept; None where that is what the last call gave."""
+        copied = self._copied()
         with self._lock:
             seen, complete = self._seen, self._completeness.reached(copied)
         known = seen and structs.replace(seen, complete_ms=complete)
@@ -93,7 +94,6 @@ class Sightings:
         return known
 
     def close(self) -> None:
-        """End the thread, soon."""
         self._closing.set()
 
     def _run(self) -> None:
@@ -106,14 +106,14 @@ class Sightings:
             except Exception as error:  # noqa: BLE001 - whoever supervises raises it
                 self.failure = error
             self._closing.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
-        self._source.close()
+        self._follower.close()
 
     def _look(self) -> None:
-        asked = self._now_ms()
-        partitions = list(self._source.partitions())
-        groups = {group: self._source.positions(group, partitions) for group in self._groups}
+        asked = now_ms()
+        partitions = list(self._copied())
+        groups = {group: self._follower.positions(group, partitions) for group in self._groups}
         ends = {partition: bounds.high for partition, bounds in self._source.bounds(partitions).items()}
         told = tuple(SourceEnd(*partition, end) for partition, end in sorted(ends.items()))
         with self._lock:
             self._completeness.add(Look(asked, ends))
-            self._seen = Sighting(self._source.cluster_id, asked, 0, told, groups)
+            self._seen = Sighting(self._cluster, asked, 0, told, groups)

@@ -92,16 +92,7 @@ def cut(place: Place, copied: int, destination: str, last: int, low: int) -> Ref
     )
 
 
-def fewer_partitions(source: str, partitions: int, destination: str, there: int) -> Refused:
-    """The destination cannot take every partition under its own number."""
-    return Refused(
-        f"source topic {source} has {partitions} partitions, destination topic {destination} has {there}",
-        "publisher check CONFIG --create adds them; or set destination.create_topics",
-    )
-
-
 def gone(topic: str, region: str) -> Refused:
-    """A topic that was copied is not there any more."""
     return Refused(
         f"topic {topic} in {region} does not exist",
         "make it again and say where to go on (publisher checkpoint set), or take it out of source.topics",

@@ -63,11 +63,9 @@ class RelayState:
         self.retention: dict[str, float] = {}
 
     def transactions(self) -> int:
-        """Transactions committed so far."""
         return sum(lane.counters.commits for lane in self.lanes)
 
     def began(self) -> None:
-        """Every lane copies."""
         if self.copying_since is None:
             self.copying_since = time.monotonic()
         else:
@@ -75,11 +73,9 @@ class RelayState:
         self.copying = True
 
     def ended(self) -> None:
-        """No lane copies."""
         self.copying = False
 
     def note(self, family: str, error: Exception) -> None:
-        """A life ended with this error."""
         log.warning("copying ends for now (%s): %s", family, error)
         self.trouble = Trouble(family, str(error), time.time_ns() // 1_000_000)
         self.troubles[family] = self.troubles.get(family, 0) + 1

@@ -35,11 +35,9 @@ class Looks:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Look again at once."""
         self._soon.set()
 
     def close(self) -> None:
-        """End the thread, soon."""
         self._closing = True
         self._soon.set()
 
@@ -73,7 +71,6 @@ class Watch(Looks):
         super().__init__(cluster, region, expected)
 
     def add(self, topics: Mapping[str, Topic]) -> None:
-        """Watch these too."""
         self._names |= topics.keys()
         self._expected = self._expected | {name: topic.id for name, topic in topics.items()}
 

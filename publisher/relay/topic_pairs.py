@@ -12,7 +12,7 @@ from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint
 from publisher.relay.copy import ROOM, Route
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import fewer_partitions
+from publisher.relay.start_position import Refused
 
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
@@ -50,13 +50,7 @@ def selected(settings: RelaySettings, names: list[str]) -> list[str]:
     return list(dict.fromkeys([*named, *sorted(matched)]))
 
 
-def readable(names: Iterable[str]) -> dict[str, Operations]:
-    """These topics are to be read."""
-    return dict.fromkeys(names, frozenset({READ}))
-
-
 def has_patterns(settings: RelaySettings) -> bool:
-    """Whether topics may join."""
     return any(entry.startswith("^") for entry in settings.source.topics)
 
 
@@ -98,7 +92,11 @@ def pairs(
                 2,
             )
         if there[target].partitions < found[name].partitions:
-            raise fewer_partitions(name, found[name].partitions, target, there[target].partitions)
+            raise Refused(
+                f"source topic {name} has {found[name].partitions} partitions, destination topic {target} has "
+                f"{there[target].partitions}",
+                "publisher check CONFIG --create adds them; or set destination.create_topics",
+            )
     return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
 
 

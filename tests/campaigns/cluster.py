@@ -86,7 +86,6 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
-        """Write its files and format its storage."""
         at = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
         told = {"PLAINTEXT": self.port, "PROXIED": proxy_port}
         if "controller" not in self.roles:
@@ -128,12 +127,10 @@ class Node:
         self._ended_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, to a node that runs."""
         if self._process is not None and self.running:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -174,7 +171,6 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All nodes, without proxies."""
         return ",".join(node.address for node in self.nodes)
 
     def start(self, proxy_ports: Sequence[int]) -> Self:
@@ -214,7 +210,6 @@ class Cluster:
         return next((node for node in self.nodes if node.number == number), self.nodes[0])
 
     def close(self) -> None:
-        """End all nodes."""
         for node in {*self.nodes, *self._controllers}:
             node.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -20,7 +20,6 @@ Outcome = TypeVar("Outcome", bound=Result)
 def parser(
     name: str, description: str, faults: Sequence[str], broken: Sequence[str], seconds: float
 ) -> argparse.ArgumentParser:
-    """The options of every campaign."""
     made = argparse.ArgumentParser(prog=f"python -m tests {name}", description=description)
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--seed", type=int, default=1, help="of the first round; the next ones count up")
@@ -47,7 +46,6 @@ class Told(Generic[Outcome]):
         self._more = more
 
     def __call__(self, played: Outcome) -> None:
-        """One round more."""
         self.results.append(played)
         talk.print(result.line(played), markup=False)
         if self._append:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -21,9 +22,7 @@ def linear(number: int) -> bytes:
 
 class Load(threading.Thread):
     """Writes the events that `make` gives for 0, 1, and so on, until `finish`, or up to `limit`. `rate` is events a second.
-
-    `poison` is the share of events that cannot be scored. The producer waits through whatever befalls the brokers.
-    """
+    `poison` is the share of events that cannot be scored. The producer waits through whatever befalls the brokers."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class Load(threading.Thread):
         self._bootstrap_servers = bootstrap_servers
         self._producer = self._made()
 
-    def _made(self) -> Producer:
+    def _made(self, **more: Any) -> Producer:
         return Producer(
             {
                 "bootstrap.servers": self._bootstrap_servers,
@@ -60,6 +59,7 @@ class Load(threading.Thread):
                 "partitioner": "murmur2_random",
                 "log_level": 0,
                 "error_cb": lambda _: None,
+                **more,
             }
         )
 
@@ -78,7 +78,6 @@ class Load(threading.Thread):
             self._enough.wait(TICK)
 
     def _tick(self, seconds: float, bad_due: float, bad: Iterator[bytes | None]) -> float:
-        """What is due after so many seconds of writing."""
         due = int(seconds * self._rate)
         for number in range(self.written, due if self._limit is None else min(due, self._limit)):
             value: bytes | None = self._make(number)
@@ -113,11 +112,15 @@ class Load(threading.Thread):
     def _write(self, value: bytes | None, key: bytes) -> None:
         while not self._enough.is_set():
             try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._acknowledge)
+                self._producer.produce(self._topic, value, key, **self._placed(key))
             except BufferError:
                 self._producer.poll(0.1)
             else:
                 return
+
+    def _placed(self, _: bytes) -> dict[str, Any]:
+        """What else is said of the record of this key: its partition, headers, who hears of it."""
+        return {"on_delivery": self._acknowledge}
 
     def _acknowledge(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

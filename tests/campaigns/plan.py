@@ -31,8 +31,18 @@ def around(calls: Sequence[str]) -> tuple[str, ...]:
 
 
 def cuts(rng: random.Random, at: float, times: int, longest: float, side: str = "") -> list[Step]:
-    """Connections cut again and again."""
     return [Step(at + rng.uniform(0.2, longest) * k, "cut", side) for k in range(times)]
+
+
+def slowed(rng: random.Random, at: float, side: str = "") -> list[Step]:
+    """Each chunk delayed for some seconds."""
+    delay = f"{side} {rng.uniform(0.02, 0.3):.3f}".strip()
+    return [Step(at, "slow", delay), Step(at + rng.uniform(2, 5), "slow", f"{side} 0".strip())]
+
+
+def half_open(rng: random.Random, at: float, side: str = "") -> list[Step]:
+    """Connections on which nothing passes, until they are cut."""
+    return [Step(at, "hold", side), Step(at + rng.uniform(1, 8), "cut", side)]
 
 
 def late_endtxn(at: float) -> list[Step]:

@@ -28,7 +28,8 @@ class Proxies:
         self._upstream: list[int] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._delay = 0.0
-        self._flowing = self._call(_event())
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._servers = [self._call(self._listen(k)) for k in range(count)]
         self.ports: list[int] = [server.sockets[0].getsockname()[1] for server in self._servers]
 
@@ -53,12 +54,10 @@ class Proxies:
         self._loop.call_soon_threadsafe(self.stray.order)
 
     def heal(self) -> None:
-        """No fault any more."""
         self._delay = 0.0
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def close(self) -> None:
-        """End all of them."""
         self.heal()
         self._loop.call_soon_threadsafe(self._cut)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -76,7 +75,6 @@ class Proxies:
         return await asyncio.start_server(lambda reader, writer: self._serve(number, reader, writer), HOST, 0)
 
     async def _serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a client."""
         try:
             up_reader, up_writer = await asyncio.open_connection(HOST, self._upstream[number])
         except OSError:
@@ -131,9 +129,3 @@ class Proxies:
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 await asyncio.wait_for(reader.readexactly(4), 2)
                 writer.close()
-
-
-async def _event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event

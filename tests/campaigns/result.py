@@ -48,7 +48,6 @@ class Result:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "clean": self.clean}
 
     def ended(self, codes: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +29,8 @@ class Stage(Protocol[Stated]):
 
     folder: Path
     watch: Watch
+    verbs: Mapping[str, Callable[[str], object]]
+    """What a step may ask for."""
     rest_seconds: float
     """How long the load goes on after the last step, at least."""
 
@@ -39,15 +41,14 @@ class Stage(Protocol[Stated]):
     @property
     def settled(self) -> bool:
         """Whether nothing is still to come of the steps that were done."""
+        return True
 
     def begin(self) -> None:
         """Start processes, then, when they work, the load. Raises RuntimeError where they do not."""
 
-    def may(self, step: Step) -> bool:
+    def may(self, _: Step) -> bool:
         """Whether a step's time has come."""
-
-    def do(self, step: Step) -> None:
-        """One step of the plan."""
+        return True
 
     def tend(self, now: float) -> None:
         """Start again what has ended and is wanted."""
@@ -118,7 +119,8 @@ def _act(stage: Stage[Outcome], played: Round) -> None:
     def act(now: float) -> None:
         nonlocal last
         while steps and now - began >= steps[0].at and (stage.may(steps[0]) or now - began > PATIENCE_SECONDS):
-            stage.do(steps.pop(0))
+            step = steps.pop(0)
+            stage.verbs[step.verb](step.argument)
             last = now
         stage.tend(now)
 

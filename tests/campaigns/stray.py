@@ -20,8 +20,6 @@ FLEXIBLE_END_TXN = 3  # from this version on: compact strings and tagged fields
 
 
 class Action(Enum):
-    """What is to be done with a request."""
-
     PASS = "let it pass"
     HOLD = "keep it and cut the connection"
     STRAY_FIRST = "let the held one go first"
@@ -34,7 +32,6 @@ def api(frame: bytes) -> tuple[int, int]:
 
 
 def transactional_id(frame: bytes) -> bytes:
-    """The transactional id of an EndTxn request."""
     _, version = api(frame)
     (client_length,) = struct.unpack_from(">h", frame, 8)
     at = 10 + max(client_length, 0)
@@ -85,7 +82,6 @@ class StrayEndTxn:
         return Action.PASS
 
     def let_go(self) -> bytes:
-        """The held request, which is delivered now."""
         frame, self.held = self.held, None
         self._repeated = self._next_open = self._written = False
         self.loosed += 1

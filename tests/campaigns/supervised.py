@@ -17,10 +17,8 @@ RESTART_SECONDS = 0.5  # as a supervisor would wait
 
 
 class Supervised:
-    """The process that runs under this name now, or none. `folder` is its working directory and takes its log.
-
-    The environment variable ARM_FILE tells the process where it finds the point at which it shall crash.
-    """
+    """The process that runs under this name now, or none. `folder` is its working directory and takes its log. The environment
+    variable ARM_FILE tells the process where it finds the point at which it shall crash."""
 
     def __init__(self, name: str, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.exits: list[int] = []
@@ -56,7 +54,6 @@ class Supervised:
         self._armed.symlink_to(point)
 
     def disarm(self) -> None:
-        """Or not."""
         self._armed.unlink(missing_ok=True)
 
     @property
@@ -76,7 +73,6 @@ class Supervised:
                 (os.kill if number is signal.SIGTERM else os.killpg)(self.process.pid, number)
 
     def stop(self) -> None:
-        """SIGTERM, and no restart."""
         self.wanted = False
         self.send(signal.SIGTERM)
 
@@ -90,7 +86,6 @@ class Supervised:
             self.start()
 
     def end(self) -> None:
-        """Whatever it takes."""
         self.wanted = False
         self.disarm()
         if self.process is None:
@@ -105,7 +100,6 @@ class Supervised:
         self.process = None
 
     def said(self) -> str:
-        """Its log so far."""
         return self._log.read_text(errors="replace") if self._log.is_file() else ""
 
 

@@ -16,12 +16,10 @@ class Stalls:
         self._last: dict[int, float] = {}
 
     def arrived(self, partition: int, now: float) -> None:
-        """A record came on this partition."""
         self.longest = max(self.longest, now - self._last.get(partition, now))
         self._last[partition] = now
 
     def forget(self) -> None:
-        """Begin anew."""
         self.longest = 0.0
 
 
@@ -51,7 +49,6 @@ class Watch(threading.Thread):
         self._since_ms, self.seen = since_ms, 0
 
     def close(self) -> None:
-        """No more counting."""
         self._closing.set()
         if self.is_alive():
             self.join()

@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.kafka import rights
 from publisher.kafka.rights import READ, WRITE
 from publisher.kafka.topics import Topics
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.relay.clients import near_writer
 from publisher.relay.copy import ROOM
 from publisher.relay.settings import RelaySettings, load
-from publisher.relay.sides import ANSWER_SECONDS, destination_of, reach, source_of
-from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, readable, selected
+from publisher.relay.sides import ANSWER_SECONDS, reach, topics_of
+from publisher.relay.topic_pairs import Pair, ensure_own_topics, has_patterns, pairs, selected
 from publisher.session.exactly_once import TransactionSession
 
 NOT_REACHED = "check bootstrap_servers and security of that side"
@@ -34,7 +35,7 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
     """Look at both clusters, the rights, the topics, and the checkpoint topic. Ends where no further check makes sense."""
     try:
         reach(settings)
-        source, destination = source_of(settings), destination_of(settings)
+        source, destination = topics_of(settings)
         ids = source.id(), destination.id()
     except (Retriable, Fatal) as error:
         yield Finding("cluster", False, str(error), getattr(error, "hint", "") or NOT_REACHED)
@@ -66,7 +67,7 @@ def _lacking(settings: RelaySettings, source: Topics, destination: Topics) -> It
         partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, patience=ANSWER_SECONDS
     )
     for attempt in (
-        lambda: source.allowed(readable(names)),
+        lambda: source.allowed(rights.to_read(*names)),
         lambda: destination.allowed({**written, settings.checkpoint_topic: frozenset({READ, WRITE})}),
         checked.open,
     ):
@@ -91,7 +92,6 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
 
 
 def _unlike(pair: Pair, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """What a copy in this topic would not keep."""
     here = source.configs([pair.name])[pair.name]
     there = destination.configs([pair.destination_name])[pair.destination_name]
     limits = [int(config.get("max.message.bytes", 0)) for config in (here, there)]

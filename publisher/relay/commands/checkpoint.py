@@ -19,7 +19,7 @@ from publisher.relay.commands.status import status
 from publisher.relay.copy import Route
 from publisher.relay.fence import control_of, fence, registration, registration_record
 from publisher.relay.settings import RelaySettings, load
-from publisher.relay.sides import destination_of, log_of, now_ms, source_of
+from publisher.relay.sides import log_of, now_ms, topics_of
 from publisher.relay.topic_pairs import Pair, pairs
 
 Positions = dict[Place, Checkpoint]
@@ -71,7 +71,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     and clusters as they are now. Raises Fatal: 2 for what is not there, 4 where a cluster does not answer.
     """
     try:
-        source, destination = source_of(settings), destination_of(settings)
+        source, destination = topics_of(settings)
         clusters = source.id(), destination.id()
         found = source.topics([topic])
         if not found:
@@ -140,7 +140,7 @@ def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Map
             found = values(own)
         except Retriable as error:
             raise Fatal(str(error), "check destination.bootstrap_servers", UNREACHABLE) from error
-        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(p), value) for p, value in found.items()]
+        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(*p), value) for p, value in found.items()]
         control.publish([*records, registration_record(settings, told)])
     return own
 

@@ -4,6 +4,7 @@ relay's process says of itself, if it answers.
 No relay has to run. If the source or the process does not answer, the fields that only they know are None.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,9 +12,9 @@ from publisher.errors import Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Bounds
 from publisher.relay.checkpoints import Checkpoint, Place, Registration
-from publisher.relay.commands.running_process import LaneStanding, Process, ask
+from publisher.relay.commands.running_process import Process, ask
 from publisher.relay.settings import RelaySettings
-from publisher.relay.sides import log_of, source_of
+from publisher.relay.sides import log_of, topics_of
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,16 @@ class Observer:
         self._settings = settings
         self._listen = listen
         self._checkpoints = log_of(settings)
-        self._source = source_of(settings)
+        self._source, _ = topics_of(settings)
         self._before: Status | None = None
 
     def look(self, now_ms: int) -> Status:
         """Read the checkpoints, ask the source and the process. Raises Fatal where the destination does not answer."""
         self._checkpoints.refresh()
         own = self._checkpoints.of_relay(self._settings.name)
-        ends: dict[Partition, Bounds] | None
-        try:
+        ends: dict[Partition, Bounds] | None = None
+        with contextlib.suppress(Retriable):
             ends = self._source.bounds((place.topic, place.partition) for place in own)
-        except Retriable:
-            ends = None
         found = Status(
             name=self._settings.name,
             at_ms=now_ms,
@@ -92,13 +91,10 @@ def with_rates(found: Status, before: Status | None) -> Status:
         return None if then is None or now < then else (now - then) / seconds
 
     rows = [replace(r, records_per_second=rate(r.next, offsets.get((r.topic, r.partition)))) for r in found.partitions]
-    process: Process | None = None
     if found.process is not None:
-        lanes: list[LaneStanding] = []
-        for lane in found.process.lanes:
-            lanes.append(replace(lane, records_per_second=rate(lane.records, counts.get(lane.lane))))
-        process = replace(found.process, lanes=lanes)
-    return replace(found, partitions=rows, process=process)
+        lanes = [replace(row, records_per_second=rate(row.records, counts.get(row.lane))) for row in found.process.lanes]
+        found = replace(found, process=replace(found.process, lanes=lanes))
+    return replace(found, partitions=rows)
 
 
 def _standing(
@@ -106,9 +102,9 @@ def _standing(
 ) -> Standing:
     bounds = ends.get((place.topic, place.partition))
     lag = None if bounds is None else max(0, bounds.high - found.next)
-    seconds = None if lag is None else 0.0 if not lag else max(0, now_ms - max(found.timestamp_ms, 0)) / 1_000
-    if lag and found.timestamp_ms < 0:
-        seconds = None
+    seconds = None if lag is None else 0.0
+    if lag:
+        seconds = max(0, now_ms - found.timestamp_ms) / 1_000 if found.timestamp_ms >= 0 else None
     return Standing(
         topic=place.topic,
         partition=place.partition,

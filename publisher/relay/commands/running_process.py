@@ -1,6 +1,7 @@
 """What a running relay says of itself, read from its own metrics over HTTP: what no cluster knows. `parsed` is pure."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 from prometheus_client.metrics_core import Metric
@@ -9,14 +10,14 @@ from prometheus_client.samples import Sample
 
 ANSWER_SECONDS = 2.0
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # what is listened on, and where that is reached from here
-LANE_METRICS = {
-    "lag_records": "publisher_lag_records",
-    "lag_seconds": "publisher_lag_seconds",
-    "records": "publisher_records",
-    "transactions": "publisher_transactions",
-    "aborts": "publisher_aborts",
-    "refused": "publisher_records_refused",
-    "checkpoint_age_seconds": "publisher_checkpoint_age_seconds",
+LANE_METRICS: dict[str, tuple[str, type]] = {
+    "lag_records": ("publisher_lag_records", int),
+    "lag_seconds": ("publisher_lag_seconds", float),
+    "records": ("publisher_records", int),
+    "transactions": ("publisher_transactions", int),
+    "aborts": ("publisher_aborts", int),
+    "refused": ("publisher_records_refused", int),
+    "checkpoint_age_seconds": ("publisher_checkpoint_age_seconds", float),
 }
 """Fields of a lane, and the metrics that they are read from."""
 
@@ -62,37 +63,25 @@ def ask(listen: str, name: str) -> Process | None:
         return None
 
 
-def parsed(text: str, name: str) -> Process | None:
-    """The process of these metrics (Prometheus' text format); None where they are not those of relay `name`. A metric that an
+def parsed(text: str, relay: str) -> Process | None:
+    """The process of these metrics (Prometheus' text format); None where they are not those of `relay`. A metric that an
     older version lacks counts as 0. Raises ValueError where they are no metrics."""
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [name]:
+    if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [relay]:
         return None
-    lanes = sorted({int(sample.labels["lane"]) for sample in families["publisher_transactions"].samples})
-    by_lane = {
-        metric: {int(sample.labels["lane"]): sample.value for sample in _samples(families.get(metric))}
-        for metric in LANE_METRICS.values()
+    lanes: dict[int, dict[str, Any]] = {
+        int(sample.labels["lane"]): dict.fromkeys(LANE_METRICS, 0) for sample in families["publisher_transactions"].samples
     }
-    rows = [{field: by_lane[metric].get(lane, 0) for field, metric in LANE_METRICS.items()} for lane in lanes]
+    for name, (metric, kind) in LANE_METRICS.items():
+        for sample in _samples(families.get(metric)):
+            lanes[int(sample.labels["lane"])][name] = kind(sample.value)
     trouble = next(iter(_samples(families.get("publisher_last_trouble_timestamp_seconds"))), None)
     return Process(
         copying=families["publisher_copying"].samples[0].value == 1,
         restarts=int(families["publisher_restarts"].samples[0].value),
         last_error=trouble.labels["error"] if trouble else None,
         last_error_ms=int(trouble.value * 1_000) if trouble else None,
-        lanes=[
-            LaneStanding(
-                lane=lane,
-                lag_records=int(row["lag_records"]),
-                lag_seconds=row["lag_seconds"],
-                records=int(row["records"]),
-                transactions=int(row["transactions"]),
-                aborts=int(row["aborts"]),
-                checkpoint_age_seconds=row["checkpoint_age_seconds"],
-                refused=int(row["refused"]),
-            )
-            for lane, row in zip(lanes, rows, strict=True)
-        ],
+        lanes=[LaneStanding(lane, **row) for lane, row in sorted(lanes.items())],
         stopped=[f"{s.labels['partition']} {s.labels['error']}" for s in _samples(families.get("publisher_partition_stopped"))],
     )
 

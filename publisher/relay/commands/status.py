@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -37,9 +37,13 @@ def status(
     settings = load(path, flags or []).settings
     observer = Observer(settings, metrics or settings.http.listen)
     if live and as_json:
-        print_lines(observer, every)
+        for found in _looks(observer, every):
+            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+            sys.stdout.flush()
     elif live:
-        show_live(observer, every, console)
+        with Live(console=console, auto_refresh=False, screen=False) as shown:
+            for found in _looks(observer, every):
+                shown.update(tables(found), refresh=True)
     else:
         found = observer.look(now_ms())
         print_data(as_json, msgspec.to_builtins(found), lambda: tables(found))
@@ -67,21 +71,7 @@ def tables(found: Status) -> Group:
     return Group(*lines, _lanes(found), _partitions(found))
 
 
-def show_live(observer: Observer, seconds: float, console: Console) -> None:
-    """Show it in the terminal, anew every so many seconds, until Ctrl-C. Raises Fatal as `_looks` does."""
-    with Live(console=console, auto_refresh=False, screen=False) as shown:
-        for found in _looks(observer, seconds, time.sleep):
-            shown.update(tables(found), refresh=True)
-
-
-def print_lines(observer: Observer, seconds: float) -> None:
-    """Print it on stdout, a JSON object a line, until Ctrl-C or a closed pipe. Raises Fatal as `_looks` does."""
-    for found in _looks(observer, seconds, time.sleep):
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
-        sys.stdout.flush()
-
-
-def _looks(observer: Observer, seconds: float, sleep: Callable[[float], None]) -> Iterator[Status]:
+def _looks(observer: Observer, seconds: float) -> Iterator[Status]:
     """Look again and again; while the destination does not answer, the last that was seen, with `error`. Raises Fatal: 4 where
     nothing was seen yet, 3 where it is refused."""
     last: Status | None = None
@@ -93,41 +83,24 @@ def _looks(observer: Observer, seconds: float, sleep: Callable[[float], None]) -
             if last is None or error.exit_code != UNREACHABLE:
                 raise
             yield replace(last, error=f"the destination does not answer: {error}")
-        sleep(seconds)
+        time.sleep(seconds)
 
 
 def _lanes(found: Status) -> Table:
     shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
     for lane in found.process.lanes if found.process else ():
-        shown.add_row(
-            str(lane.lane),
-            f"{lane.lag_records:,}",
-            f"{lane.lag_seconds:,.1f}",
-            _or_unknown(lane.records_per_second),
-            f"{lane.records:,}",
-            f"{lane.transactions:,}",
-            f"{lane.aborts:,}",
-            f"{lane.refused:,}",
-            f"{lane.checkpoint_age_seconds:,.1f}",
-            style="bold" if lane.lag_records else "",
-        )
+        lag = lane.lag_records, lane.lag_seconds, lane.records_per_second
+        counts = lane.records, lane.transactions, lane.aborts, lane.refused, lane.checkpoint_age_seconds
+        shown.add_row(str(lane.lane), *map(_or_unknown, (*lag, *counts)), style="bold" if lane.lag_records else "")
     return shown
 
 
 def _partitions(found: Status) -> Table:
     shown = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
     for row in found.partitions:
-        shown.add_row(
-            f"{row.topic}[{row.partition}]",
-            str(row.lane),
-            f"{row.next:,}",
-            _or_unknown(row.end),
-            _or_unknown(row.lag_records),
-            _or_unknown(row.lag_seconds),
-            _or_unknown(row.records_per_second),
-            f"{row.age_seconds:,.1f}",
-            style="bold" if row.lag_records else "",
-        )
+        lag = row.next, row.end, row.lag_records, row.lag_seconds, row.records_per_second, row.age_seconds
+        place = f"{row.topic}[{row.partition}]", str(row.lane)
+        shown.add_row(*place, *map(_or_unknown, lag), style="bold" if row.lag_records else "")
     return shown
 
 

@@ -7,6 +7,7 @@ Each round is decided by its seed alone: `--seed` of a printed line and `--round
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -14,7 +15,6 @@ from rich.console import Console
 
 from tests.campaigns.command import Told, end_as_asked, parser, print_summary, talk
 from tests.campaigns.faults import matrix, outages, soak
-from tests.campaigns.faults.fleet import has_compiler
 from tests.campaigns.faults.plan import FAULTS, plan, possible_faults
 from tests.campaigns.faults.rounds import drain_rate, play
 from tests.campaigns.faults.stage import Ground, ScorerResult
@@ -22,7 +22,6 @@ from tests.campaigns.result import summary
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the campaign; its exit code."""
     options = _parser().parse_args(arguments)
     if options.outages:
         outcome = outages.run(options.outages, lambda line: talk.print(line, markup=False), options.outage)
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     return print_summary(figures | ({"processes": slopes} if options.soak else {}), options.json)
 
 
-def _rounds(ground: Ground, options: argparse.Namespace, missing: list[str], rate: float, told: matrix.Told) -> None:
+def _rounds(ground: Ground, options: argparse.Namespace, missing: list[str], rate: float, told: Told[ScorerResult]) -> None:
     possible = possible_faults(options.brokers, missing)
     for number in range(options.rounds):
         played = plan(number + 1, options.seed + number, possible, options.brokers, options.seconds, options.only)
@@ -69,7 +68,7 @@ def _missing(brokers: int) -> dict[str, str]:
         found["disk-full"] = "needs --brokers 1"
     elif os.geteuid() != 0:
         found["disk-full"] = "needs root, to mount a small tmpfs"
-    if not has_compiler():
+    if shutil.which("cc") is None:
         found["clock"] = "needs a C compiler: apt-get install -y --no-install-recommends gcc libc6-dev"
     return found
 

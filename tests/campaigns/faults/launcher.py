@@ -38,10 +38,8 @@ AHEAD_SECONDS = 1.0  # as if inference took so long
 
 
 class CrashingProducer:
-    """A transactional producer that looks into the armed file around each step of a transaction.
-
-    Nothing of it points back to it, so that it ends when the session gives it up, as the one within would alone.
-    """
+    """A transactional producer that looks into the armed file around each step of a transaction. Nothing of it points back to
+    it, so that it ends when the session gives it up, as the one within would alone."""
 
     def __init__(self, producer: Producer, armed: Path) -> None:
         def around(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,8 +104,6 @@ class LateIntake(Intake):
 
 
 def crashing(armed: Path) -> Callable[[KafkaSettings, str, str, int], Any]:
-    """What makes producers that crash on order."""
-
     def make(settings: KafkaSettings, name: str, client_id: str, batch_bytes: int) -> CrashingProducer:
         return CrashingProducer(kafka.transactional_producer(settings, name, client_id, batch_bytes), armed)
 
@@ -115,7 +111,6 @@ def crashing(armed: Path) -> Callable[[KafkaSettings, str, str, int], Any]:
 
 
 def parts(armed: str | None, broken: str | None) -> service.Parts:
-    """The parts that the environment asks for."""
     chosen: dict[str, Any] = {}
     if armed:
         chosen["make_producer"] = crashing(Path(armed))
@@ -129,7 +124,6 @@ def parts(armed: str | None, broken: str | None) -> service.Parts:
 
 
 def main() -> None:
-    """See the module."""
     parser = argparse.ArgumentParser()
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[])

@@ -1,7 +1,6 @@
 """The matrix: a crash before and after every step of the transaction session, a round each."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from rich.table import Table
 
@@ -10,33 +9,26 @@ from tests.campaigns.faults.rounds import play
 from tests.campaigns.faults.stage import Ground, ScorerResult
 from tests.campaigns.plan import Step
 
-Told = Callable[[ScorerResult], object]
-
 LOAD_SECONDS = 6.0
 CRASH_AT = 2.0
 
 
-def rounds(seed: int, points: Sequence[str] = POINTS) -> Iterator[ScorerRound]:
-    """A round for each point: the first of two scorers crashes there. The group protocols take turns."""
-    for number, point in enumerate(points, 1):
-        protocol = ("classic", "consumer")[(number + seed) % 2]
-        yield ScorerRound(number, seed, (point,), LOAD_SECONDS, (Step(CRASH_AT, "arm", f"0 {point}"),), protocol, 2)
+def crash_at(point: str, number: int, seed: int) -> ScorerRound:
+    """The first of two scorers crashes at this point. The group protocols take turns."""
+    protocol = ("classic", "consumer")[(number + seed) % 2]
+    return ScorerRound(number, seed, (point,), LOAD_SECONDS, (Step(CRASH_AT, "arm", f"0 {point}"),), protocol, 2)
 
 
-def run(ground: Ground, seed: int, rate: float, told: Told, points: Sequence[str] = POINTS) -> list[ScorerResult]:
+def run(ground: Ground, seed: int, rate: float, told: Callable[[ScorerResult], object]) -> None:
     """Play the matrix. A point whose crash did not happen is trouble: it has proved nothing."""
-    results = []
-    for played in rounds(seed, points):
-        result = play(ground, played, rate)
+    for number, point in enumerate(POINTS, 1):
+        result = play(ground, crash_at(point, number, seed), rate)
         if "signal 9" not in result.exits:
             result.trouble = result.trouble or "the armed crash did not happen"
         told(result)
-        results.append(result)
-    return results
 
 
-def table(results: Sequence[ScorerResult], brokers: int) -> Any:
-    """For people: a row for each point."""
+def table(results: Sequence[ScorerResult], brokers: int) -> Table:
     shown = Table("crash", "protocol", "events", "stall s", "missing", "duplicates", "phantoms", "order", "versions", "")
     shown.title = f"crash matrix, {brokers} broker{'s' if brokers > 1 else ''}"
     for result in results:

@@ -74,7 +74,6 @@ class Outages:
         return self.schemas.event(max(self.schemas.ids), f"e{number}", float(number % 1_000))
 
     def start(self) -> None:
-        """Scorers, load and reader."""
         for replica in REPLICAS:
             self._start(replica)
         for scorer in self.scorers.values():
@@ -98,7 +97,6 @@ class Outages:
         return time.monotonic() - mended
 
     def count(self) -> dict[str, Any]:
-        """Stop, and count."""
         self.load.finish()
         until(lambda: self.watch.seen >= self.load.events, "all answers")
         codes = [scorer.stop() for scorer in self.scorers.values()]
@@ -110,7 +108,6 @@ class Outages:
         return {"events": counts["inputs"], **faults, "clean": not any(faults.values())}
 
     def close(self) -> None:
-        """End what runs."""
         with contextlib.suppress(RuntimeError):
             self.watch.close()
         self.rig.close()

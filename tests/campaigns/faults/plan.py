@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.campaigns.plan import Round, Step, around, cuts, late_endtxn
+from tests.campaigns.plan import Round, Step, around, cuts, half_open, late_endtxn, slowed
 from tests.campaigns.supervised import RESTART_SECONDS
 
 SESSION_SECONDS = 6.0  # the scorers' session timeout
@@ -33,133 +33,118 @@ class ScorerRound(Round):
         return bool(PROXY_FAULTS & set(self.faults))
 
 
-Planner = Callable[[random.Random, float, int, int], list[Step]]
-"""(random numbers, second of the beginning, scorers, brokers) to steps."""
+@dataclass(frozen=True)
+class Dice:
+    """What a fault is planned from: random numbers, the second of its beginning, how many scorers and brokers there are."""
+
+    rng: random.Random
+    at: float
+    scorers: int
+    brokers: int
+
+    def scorer(self) -> str:
+        return str(self.rng.randrange(self.scorers))
+
+    def broker(self) -> str:
+        return str(self.rng.randrange(self.brokers))
+
+    def later(self, least: float, most: float) -> float:
+        return self.at + self.rng.uniform(least, most)
 
 
-def _kill_scorer(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+def _kill_scorer(dice: Dice) -> list[Step]:
     """At a point of the session where the dice say so, else anywhere."""
-    victim = str(rng.randrange(scorers))
-    if rng.random() < 0.7:
-        return [Step(at, "arm", f"{victim} {rng.choice(POINTS)}")]
-    return [Step(at, "kill-scorer", victim)]
+    victim = dice.scorer()
+    if dice.rng.random() < 0.7:
+        return [Step(dice.at, "arm", f"{victim} {dice.rng.choice(POINTS)}")]
+    return [Step(dice.at, "kill-scorer", victim)]
 
 
-def _freeze_scorer(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
-    victim = str(rng.randrange(scorers))
-    return [Step(at, "freeze-scorer", victim), Step(at + SESSION_SECONDS + rng.uniform(1, 4), "thaw-scorer", victim)]
+def _freeze_scorer(dice: Dice) -> list[Step]:
+    victim = dice.scorer()
+    return [
+        Step(dice.at, "freeze-scorer", victim),
+        Step(dice.later(SESSION_SECONDS + 1, SESSION_SECONDS + 4), "thaw-scorer", victim),
+    ]
 
 
-def _roll(_: random.Random, at: float, scorers: int, __: int) -> list[Step]:
-    return [Step(at + 5.0 * k, "restart-scorer", str(k)) for k in range(scorers)]
+def _churn(dice: Dice) -> list[Step]:
+    victim = dice.scorer()
+    return [Step(dice.at + 2.5 * k, verb, victim) for k, verb in enumerate(("stop-scorer", "start-scorer") * 2)]
 
 
-def _churn(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
-    victim = str(rng.randrange(scorers))
-    verbs = ("stop-scorer", "start-scorer") * 2
-    return [Step(at + 2.5 * k, verb, victim) for k, verb in enumerate(verbs)]
+def _kill_broker(dice: Dice) -> list[Step]:
+    node = dice.broker()
+    return [Step(dice.at, "kill-broker", node), Step(dice.later(0.5, 4), "start-broker", node)]
 
 
-def _kill_broker(rng: random.Random, at: float, _: int, brokers: int) -> list[Step]:
-    node = str(rng.randrange(brokers))
-    return [Step(at, "kill-broker", node), Step(at + rng.uniform(0.5, 4), "start-broker", node)]
+def _freeze_broker(dice: Dice) -> list[Step]:
+    node, most = dice.broker(), 5 if dice.brokers > 1 else 3  # before its session is over, where it is alone
+    return [Step(dice.at, "freeze-broker", node), Step(dice.later(1, most), "thaw-broker", node)]
 
 
-def _freeze_broker(rng: random.Random, at: float, _: int, brokers: int) -> list[Step]:
-    node, most = str(rng.randrange(brokers)), 5 if brokers > 1 else 3  # before its session is over, where it is alone
-    return [Step(at, "freeze-broker", node), Step(at + rng.uniform(1, most), "thaw-broker", node)]
+def _move_coordinator(dice: Dice) -> list[Step]:
+    topic = dice.rng.choice(("__consumer_offsets", "__transaction_state"))
+    return [Step(dice.at, "kill-leader", topic), Step(dice.later(3, 6), "start-broker", "killed")]
 
 
-def _move_coordinator(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    topic = rng.choice(("__consumer_offsets", "__transaction_state"))
-    return [Step(at, "kill-leader", topic), Step(at + rng.uniform(3, 6), "start-broker", "killed")]
+def _clock(dice: Dice) -> list[Step]:
+    victim, hours = dice.scorer(), dice.rng.choice((-48, -1, 1, 48))
+    return [Step(dice.at, "restart-with-clock", f"{victim} {hours:+d}")]
 
 
-def _cut(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return cuts(rng, at, 4, 1.5)
-
-
-def _slow(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return [Step(at, "slow", f"{rng.uniform(0.02, 0.3):.3f}"), Step(at + rng.uniform(2, 5), "slow", "0")]
-
-
-def _half_open(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return [Step(at, "hold"), Step(at + rng.uniform(1, 8), "cut")]
-
-
-def _late_endtxn(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
-    return late_endtxn(at)
-
-
-def _disk_full(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    return [Step(at, "fill-disk"), Step(at + rng.uniform(3, 8), "free-disk")]
-
-
-def _clock(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
-    victim, hours = rng.randrange(scorers), rng.choice((-48, -1, 1, 48))
-    return [Step(at, "restart-with-clock", f"{victim} {hours:+d}")]
-
-
-def _poison(rng: random.Random, _: float, __: int, ___: int) -> list[Step]:
-    return [Step(0.0, "poison", f"{rng.choice((0.001, 0.02, 0.2)):g}")]
-
-
-def _swap(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+def _swap(dice: Dice) -> list[Step]:
     """Two swaps; a scorer is killed, or one leaves, while some have flipped and others have not."""
-    verb, soon = rng.choice(("kill-scorer", "restart-scorer")), rng.uniform(0, 0.4)
-    return [Step(at, "swap"), Step(at + soon, verb, str(rng.randrange(scorers))), Step(at + rng.uniform(3, 6), "swap")]
+    verb, soon = dice.rng.choice(("kill-scorer", "restart-scorer")), dice.later(0, 0.4)
+    return [Step(dice.at, "swap"), Step(soon, verb, dice.scorer()), Step(dice.later(3, 6), "swap")]
 
 
-def _registry_down(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
-    victim = str(rng.randrange(scorers))
-    return [Step(at, "registry-away"), Step(at + 1, "restart-scorer", victim), Step(at + rng.uniform(5, 7), "registry-back")]
+def _registry_down(dice: Dice) -> list[Step]:
+    restart = Step(dice.at + 1, "restart-scorer", dice.scorer())
+    return [Step(dice.at, "registry-away"), restart, Step(dice.later(5, 7), "registry-back")]
 
 
-def _twins(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+def _twins(dice: Dice) -> list[Step]:
     """A second process of a replica for some seconds: beside the first, or at once with a killed one's successor."""
-    victim = str(rng.randrange(scorers))
-    if rng.random() < 0.5:
-        return [Step(at, "start-twin", victim), Step(at + rng.uniform(3, 14), "stop-twins")]
-    together = [Step(at, "kill-scorer", victim), Step(at + RESTART_SECONDS, "start-twin", victim)]
-    return [*together, Step(at + SESSION_SECONDS + rng.uniform(5, 10), "stop-twins")]
+    victim = dice.scorer()
+    if dice.rng.random() < 0.5:
+        return [Step(dice.at, "start-twin", victim), Step(dice.later(3, 14), "stop-twins")]
+    together = [Step(dice.at, "kill-scorer", victim), Step(dice.at + RESTART_SECONDS, "start-twin", victim)]
+    return [*together, Step(dice.later(SESSION_SECONDS + 5, SESSION_SECONDS + 10), "stop-twins")]
 
 
-def _foreign_transaction(rng: random.Random, at: float, scorers: int, _: int) -> list[Step]:
+def _foreign_transaction(dice: Dice) -> list[Step]:
     """Somebody else's transaction on the output topic, open for longer than any of ours may be; a scorer begins meanwhile."""
-    victim, seconds = str(rng.randrange(scorers)), rng.uniform(12, FOREIGN_SECONDS)
-    return [Step(at, "begin-foreign"), Step(at + 1, "kill-scorer", victim), Step(at + seconds, "end-foreign")]
+    killed = Step(dice.at + 1, "kill-scorer", dice.scorer())
+    return [Step(dice.at, "begin-foreign"), killed, Step(dice.later(12, FOREIGN_SECONDS), "end-foreign")]
 
 
-def _add_partitions(rng: random.Random, at: float, _: int, __: int) -> list[Step]:
-    """Once, or twice in a row."""
-    return [Step(at + 2.0 * k, "add-partitions", str(rng.randint(1, 3))) for k in range(rng.randint(1, 2))]
+def _add_partitions(dice: Dice) -> list[Step]:
+    times = range(dice.rng.randint(1, 2))
+    return [Step(dice.at + 2.0 * k, "add-partitions", str(dice.rng.randint(1, 3))) for k in times]
 
 
-def _recreate_topic(_: random.Random, at: float, __: int, ___: int) -> list[Step]:
-    return [Step(at, "make-again")]
-
-
-PLANNERS: dict[str, Planner] = {
+PLANNERS: dict[str, Callable[[Dice], list[Step]]] = {
     "kill-scorer": _kill_scorer,
     "freeze-scorer": _freeze_scorer,
-    "roll": _roll,
+    "roll": lambda dice: [Step(dice.at + 5.0 * k, "restart-scorer", str(k)) for k in range(dice.scorers)],
     "churn": _churn,
     "kill-broker": _kill_broker,
     "freeze-broker": _freeze_broker,
     "move-coordinator": _move_coordinator,
-    "cut": _cut,
-    "slow": _slow,
-    "half-open": _half_open,
-    "late-endtxn": _late_endtxn,
-    "disk-full": _disk_full,
+    "cut": lambda dice: cuts(dice.rng, dice.at, 4, 1.5),
+    "slow": lambda dice: slowed(dice.rng, dice.at),
+    "half-open": lambda dice: half_open(dice.rng, dice.at),
+    "late-endtxn": lambda dice: late_endtxn(dice.at),
+    "disk-full": lambda dice: [Step(dice.at, "fill-disk"), Step(dice.later(3, 8), "free-disk")],
     "clock": _clock,
-    "poison": _poison,
+    "poison": lambda dice: [Step(0.0, "poison", f"{dice.rng.choice((0.001, 0.02, 0.2)):g}")],
     "swap": _swap,
     "registry-down": _registry_down,
     "twins": _twins,
     "foreign-transaction": _foreign_transaction,
     "add-partitions": _add_partitions,
-    "recreate-topic": _recreate_topic,
+    "recreate-topic": lambda dice: [Step(dice.at, "make-again")],
 }
 FAULTS = tuple(PLANNERS)
 
@@ -172,7 +157,7 @@ def plan(number: int, seed: int, possible: Sequence[str], brokers: int, seconds:
     steps: list[Step] = []
     for fault in faults:
         latest = max(2.5, seconds * 0.6)
-        steps += PLANNERS[fault](rng, rng.uniform(2.0, latest), scorers, brokers)
+        steps += PLANNERS[fault](Dice(rng, rng.uniform(2.0, latest), scorers, brokers))
     return ScorerRound(number, seed, faults, seconds, tuple(sorted(steps)), protocol, scorers)
 
 

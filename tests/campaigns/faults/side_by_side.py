@@ -36,8 +36,6 @@ QUIET_SECONDS = 5.0  # after the last event is answered: what comes twice shows 
 
 
 class System:
-    """The instances of one command."""
-
     def __init__(self, command: Sequence[str], environment: dict[str, str], folder: Path, instances: int) -> None:
         self._command = command
         self._environment = environment
@@ -51,7 +49,6 @@ class System:
         self._running[number] = self._start(number)
 
     def close(self) -> None:
-        """End all of them in good order."""
         for process in self._running:
             process.terminate()
         for process in self._running:
@@ -89,7 +86,6 @@ def count(servers: str, topic: str, written: int) -> dict[str, int]:
 
 
 def play(options: argparse.Namespace, servers: str, folder: Path) -> dict[str, object]:
-    """The whole of it."""
     source, target = f"{options.name}.in", f"{options.name}.out"
     admin = AdminClient({"bootstrap.servers": servers})
     for done in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (source, target)]).values():
@@ -120,7 +116,6 @@ def play(options: argparse.Namespace, servers: str, folder: Path) -> dict[str, o
 
 
 def main() -> None:
-    """See the module."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.campaigns.faults.side_by_side", description=(__doc__ or "").partition("\n")[0]
     )

@@ -7,14 +7,15 @@ slope, fitted by least squares over the samples after the warm-up of each proces
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from statistics import linear_regression
 from typing import Any
 
 import psutil
 
 from tests.campaigns.faults.fleet import Fleet
-from tests.campaigns.faults.plan import PLANNERS, ScorerRound
+from tests.campaigns.faults.plan import PLANNERS, Dice, ScorerRound
 from tests.campaigns.faults.rounds import play
 from tests.campaigns.faults.stage import VERSIONS, Ground, ScorerResult
 from tests.campaigns.plan import Step
@@ -37,7 +38,7 @@ def plan(seed: int, seconds: float) -> ScorerRound:
     while at < seconds - REST_SECONDS:
         fault = rng.choice([name for name in FAULTS if name != "swap" or swaps + 2 < len(VERSIONS)])
         swaps += 2 if fault == "swap" else 0
-        steps += [_spare_the_first(step) for step in PLANNERS[fault](rng, at, SCORERS, 1)]
+        steps += [_spare_the_first(step) for step in PLANNERS[fault](Dice(rng, at, SCORERS, 1))]
         at += EVERY_SECONDS
     return ScorerRound(1, seed, FAULTS, seconds, tuple(sorted(steps)), "consumer", SCORERS)
 
@@ -66,18 +67,11 @@ class Life:
             "role": self.role,
             "minutes": round((kept[-1][0] - kept[0][0]) / 60, 1),
             "rss_mib": [round(kept[0][1], 1), round(kept[-1][1], 1)],
-            "rss_mib_per_hour": round(slope(times, [sample[1] for sample in kept]), 2),
+            "rss_mib_per_hour": round(linear_regression(times, [sample[1] for sample in kept]).slope, 2),
             "handles": [kept[0][2], kept[-1][2]],
-            "handles_per_hour": round(slope(times, [float(sample[2]) for sample in kept]), 2),
+            "handles_per_hour": round(linear_regression(times, [sample[2] for sample in kept]).slope, 2),
             "threads": [kept[0][3], kept[-1][3]],
         }
-
-
-def slope(times: Sequence[float], values: Sequence[float]) -> float:
-    """Of the line of least squares, in units of `values` for one of `times`."""
-    mean_t, mean_v = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((t - mean_t) ** 2 for t in times)
-    return sum((t - mean_t) * (v - mean_v) for t, v in zip(times, values, strict=True)) / spread if spread else 0.0
 
 
 class Sampler(threading.Thread):
@@ -105,7 +99,6 @@ class Sampler(threading.Thread):
         self.lives.setdefault(seen.pid, Life(role)).samples.append(sample)
 
     def close(self) -> None:
-        """No more looking."""
         self._closing.set()
         self.join()
 

@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from publisher.audit.report import FAULTS as AUDITED
 from scorer.demo.broker.node import HOST
+from tests.campaigns import rounds
 from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.faults.fleet import Fleet
 from tests.campaigns.faults.foreign import Foreign
 from tests.campaigns.faults.plan import SESSION_SECONDS, ScorerRound
 from tests.campaigns.load import Load
-from tests.campaigns.plan import Step
 from tests.campaigns.proxy import Proxies
 from tests.campaigns.result import Result
 from tests.campaigns.rounds import audited, drained
@@ -50,7 +50,6 @@ class Ground:
         self.cluster = Cluster(brokers, self.disk / "data" if self.disk else None)
 
     def start(self) -> "Ground":
-        """Brokers up, versions pushed."""
         self.cluster.start(self.proxies.ports)
         self.proxies.connect([node.proxied for node in self.cluster.nodes])
         pushing = Rig(self.cluster.bootstrap_servers, self.folder, "pushing")
@@ -60,7 +59,6 @@ class Ground:
 
     @property
     def registry(self) -> Path:
-        """The folder that holds the versions."""
         return self.folder / "registry"
 
     def close(self) -> None:
@@ -89,11 +87,10 @@ class ScorerResult(Result):
         return f"{self.protocol} {self.scorers} scorers: {self.events} events"
 
 
-class Stage:
+class Stage(rounds.Stage[ScorerResult]):
     """One round's own topics, group, configuration, scorers, load and reader."""
 
     rest_seconds = 3.0
-    settled = True
 
     def __init__(self, ground: Ground, played: ScorerRound, rate: float, broken: str | None = None) -> None:
         self.ground = ground
@@ -104,7 +101,8 @@ class Stage:
         self._away = self.folder / "registry-away"
         self.registry.symlink_to(ground.registry)
         direct = ground.cluster.bootstrap_servers
-        self.rig = Rig(direct, self.folder, self.name, kafka=self._kafka(played))
+        kafka = {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
+        self.rig = Rig(direct, self.folder, self.name, kafka=kafka)
         self.version = 0
         self.rig.promote(VERSIONS[0])
         self.rig.create(PARTITIONS)
@@ -118,10 +116,9 @@ class Stage:
         self._working: list[threading.Thread] = []
         self._failed: list[Exception] = []
         self._killed: Node | None = None
-        self._verbs = self._all_verbs()
+        self.verbs = self._verbs()
 
-    def _all_verbs(self) -> dict[str, Callable[[str], Any]]:
-        """What a step may ask for."""
+    def _verbs(self) -> dict[str, Callable[[str], Any]]:
         ground = self.ground
         return {
             "kill-scorer": lambda k: self._slot(k).send(signal.SIGKILL),
@@ -157,29 +154,17 @@ class Stage:
 
     @property
     def strays(self) -> int:
-        """EndTxn requests that were delivered late so far, in all rounds."""
         return self.ground.proxies.stray.loosed
 
     def begin(self) -> None:
-        """Start the scorers, and the load when all have joined."""
         self.fleet.start()
         within(lambda: all("assigned: " in slot.said() for slot in self.fleet.slots), READY_SECONDS, self.tend)
         self.load.start()
 
-    def may(self, _: Step) -> bool:
-        """Any step, at any time."""
-        return True
-
-    def do(self, step: Step) -> None:
-        """One step of the plan."""
-        self._verbs[step.verb](step.argument)
-
     def tend(self, now: float) -> None:
-        """Start again what has ended and is wanted."""
         self.fleet.tend(now)
 
     def heal(self) -> None:
-        """End every fault, and the load: the round must come to rest from here on."""
         if self.ground.disk is not None:
             self._free_disk()
         self.ground.proxies.heal()
@@ -195,7 +180,6 @@ class Stage:
         self.load.finish()
 
     def count(self, result: ScorerResult) -> None:
-        """Both auditors, over everything that the round wrote, once it is answered."""
         drained(self, self.load.events, result)
         counts = self.rig.audit(self.since_ms)
         result.counts = {name: counts[name] for name in result.COUNTED}
@@ -206,12 +190,10 @@ class Stage:
         audited(result, AUDITED, *arguments, "--swaps", f"{self.rig.name}.swaps", "--group", self.rig.name)
 
     def note(self, result: ScorerResult) -> None:
-        """What was written, and how scorers ended."""
         result.events = self.load.events
         result.ended([code for slot in (*self.fleet.slots, *self.fleet.twins) for code in slot.exits])
 
     def close(self, keep: bool) -> None:
-        """End the scorers and remove the topics; `keep` leaves the folder with its logs."""
         self.watch.close()
         self.fleet.close()
         admin = AdminClient({"bootstrap.servers": self.ground.cluster.bootstrap_servers})
@@ -223,9 +205,6 @@ class Stage:
                 print(f"a topic stays behind: {error}")
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _kafka(self, played: ScorerRound) -> dict[str, Any]:
-        return {"group_protocol": played.protocol, "session_timeout_ms": int(SESSION_SECONDS * 1_000)}
 
     def _slot(self, number: str) -> Any:
         return self.fleet.slots[int(number)]

@@ -5,6 +5,7 @@ Each round is decided by its seed alone: `--seed` of a printed line and `--round
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -17,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.fuzz import relay_rounds
-from tests.campaigns.fuzz.rounds import Round, planned, play
+from tests.campaigns.fuzz import relay_rounds, rounds
+from tests.campaigns.fuzz.rounds import Round
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play rounds; the exit code."""
     options = _parser().parse_args(arguments)
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
@@ -33,10 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         clusters = broker.bootstrap_servers, other.bootstrap_servers
         while totals["rounds"] < options.rounds if options.rounds else time.monotonic() < ends:
             seed = options.seed + totals["rounds"]
-            if options.relay:
-                played = _relay_round(clusters, relay_rounds.planned(seed), options.records)
-            else:
-                played = _round(broker.bootstrap_servers, planned(seed), options.records)
+            played = _round(clusters, seed, options.records, relay=options.relay)
             totals += Counter({"rounds": 1, "records": played.written, "refused_by_the_input": played.refused})
             totals += Counter(played.answers)
             bad += [played.seed] if played.findings else []
@@ -48,28 +45,20 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if bad else 0
 
 
-def _round(bootstrap_servers: str, played: Round, count: int) -> Round:
+def _round(clusters: tuple[str, str], seed: int, count: int, *, relay: bool) -> Round:
     """One round with topics and a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
+        name = f"fuzz-{seed}-{uuid.uuid4().hex[:8]}"
 
         def make_rig(**overrides: Any) -> Rig:
-            rig = Rig(bootstrap_servers, Path(folder), f"fuzz-{played.seed}-{uuid.uuid4().hex[:8]}", **overrides)
-            closing.callback(rig.close)
-            return rig
-
-        return play(make_rig, played, count)
-
-
-def _relay_round(clusters: tuple[str, str], played: Round, count: int) -> Round:
-    """The same at a relay between two clusters."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
+            return closing.enter_context(contextlib.closing(Rig(clusters[0], Path(folder), name, **overrides)))
 
         def make_relay(**overrides: Any) -> RelayRig:
-            rig = RelayRig(clusters, Path(folder), f"fuzz-{played.seed}-{uuid.uuid4().hex[:8]}", **overrides)
-            closing.callback(rig.close)
-            return rig
+            return closing.enter_context(contextlib.closing(RelayRig(clusters, Path(folder), name, **overrides)))
 
-        return relay_rounds.play(make_relay, played, count)
+        if relay:
+            return relay_rounds.play(make_relay, relay_rounds.planned(seed), count)
+        return rounds.play(make_rig, rounds.planned(seed), count)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ MAGIC = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by their numbers
 NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)
 BLOCK = 60_000  # of what is stored as it is
+LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # version 1, independent blocks of up to 64 KiB; the last is the header's checksum
 ANSWER_SECONDS = 30.0
 
 
@@ -51,7 +52,6 @@ class RawProducer:
         return code
 
     def close(self) -> None:
-        """Hang up."""
         self._socket.close()
 
     def _read(self, count: int) -> bytes:
@@ -89,7 +89,11 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    left, found = (number << 1) ^ (number >> 63), bytearray()
+    return _unsigned((number << 1) ^ (number >> 63))
+
+
+def _unsigned(left: int) -> bytes:
+    found = bytearray()
     while left > 0x7F:
         found.append(left & 0x7F | 0x80)
         left >>= 7
@@ -112,30 +116,13 @@ def _blocks(data: bytes) -> list[bytes]:
 
 
 def _snappy(data: bytes) -> bytes:
-    left, size = len(data), bytearray()
-    while left > 0x7F:
-        size.append(left & 0x7F | 0x80)
-        left >>= 7
     literals = b"".join(b"\xf4" + struct.pack("<H", len(block) - 1) + block for block in _blocks(data))
-    return bytes([*size, left]) + literals
+    return _unsigned(len(data)) + literals
 
 
 def _lz4(data: bytes) -> bytes:
-    """A frame: version 1, independent blocks of up to 64 KiB, no checksums but the header's."""
-    described = b"\x60\x40"
     blocks = b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in _blocks(data))
-    return b"\x04\x22\x4d\x18" + described + bytes([_xxh32(described) >> 8 & 0xFF]) + blocks + b"\0\0\0\0"
-
-
-def _xxh32(data: bytes) -> int:
-    """xxHash of fewer than four bytes, seed 0."""
-    found = 0x165667B1 + len(data)
-    for byte in data:
-        found = (found + byte * 0x165667B1) & 0xFFFFFFFF
-        found = ((found << 11 | found >> 21) * 0x9E3779B1) & 0xFFFFFFFF
-    found = (found ^ found >> 15) * 0x85EBCA77 & 0xFFFFFFFF
-    found = (found ^ found >> 13) * 0xC2B2AE3D & 0xFFFFFFFF
-    return found ^ found >> 16
+    return LZ4_HEADER + blocks + b"\0\0\0\0"
 
 
 def _crc_table() -> list[int]:

@@ -10,17 +10,7 @@ from tests.campaigns.fuzz.raw import CODECS, RawRecord
 
 DAY_MS = 86_400_000
 LARGE = 1_000_000  # bytes
-NAMES = (
-    b"ce_id",
-    b"deadline",
-    b"x-origin",
-    b"x-hops",
-    b"traceparent",
-    b"tracestate",
-    b"dead.source",
-    b"dead.reason",
-    b"dead.at",
-)
+NAMES = b"ce_id deadline x-origin x-hops traceparent tracestate dead.source dead.reason dead.at".split()
 TEXTS = (
     b"",
     b"1",

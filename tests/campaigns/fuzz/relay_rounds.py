@@ -10,20 +10,19 @@ from tests.campaigns.fuzz.raw import RawRecord
 from tests.campaigns.fuzz.records import EVENTS
 from tests.campaigns.fuzz.rounds import PARTITIONS, SHOWN, Place, Round, write
 from tests.integration.relay.counting import header
-from tests.integration.relay.rig import MakeRelay, RelayRig, until
+from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support import auditor
+from tests.support.waiting import until
 
 OWN = ("x-origin", "x-hops", "x-copied-to")
 
 
 def planned(seed: int) -> Round:
-    """A round of this seed."""
     draw = random.Random(seed)
     return Round(seed, draw.choice(list(EVENTS)), "exactly-once", compacted=draw.random() < 0.3)
 
 
 def play(make_relay: MakeRelay, played: Round, count: int) -> Round:
-    """Play a round; its findings are in what is returned."""
     rig = make_relay(lanes=2)
     rig.configure(refusal_topic=f"{rig.name}.refusals")
     rig.create(rig.source, partitions=PARTITIONS, message_timestamp_after_max_ms=str(2**63 - 1))

@@ -32,7 +32,6 @@ class Round:
 
 
 def planned(seed: int) -> Round:
-    """A round of this seed."""
     draw = random.Random(seed)
     delivery = draw.choice(["exactly-once", "exactly-once", "at-least-once"])
     return Round(seed, draw.choice(list(EVENTS)), delivery, compacted=draw.random() < 0.3)

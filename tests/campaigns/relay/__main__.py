@@ -17,7 +17,6 @@ from tests.campaigns.result import summary
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the campaign; its exit code."""
     made = parser("relay", "Two clusters, real faults, and the count.", FAULTS, ("loose-positions", "no-rotation"), 8.0)
     made.add_argument("--rate", type=float, default=1_000.0, help="records a second")
     options = made.parse_args(arguments)

@@ -16,9 +16,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.relay.three_regions import Brokers, Load, Reader, Regions, make_registry
-from tests.integration.relay.rig import until
+from tests.campaigns.relay.three_regions import Brokers, MovingLoad, Reader, Regions, make_registry
 from tests.support import auditor
+from tests.support.waiting import until
 
 RATE = 300.0  # events a second
 PHASE_EVENTS = 600
@@ -34,12 +34,11 @@ class Round:
         self._regions = Regions(brokers, folder, name, registry)
         self._regions.prepare()
         self._reader = Reader(brokers.servers("ap"), self._regions.scores)
-        self._load = Load(self._regions.events, RATE)
+        self._load = MovingLoad(brokers.servers("eu"), self._regions.events, RATE)
         self._copied: dict[int, int] = {}
         self._plan: dict[str, Any] = {}
 
     def play(self) -> dict[str, Any]:
-        """From the first event to the count."""
         try:
             self._eu_scores()
             self._eu_is_lost()
@@ -48,7 +47,8 @@ class Round:
             self._eu_scores_again()
             self._count()
         finally:
-            self._load.close()
+            if self._load.is_alive():
+                self._load.finish(10)
             self._reader.close()
             self._regions.close()
         return self.figures
@@ -95,11 +95,11 @@ class Round:
         self._brokers.eu.restart()
         self._measure_the_tail()
         regions.inputs["eu"].start().ready()
-        until(lambda: regions.all_copied(regions.inputs["us"]), "the copies of what eu had kept to itself")
+        until(regions.inputs["us"].at_rest, "the copies of what eu had kept to itself")
 
     def _measure_the_tail(self) -> None:
         """What eu had taken and us had not, held against what was reported then."""
-        plan, acknowledged = self._plan, self._load.acknowledged
+        plan, acknowledged = self._plan, self._load.taken
         rows = auditor.read(self._brokers.servers("eu"), self._regions.events)
         tail = [m for m in rows if (m.offset() or 0) >= self._copied.get(m.partition() or 0, 0)]
         names = [f"eu/{self._regions.events}/{m.partition()}/{m.offset()}" for m in tail]
@@ -127,22 +127,22 @@ class Round:
         regions.scorers["eu"].start("two").ready()
         self._load.go_to("eu", self._brokers.servers("eu"))
         self._answered_by("eu", PHASE_EVENTS)
-        self._load.close()
+        self._load.finish(10)
 
     def _count(self) -> None:
         regions, ids = self._regions, self._reader.ids
         origins = regions.origins()
         until(lambda: origins <= set(ids), "all scores in ap")
         for relay in (*regions.inputs.values(), *regions.answers.values()):
-            until(lambda relay=relay: regions.all_copied(relay), "the last copies")  # type: ignore[misc]
+            until(relay.at_rest, "the last copies")
         until(lambda: regions.at_rest("eu"), "the end of what eu scores")
-        until(lambda: regions.all_copied(regions.answers["eu"]), "the last scores of eu")
+        until(regions.answers["eu"].at_rest, "the last scores of eu")
         final = [json.loads(m.value() or b"")["id"] for m in auditor.read(self._brokers.servers("ap"), regions.scores)]
         until(lambda: len(ids) >= len(final), "what the reader in ap is given")
         audit = regions.audit()
         self.figures |= {
             "events": len(origins),
-            "acknowledged_and_lost": len(set(self._load.acknowledged) - origins),
+            "acknowledged_and_lost": len(set(self._load.taken) - origins),
             "lost": len(origins - set(ids)),
             "duplicates": len(ids) - len(set(ids)),
             "unrecognised": len(set(ids) - origins),
@@ -156,7 +156,6 @@ class Round:
 
 
 def passed(figures: dict[str, Any]) -> bool:
-    """Whether a round kept what is promised."""
     none = ("tail_beyond_the_report", "acknowledged_and_lost", "lost", "unrecognised")
     audit = figures["audit"]
     counted = audit["clean"] and not audit["pending"] and audit["events"] == figures["events"] == audit["answered"]

@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from publisher import cli
-from publisher.relay import clients as lane_clients
+from publisher.kafka import clients as kafka_clients
 from publisher.relay import sides
 from publisher.session.exactly_once import TransactionSession
 
@@ -39,31 +39,28 @@ class CrashingProducer(Producer):
 
     def init_transactions(self, *arguments: Any) -> None:
         self._order = ordered()
-        self._at("before:init_transactions")
-        super().init_transactions(*arguments)
-        self._at("after:init_transactions")
+        self._step("init_transactions", *arguments)
 
     def begin_transaction(self) -> None:
         self._order = ordered()
-        self._at("before:begin_transaction")
-        super().begin_transaction()
-        self._at("after:begin_transaction")
+        self._step("begin_transaction")
         if self._order.endswith(":produce"):  # only then: a call for each record is dear
             self._left = random.randrange(RECORDS_BEFORE)
             self.produce = self._counted_produce  # type: ignore[assignment, method-assign]
 
     def flush(self, *arguments: Any) -> int:
-        self._at("before:flush")
-        left = super().flush(*arguments)
-        self._at("after:flush")
-        return left
+        return int(self._step("flush", *arguments))
 
     def commit_transaction(self, *arguments: Any) -> None:
-        self._at("before:commit_transaction")
         if self._order == "during:commit_transaction":
             threading.Timer(random.uniform(0, COMMIT_SECONDS), crash).start()
-        super().commit_transaction(*arguments)
-        self._at("after:commit_transaction")
+        self._step("commit_transaction", *arguments)
+
+    def _step(self, call: str, *arguments: Any) -> Any:
+        self._at(f"before:{call}")
+        result = getattr(super(), call)(*arguments)
+        self._at(f"after:{call}")
+        return result
 
     def _counted_produce(self, *arguments: Any) -> None:
         last = self._left == 0
@@ -116,12 +113,11 @@ def crash() -> None:
 
 
 def main() -> None:
-    """See the module."""
     broken = os.environ.get("BROKEN", "")
     if broken not in ("", "loose-positions", "no-rotation"):
         sys.exit(f"BROKEN={broken} is not known: loose-positions or no-rotation")
     producer = LooseProducer if broken == "loose-positions" else CrashingProducer
-    setattr(lane_clients, "Producer", producer)  # noqa: B010 - the module does not offer it
+    setattr(kafka_clients, "Producer", producer)  # noqa: B010 - the module does not offer it
     if broken == "no-rotation":
         never = functools.partial(TransactionSession, slow_commit_seconds=math.inf)
         setattr(sides, "TransactionSession", never)  # noqa: B010

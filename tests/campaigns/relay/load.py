@@ -26,16 +26,8 @@ class Records(Load):
         self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
         self.partitions = partitions
 
-    def _write(self, value: bytes | None, key: bytes) -> None:
-        while not self._enough.is_set():
-            try:
-                self._producer.produce(
-                    self._topic, value, key, self.written % self.partitions, on_delivery=self._acknowledge, headers=[("h", key)]
-                )
-            except BufferError:
-                self._producer.poll(0.1)
-            else:
-                return
+    def _placed(self, key: bytes) -> dict[str, Any]:
+        return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
 
 
 class Transactions(threading.Thread):

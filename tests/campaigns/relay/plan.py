@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.campaigns.plan import Round, Step, around, cuts, late_endtxn
+from tests.campaigns.plan import Round, Step, around, cuts, half_open, late_endtxn, slowed
 
 CALLS = ("init_transactions", "begin_transaction", "produce", "flush", "commit_transaction")
 POINTS = (*around(CALLS), "during:commit_transaction")
@@ -50,10 +50,6 @@ def _kill_relay(rng: random.Random, at: float) -> list[Step]:
     return steps
 
 
-def _freeze_relay(rng: random.Random, at: float) -> list[Step]:
-    return [Step(at, "freeze-relay"), Step(at + rng.uniform(0.5, 8), "thaw-relay")]
-
-
 def _take_over(rng: random.Random, at: float) -> list[Step]:
     """A second process under the same name; the first may be frozen, and wake up later. It must end of itself."""
     second = Step(at + 0.5, "take-over")
@@ -67,61 +63,27 @@ def _roll(rng: random.Random, at: float) -> list[Step]:
     return [Step(at + 2.5 * k, "restart-relay", str(rng.randint(1, 6))) for k in range(3)]
 
 
-def _add_partitions(rng: random.Random, at: float) -> list[Step]:
-    return [Step(at, "add-partitions"), Step(at + rng.uniform(0.5, 4), "add-partitions")]
+def _there_and_back(one: str, other: str, least: float, most: float, side: str = "") -> Planner:
+    """What begins ends some seconds later."""
+    return lambda rng, at: [Step(at, one, side), Step(at + rng.uniform(least, most), other, side)]
 
 
-def _kill(side: str) -> Planner:
-    def planner(rng: random.Random, at: float) -> list[Step]:
-        return [Step(at, "kill-broker", side), Step(at + rng.uniform(0.5, 4), "start-broker", side)]
-
-    return planner
-
-
-def _freeze(side: str) -> Planner:
-    def planner(rng: random.Random, at: float) -> list[Step]:
-        return [Step(at, "freeze-broker", side), Step(at + rng.uniform(1, 8), "thaw-broker", side)]
-
-    return planner
-
-
-def _cut(side: str) -> Planner:
-    def planner(rng: random.Random, at: float) -> list[Step]:
-        return cuts(rng, at, 5, 1.2, side)
-
-    return planner
-
-
-def _slow(side: str) -> Planner:
-    def planner(rng: random.Random, at: float) -> list[Step]:
-        return [Step(at, "slow", f"{side} {rng.uniform(0.02, 0.3):.3f}"), Step(at + rng.uniform(2, 5), "slow", f"{side} 0")]
-
-    return planner
-
-
-def _half_open(side: str) -> Planner:
-    def planner(rng: random.Random, at: float) -> list[Step]:
-        return [Step(at, "hold", side), Step(at + rng.uniform(1, 8), "cut", side)]
-
-    return planner
-
-
-def _late_endtxn(_: random.Random, at: float) -> list[Step]:
-    return late_endtxn(at)
+def _of_sides(name: str, planner: Callable[[str], Planner]) -> dict[str, Planner]:
+    return {f"{name}-{side}": planner(side) for side in SIDES}
 
 
 PLANNERS: dict[str, Planner] = {
     "kill-relay": _kill_relay,
-    "freeze-relay": _freeze_relay,
+    "freeze-relay": _there_and_back("freeze-relay", "thaw-relay", 0.5, 8),
     "take-over": _take_over,
     "roll": _roll,
-    "add-partitions": _add_partitions,
-    "late-endtxn": _late_endtxn,
-    **{f"kill-{side}": _kill(side) for side in SIDES},
-    **{f"freeze-{side}": _freeze(side) for side in SIDES},
-    **{f"cut-{side}": _cut(side) for side in SIDES},
-    **{f"slow-{side}": _slow(side) for side in SIDES},
-    **{f"half-open-{side}": _half_open(side) for side in SIDES},
+    "add-partitions": _there_and_back("add-partitions", "add-partitions", 0.5, 4),
+    "late-endtxn": lambda _, at: late_endtxn(at),
+    **_of_sides("kill", lambda side: _there_and_back("kill-broker", "start-broker", 0.5, 4, side)),
+    **_of_sides("freeze", lambda side: _there_and_back("freeze-broker", "thaw-broker", 1, 8, side)),
+    **_of_sides("cut", lambda side: lambda rng, at: cuts(rng, at, 5, 1.2, side)),
+    **_of_sides("slow", lambda side: lambda rng, at: slowed(rng, at, side)),
+    **_of_sides("half-open", lambda side: lambda rng, at: half_open(rng, at, side)),
 }
 FAULTS = tuple(PLANNERS)
 

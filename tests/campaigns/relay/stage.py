@@ -42,18 +42,15 @@ class Ground:
         self.clusters = {side: Cluster(1) for side in SIDES}
 
     def start(self) -> "Ground":
-        """Both clusters up."""
         for side in SIDES:
             self.clusters[side].start(self.proxies[side].ports)
             self.proxies[side].connect([self.node(side).proxied])
         return self
 
     def node(self, side: str) -> Node:
-        """The broker of a side."""
         return self.clusters[side].nodes[0]
 
     def heal(self) -> None:
-        """No fault at either side."""
         for side in SIDES:
             self.proxies[side].heal()
             self.clusters[side].whole()
@@ -67,7 +64,7 @@ class Ground:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Stage:
+class Stage(rounds.Stage[RelayResult]):
     """One round's own topics, relay, load and reader. `broken`: a relay that is wrong on purpose (`launcher.py`)."""
 
     rest_seconds = 1.0
@@ -96,10 +93,9 @@ class Stage:
         self.crashes: list[str] = []
         self._armed = ""
         self._current = 0
-        self._verbs = self._all_verbs()
+        self.verbs = self._verbs()
 
-    def _all_verbs(self) -> dict[str, Callable[[str], Any]]:
-        """What a step may ask for."""
+    def _verbs(self) -> dict[str, Callable[[str], Any]]:
         proxies, node = self.ground.proxies, self.ground.node
         return {
             "arm": self._arm,
@@ -126,7 +122,6 @@ class Stage:
 
     @property
     def strays(self) -> int:
-        """EndTxn requests that were delivered late so far, in all rounds."""
         return self.ground.proxies["destination"].stray.loosed
 
     @property
@@ -136,7 +131,6 @@ class Stage:
         return not self.relay.armed and self.copying and (self.relay is first or not first.running)
 
     def begin(self) -> None:
-        """Start the relay, and the writers when it copies."""
         self.relay.start()
         if not within(lambda: self.copying, READY_SECONDS, self.tend):
             raise RuntimeError(f"the relay did not begin within {READY_SECONDS:.0f} s: {self.relay.said()}")
@@ -149,22 +143,16 @@ class Stage:
         must have been carried out."""
         return step.verb not in WHILE_COPYING or (self.copying and not self.relay.armed)
 
-    def do(self, step: Step) -> None:
-        """One step of the plan."""
-        self._verbs[step.verb](step.argument)
-
     @property
     def copying(self) -> bool:
         """Whether the process that runs now has begun to copy."""
         return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
 
     def tend(self, now: float) -> None:
-        """Start again what has ended and is wanted."""
         for slot in self.slots:
             slot.tend(now)
 
     def heal(self) -> None:
-        """End every fault, and the load: the round must come to rest from here on."""
         self.ground.heal()
         self._used_up()
         for slot in self.slots:
@@ -188,7 +176,6 @@ class Stage:
         result.judge_exits(self._played, *(slot.exits for slot in self.slots))
 
     def note(self, result: RelayResult) -> None:
-        """Where relays crashed, and how they ended."""
         result.crashes = self.crashes
         result.ended([code for slot in self.slots for code in slot.exits])
 
@@ -198,7 +185,6 @@ class Stage:
             slot.end()
 
     def close(self, keep: bool) -> None:
-        """End the relays and remove the topics; `keep` leaves the folder with its logs."""
         self.ground.heal()
         self.watch.close()
         self._end_relays()

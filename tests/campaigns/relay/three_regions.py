@@ -8,77 +8,51 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.campaigns.load import Load
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
 from tests.support import auditor, models
+from tests.support.follower import Follower
 
 PARTITIONS = 4
 Positions = dict[str, int]
 """Positions (`region/topic/partition/offset`) with a wall-clock time, Unix ms."""
 
 
-class Load:
-    """Writes events at a rate into the region that it is told, until it is closed. `acknowledged`: when each was."""
+class MovingLoad(Load):
+    """Writes events at a rate into the region that it is told, until it is closed. `taken`: when each was acknowledged."""
 
-    def __init__(self, topic: str, rate: float) -> None:
-        self.acknowledged: Positions = {}
-        self.refused = 0
-        self._topic = topic
-        self._pause = 1 / rate
-        self._closing = threading.Event()
-        self._moving = threading.Lock()
-        self._producer: Producer | None = None
+    def __init__(self, servers: str, topic: str, rate: float) -> None:
+        super().__init__(servers, topic, rate, make=lambda number: b'{"a": %d, "b": 0.5}' % number)
+        self.taken: Positions = {}
         self._region = ""
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
-        self._thread.start()
 
     def go_to(self, region: str, servers: str) -> None:
         """From now on into this region. What the one before did not take is given up, as its producers died with it."""
-        with self._moving:
-            before, self._region = self._producer, region
-            self._producer = Producer(
-                {"bootstrap.servers": servers, "message.timeout.ms": 3_000, "log_level": 0, "acks": "all"}
-            )
-        if before is not None:
-            before.flush(10)
+        with self._turn:
+            before, self._region, self._bootstrap_servers = self._producer, region, servers
+            self._producer = self._made(**{"message.timeout.ms": 3_000})
+        if not self.is_alive():
+            self.start()
+        before.flush(10)
 
-    def close(self) -> None:
-        """Stop, and wait for what was written."""
-        self._closing.set()
-        self._thread.join()
-        assert self._producer is not None
-        self._producer.flush(10)
+    def _placed(self, _: bytes) -> dict[str, Any]:
+        region = self._region
 
-    def _run(self) -> None:
-        number = 0
-        began = time.monotonic()
-        while not self._closing.wait(max(0.0, began + number * self._pause - time.monotonic())):
-            number += 1
-            with self._moving:
-                producer, region = self._producer, self._region
-            if producer is None:
-                continue
-            value = json.dumps({"a": number, "b": 0.5}).encode()
-            producer.produce(self._topic, value, b"key %d" % (number % 50), number % PARTITIONS, on_delivery=self._told(region))
-            producer.poll(0)
-
-    def _told(self, region: str) -> Callable[[KafkaError | None, Message], None]:
         def told(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self.refused += 1
-                return
-            position = f"{region}/{message.topic()}/{message.partition()}/{message.offset()}"
-            self.acknowledged[position] = time.time_ns() // 1_000_000
+            if error is None:
+                position = f"{region}/{message.topic()}/{message.partition()}/{message.offset()}"
+                self.taken[position] = time.time_ns() // 1_000_000
 
-        return told
+        return {"partition": self.written % PARTITIONS, "on_delivery": told}
 
 
 class Reader:
@@ -88,31 +62,26 @@ class Reader:
         self.ids: list[str] = []
         self.at: list[float] = []
         self.regions: list[str] = []
-        self._consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        self._follower = Follower(servers, topic)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
-        self._consumer.close()
+        self._follower.close()
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            for message in self._consumer.consume(1_000, 0.1):
-                if message.error() is None:
-                    record = json.loads(message.value() or b"")
-                    self.regions.append(record["region"])
-                    self.at.append(time.monotonic())
-                    self.ids.append(record["id"])
+            for message in self._follower.take(0.1):
+                record = json.loads(message.value() or b"")
+                self.regions.append(record["region"])
+                self.at.append(time.monotonic())
+                self.ids.append(record["id"])
 
 
 class Brokers:
-    """The three clusters."""
-
     def __init__(self) -> None:
         self.eu, self.us, self.ap = EmbeddedBroker(), EmbeddedBroker(), EmbeddedBroker()
 
@@ -132,7 +101,6 @@ class Brokers:
                 broker.restart()
 
     def servers(self, region: str) -> str:
-        """`host:port` of a region's."""
         broker: EmbeddedBroker = getattr(self, region)
         return broker.bootstrap_servers
 
@@ -172,7 +140,6 @@ class Regions:
         return found
 
     def members(self, region: str) -> int:
-        """How many scorers the group there has."""
         admin = AdminClient({"bootstrap.servers": self.brokers.servers(region)})
         return len(admin.describe_consumer_groups([self.name])[self.name].result().members)
 
@@ -186,10 +153,6 @@ class Regions:
         rows = [message for topic in topics for message in auditor.read(servers, topic)]
         return all(taken.get((m.topic(), m.partition()), 0) > (m.offset() or 0) for m in rows)
 
-    def all_copied(self, relay: RelayRig) -> bool:
-        """Whether nothing waits to be copied."""
-        return all(row["lag_records"] == 0 for row in relay.json("status")["partitions"])
-
     def audit(self) -> dict[str, Any]:
         """The product's own count over the regions; the copies of the answers must be whole too."""
         for relay in self.answers.values():
@@ -199,7 +162,6 @@ class Regions:
         return counted
 
     def close(self) -> None:
-        """End what runs."""
         for scorer in self.scorers.values():
             scorer.close()
         for relay in (*self.inputs.values(), *self.answers.values()):

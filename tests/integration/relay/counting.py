@@ -35,6 +35,5 @@ def header(message: Message, name: str) -> bytes:
 
 
 def kept(message: Message) -> tuple[Any, ...]:
-    """What a copy keeps."""
     headers = [header for header in message.headers() or [] if header[0] not in ("x-origin", "x-hops", "x-copied-to")]
     return message.key(), message.value(), message.timestamp(), message.partition(), headers

@@ -5,7 +5,7 @@ import json
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import yaml
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
@@ -17,15 +17,9 @@ from tests.support.follower import Follower
 from tests.support.processes import Service, command
 from tests.support.waiting import STEP_SECONDS, until
 
-__all__ = ["STEP_SECONDS", "MakeRelay", "RelayRig", "until"]
-
-CHECKPOINTS = "checkpoints"
-
 
 class RelayRig:
-    """See the module. `overrides` are merged into the configuration; every key in it counts as tested."""
-
-    tested_keys: ClassVar[set[str]] = set()
+    """See the module. `overrides` are merged into the configuration."""
 
     def __init__(self, clusters: tuple[str, str], folder: Path, name: str, **overrides: Any) -> None:
         self.name = name
@@ -37,7 +31,7 @@ class RelayRig:
             "name": name,
             "source": {"region": "eu", "bootstrap_servers": source, "topics": [self.topic]},
             "destination": {"region": "us", "bootstrap_servers": destination, "create_topics": True},
-            "checkpoint_topic": f"{name}.{CHECKPOINTS}",
+            "checkpoint_topic": f"{name}.checkpoints",
             "http": {"listen": "127.0.0.1:0"},
         }
         self.program = [command("publisher")]
@@ -47,14 +41,18 @@ class RelayRig:
         self.configure(**overrides)
 
     def configure(self, **overrides: Any) -> None:
-        """Write the configuration with these settings changed."""
         for key, value in overrides.items():
             old = self.configuration.get(key, {})
             self.configuration[key] = {**old, **value} if isinstance(value, dict) and key != "filter" else value
         self.path.write_text(yaml.safe_dump(self.configuration))
-        for key, value in self.configuration.items():
-            nested = isinstance(value, dict) and key != "filter"
-            RelayRig.tested_keys |= {f"{key}.{name}" for name in value} if nested else {key}
+
+    def turn_round(self, topic: str) -> None:
+        """From now on the relay of the other direction, of this topic."""
+        self.source, self.destination, self.topic = self.destination, self.source, topic
+        self.configure(
+            source={"region": "us", "bootstrap_servers": self.source, "topics": [topic]},
+            destination={"region": "eu", "bootstrap_servers": self.destination},
+        )
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """A command about this relay, which must end with `code`."""
@@ -65,16 +63,23 @@ class RelayRig:
         return done
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        """What a command prints with --json."""
         return json.loads(self.run(*arguments, "--json", code=code).stdout)
 
     def start(self, *flags: str, program: Sequence[str] = (), **environment: str) -> Service:
-        """A relay."""
         settings = [word for flag in flags for word in ("--set", flag)]
         arguments = [*(program or self.program), "run", str(self.path), *settings]
         process = Service(arguments, self.folder / f"{self.name}-{len(self.processes)}.log", environment)
         self.processes.append(process)
         return process
+
+    def run_once(self, count: int) -> Self:
+        """Copy so many records, and stop."""
+        self.create(self.source)
+        self.fill(count)
+        relay = self.start().ready()
+        self.wait_copied(count)
+        assert relay.stop() == 0
+        return self
 
     def refused(self, code: int = 3) -> str:
         """What a relay says that does not go on."""
@@ -83,7 +88,6 @@ class RelayRig:
         return process.said
 
     def create(self, servers: str, topic: str = "", partitions: int = 4, **config: str) -> None:
-        """Make a topic."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
         admin = AdminClient({"bootstrap.servers": servers})
         for made in admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=settings)]).values():
@@ -91,14 +95,12 @@ class RelayRig:
         until(lambda: self.partitions(servers, topic or self.topic) == partitions, "the topic")
 
     def delete(self, servers: str, topic: str = "") -> None:
-        """Remove a topic."""
         admin = AdminClient({"bootstrap.servers": servers})
         for gone in admin.delete_topics([topic or self.topic]).values():
             gone.result()
         until(lambda: self.partitions(servers, topic or self.topic) == 0, "the end of the topic")
 
     def grow(self, servers: str, partitions: int) -> None:
-        """More partitions."""
         admin = AdminClient({"bootstrap.servers": servers})
         for made in admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
             made.result()
@@ -110,7 +112,6 @@ class RelayRig:
         return len(known[topic].partitions) if topic in known else 0
 
     def config(self, servers: str, topic: str) -> dict[str, str]:
-        """How a topic is configured."""
         admin = AdminClient({"bootstrap.servers": servers})
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result().items()}
@@ -147,11 +148,14 @@ class RelayRig:
         return self._followers[name].seen()
 
     def wait_copied(self, count: int, topic: str = "") -> None:
-        """Wait until so many have arrived."""
         try:
             until(lambda: self.copied(topic) >= count, f"{count} copies")
         except AssertionError as error:
             raise AssertionError(f"{error}; there are {self.copied(topic)}\n{self.processes[-1].said}") from None
+
+    def at_rest(self) -> bool:
+        """Whether nothing waits to be copied."""
+        return all(row["lag_records"] == 0 for row in self.json("status")["partitions"])
 
     def audit(self, topic: str = "", target: str = "") -> dict[str, int]:
         """Hold the copy against the source, record by record; the product's own count must say the same."""
@@ -161,7 +165,6 @@ class RelayRig:
         return compare(list(auditor.read(self.source, name)), list(auditor.read(self.destination, target or name)))
 
     def close(self) -> None:
-        """End what runs."""
         for follower in self._followers.values():
             follower.close()
         for process in self.processes:

@@ -2,10 +2,8 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,18 +11,23 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.relay.counting import header
-from tests.integration.relay.rig import MakeRelay, RelayRig, until
+from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support import auditor
+from tests.support.processes import command
+from tests.support.waiting import until
 
 UNREACHABLE = "127.0.0.1:1"
-MARK = '{"revision": 7}'
 
 
 def commit(servers: str, group: str, positions: dict[tuple[str, int], int]) -> None:
-    """What scorers do."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
-    consumer.commit(offsets=[TopicPartition(*p, at, MARK) for p, at in positions.items()], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(*p, at, mark(servers, p[0])) for p, at in positions.items()], asynchronous=False)
     consumer.close()
+
+
+def mark(servers: str, topic: str) -> str:
+    """Scorers say which topic a position counts in."""
+    return json.dumps({"revision": 7, "topic_id": topic_id_of(servers, topic)})
 
 
 def committed(servers: str, group: str) -> dict[tuple[str, int], tuple[int, str | None]]:
@@ -36,7 +39,6 @@ def committed(servers: str, group: str) -> dict[tuple[str, int], tuple[int, str 
 
 @contextmanager
 def member(servers: str, group: str, topic: str) -> Iterator[None]:
-    """A scorer that is alive."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
     consumer.subscribe([topic])
     until(lambda: (consumer.poll(0.1), consumer.assignment())[1] != [], "the assignment")
@@ -56,13 +58,8 @@ def outward(make_relay: MakeRelay) -> tuple[RelayRig, str, str]:
 
 
 def homeward(make_relay: MakeRelay, there: RelayRig, group: str) -> RelayRig:
-    """The relay of the other direction."""
-    rig = make_relay(destination={"topic": "{region}.{topic}"})
-    rig.configure(
-        source={"region": "us", "bootstrap_servers": there.destination, "topics": [there.topic], "groups": [group]},
-        destination={"region": "eu", "bootstrap_servers": there.source},
-    )
-    rig.source, rig.destination, rig.topic = there.destination, there.source, there.topic
+    rig = make_relay(source={"groups": [group]}, destination={"topic": "{region}.{topic}"})
+    rig.turn_round(there.topic)
     return rig
 
 
@@ -96,7 +93,7 @@ def test_a_group_goes_on_in_the_other_region_and_comes_back(make_relay: MakeRela
     plan = rig.json("failover", "--to", "us", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"]) == (True, True, 0)
     moved = committed(rig.destination, group)
-    assert {mark for _, mark in moved.values()} == {MARK}
+    assert {told for _, told in moved.values()} == {mark(rig.destination, copies)}
     for (topic, partition), (offset, _) in moved.items():
         assert (topic, origin_at(rig.destination, topic, partition, offset)) == (
             copies,
@@ -124,7 +121,9 @@ def comes_back(back: RelayRig, rig: RelayRig, group: str, copies: str, first: in
         assert list(back.json("failover", "--to", "eu", "--dry-run")["against"]) == ["us"]
     plan = back.json("failover", "--to", "eu", "--yes")
     assert (plan["moved"], plan["source_answers"], plan["lag_records"], plan["lag_scored"]) == (True, True, 0, 0)
-    home = {place: offset for place, (offset, _) in committed(back.destination, group).items()}
+    at_home = committed(back.destination, group)
+    assert {told for _, told in at_home.values()} == {mark(back.destination, topic) for topic, _ in at_home}
+    home = {place: offset for place, (offset, _) in at_home.items()}
     assert [home[rig.topic, p] for p in range(4)] == [70, 100, 62, 63]
     assert [origin_of_last(back, home, p) for p in range(4)] == [f"us/{rig.topic}/{p}/99" for p in range(4)]
     again = back.json("failover", "--to", "eu", "--dry-run")
@@ -164,12 +163,11 @@ def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int],
         }
         topics = {"output": {"topic": names["answers"]}, "dead_letter": {"topic": names["dead"]}}
         paths[-1].write_text(yaml.safe_dump({**configuration, **topics, "model": {"source": "oci:./registry/model"}}))
-    command = [str(Path(sys.executable).with_name("scorer")), "audit", *map(str, paths), "--json"]
-    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    said = subprocess.run([command("scorer"), "audit", *map(str, paths), "--json"], capture_output=True, check=True).stdout
+    return json.loads(said)
 
 
 def topic_id_of(servers: str, topic: str) -> str:
-    """As Kafka tells it."""
     admin = AdminClient({"bootstrap.servers": servers})
     return str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
 

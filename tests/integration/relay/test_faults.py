@@ -4,20 +4,28 @@ import signal
 import sys
 
 from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.campaigns.relay import launcher
 from tests.integration.relay.counting import CLEAN
-from tests.integration.relay.lethal import STEPS
-from tests.integration.relay.rig import MakeRelay, until
+from tests.integration.relay.rig import MakeRelay
+from tests.support.waiting import until
+
+COMMIT = ("before:commit_transaction", "during:commit_transaction", "after:commit_transaction")
 
 
 def test_a_kill_at_any_step_loses_and_doubles_nothing(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2, transaction_records=50)
     rig.create(rig.source)
-    for at in (1, 6):
-        for step in STEPS:
-            if (at, step) == (1, "produced"):
-                continue  # the registration is not flushed by itself
-            rig.fill(1_000)
-            killed = rig.start(program=[sys.executable, "-m", "tests.integration.relay.lethal", step, str(at)])
+    armed = rig.folder / "armed"
+    for copying, points in ((False, COMMIT), (True, ("before:flush", *COMMIT))):
+        for point in points:
+            rig.fill(500)
+            if not copying:  # the first transaction registers the process
+                armed.symlink_to(point)
+            killed = rig.start(program=[sys.executable, launcher.__file__], ARM_FILE=str(armed))
+            if copying:
+                killed.ready()
+                armed.symlink_to(point)
+                rig.fill(500)
             assert killed.wait() == -signal.SIGKILL, killed.said
     last = rig.start().ready()
     rig.wait_copied(rig.written)

@@ -3,9 +3,10 @@
 from confluent_kafka import Producer
 
 from tests.integration.relay.counting import header
-from tests.integration.relay.rig import MakeRelay, RelayRig, until
-from tests.integration.relay.test_failover import commit, committed
+from tests.integration.relay.rig import MakeRelay
+from tests.integration.relay.test_failover import commit, committed, outward
 from tests.support import auditor
+from tests.support.waiting import until
 
 
 def derive(servers: str, topic: str, into: str) -> int:
@@ -18,17 +19,6 @@ def derive(servers: str, topic: str, into: str) -> int:
     return len(rows)
 
 
-def back_to_eu(make_relay: MakeRelay, there: RelayRig, topic: str) -> RelayRig:
-    """The relay of the other direction, of another topic."""
-    back = make_relay()
-    back.configure(
-        source={"region": "us", "bootstrap_servers": there.destination, "topics": [topic]},
-        destination={"region": "eu", "bootstrap_servers": there.source},
-    )
-    back.source, back.destination, back.topic = there.destination, there.source, topic
-    return back
-
-
 def test_what_is_derived_from_copies_is_copied_and_counted(make_relay: MakeRelay) -> None:
     there = make_relay()
     there.create(there.source)
@@ -38,7 +28,8 @@ def test_what_is_derived_from_copies_is_copied_and_counted(make_relay: MakeRelay
     derived = f"{there.name}.derived"
     there.create(there.destination, derived)
     assert derive(there.destination, there.topic, derived) == 200
-    back = back_to_eu(make_relay, there, derived)
+    back = make_relay()
+    back.turn_round(derived)
     homeward = back.start().ready()
     back.wait_copied(200)
     assert homeward.metric("publisher_records_derived_total") == 200
@@ -51,10 +42,7 @@ def test_what_is_derived_from_copies_is_copied_and_counted(make_relay: MakeRelay
 
 
 def test_a_foreign_origin_does_not_stop_a_failover(make_relay: MakeRelay) -> None:
-    rig = make_relay(destination={"topic": "{region}.{topic}"})
-    group, copies = f"{rig.name}-scorers", f"eu.{rig.topic}"
-    rig.configure(source={"groups": [group]})
-    rig.create(rig.source)
+    rig, group, copies = outward(make_relay)
     rig.fill(200, **{"x-origin": "ap/clicks/0/3", "x-hops": "1", "x-copied-to": "clicks/0"})  # type: ignore[arg-type]
     commit(rig.source, group, {(rig.topic, p): 20 + p for p in range(4)})
     relay = rig.start().ready()

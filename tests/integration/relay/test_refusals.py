@@ -1,13 +1,10 @@
 """Where the facts do not fit together the relay stops with code 3, says both, and names the command that goes on."""
 
-import json
 import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-from confluent_kafka import Producer
 
 from publisher.relay.fence import registration
 from publisher.relay.lane import SEEN_SECONDS
@@ -18,21 +15,10 @@ from publisher.relay.start_position import Refused
 from publisher.relay.state import RelayState
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.counting import CLEAN
-from tests.integration.relay.rig import MakeRelay, RelayRig, until
-from tests.support import auditor
+from tests.integration.relay.rig import MakeRelay, RelayRig
+from tests.support.waiting import until
 
 ATTEMPTS = 20  # it is the second or third at the latest
-
-
-def copied(make_relay: MakeRelay, count: int = 400) -> RelayRig:
-    """A relay that has copied something and was stopped."""
-    rig = make_relay(lanes=2)
-    rig.create(rig.source)
-    rig.fill(count)
-    relay = rig.start().ready()
-    rig.wait_copied(count)
-    assert relay.stop() == 0
-    return rig
 
 
 def recreate_source(rig: RelayRig) -> None:
@@ -43,50 +29,27 @@ def recreate_source(rig: RelayRig) -> None:
 
 
 def truncate_source(rig: RelayRig) -> None:
-    """Retention took what was not copied."""
     rig.fill(100)
     rig.truncate(rig.source)
 
 
 def recreate_destination(rig: RelayRig) -> None:
-    """Deleted and made again."""
     rig.delete(rig.destination)
     rig.create(rig.destination)
 
 
 def lose_the_checkpoints(rig: RelayRig) -> None:
-    """The topic of the positions is gone."""
     rig.delete(rig.destination, f"{rig.name}.checkpoints")
 
 
 def lose_one_checkpoint(rig: RelayRig) -> None:
-    """A position is gone."""
     rig.run("checkpoint", "reset")
     rig.run("checkpoint", "set", "--topic", rig.topic, "--partition", "3", "--to", "latest")
-
-
-def restore_the_source(rig: RelayRig) -> None:
-    """Another name, the same data: the position is of a log that went further."""
-    rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
-    move_position(rig, 1_000)
-
-
-def move_position(rig: RelayRig, ahead: int) -> None:
-    """As if the source had been longer when it was copied."""
-    last = {m.key(): m.value() for m in auditor.read(rig.destination, f"{rig.name}.checkpoints")}
-    producer = Producer({"bootstrap.servers": rig.destination})
-    for key, value in last.items():
-        if key and b"/" in key and value:
-            moved = json.loads(value)
-            moved["next"] += ahead
-            producer.produce(f"{rig.name}.checkpoints", json.dumps(moved), key)
-    assert producer.flush(10) == 0
 
 
 CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
     recreate_source: ("made again", "its id was"),
     truncate_source: ("were deleted before they were copied", "begins at"),
-    restore_the_source: ("but its log in eu ends at", "is copied up to offset"),
     lose_the_checkpoints: ("has no checkpoint", "holds data up to offset"),
     lose_one_checkpoint: ("has no checkpoint, but higher partitions have",),
     recreate_destination: ("destination topic", "made again"),
@@ -94,7 +57,7 @@ CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
 
 
 def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     for befall, facts in CASES.items():
         befall(rig)
         said = rig.refused()
@@ -108,7 +71,7 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
 
 
 def test_a_topic_made_again_under_a_running_relay_is_not_copied_onto_the_old_one(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     relay = rig.start().ready()
     recreate_source(rig)
     assert relay.wait() == 3, relay.said
@@ -117,7 +80,7 @@ def test_a_topic_made_again_under_a_running_relay_is_not_copied_onto_the_old_one
 
 
 def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeRelay) -> None:
-    rig, most = copied(make_relay), 400
+    rig, most = make_relay(lanes=2).run_once(400), 400
     for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "made again")):
         relay = rig.start().ready()
         relay.send(signal.SIGSTOP)
@@ -133,7 +96,7 @@ def test_what_happened_while_the_process_was_frozen_is_noticed(make_relay: MakeR
 
 
 def test_another_cluster_under_the_address_is_noticed(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     other = make_relay()
     other.create(rig.destination, f"{rig.name}.other")
     rig.configure(source={"bootstrap_servers": rig.destination}, destination={"topic": "{topic}"})
@@ -143,7 +106,7 @@ def test_another_cluster_under_the_address_is_noticed(make_relay: MakeRelay) -> 
 
 
 def test_fewer_partitions_at_the_destination_are_refused(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     rig.configure(destination={"create_topics": False})
     relay = rig.start().ready()
     rig.grow(rig.source, 6)
@@ -159,7 +122,7 @@ def test_fewer_partitions_at_the_destination_are_refused(make_relay: MakeRelay) 
 
 
 def test_a_relay_under_another_name_does_not_copy_the_same_again(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     name = rig.name
     rig.configure(name=f"{name}-renamed")
     assert f"relay {name!r} copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
@@ -189,12 +152,7 @@ def ends_of_transactions(data: bytes) -> list[int]:
 
 
 def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker, make_relay: MakeRelay) -> None:
-    rig = make_relay(transaction_records=20)
-    rig.create(rig.source)
-    rig.fill(400)
-    relay = rig.start().ready()
-    rig.wait_copied(400)
-    assert relay.stop() == 0
+    rig = make_relay(transaction_records=20).run_once(400)
     cut_the_log(us, rig.topic)
     said = rig.refused()
     assert (
@@ -204,24 +162,24 @@ def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker
     rig.run(*(word for word in command if word != "CONFIG"))
     relay = rig.start().ready()
     rig.fill(40)
-    until(lambda: at_rest(rig), "all copies")
+    until(rig.at_rest, "all copies")
     assert relay.stop() == 0
     assert rig.audit() == CLEAN
 
 
 def test_copies_that_the_destination_keeps_no_longer_are_no_reason_to_stop(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     rig.truncate(rig.destination)
     relay = rig.start().ready()
     rig.fill(40)
-    until(lambda: at_rest(rig), "all copies")
+    until(rig.at_rest, "all copies")
     assert relay.stop() == 0
     audit = rig.json("audit")
     assert (audit["clean"], audit["copies"], audit["expired"]) == (True, 40, 400)
 
 
 def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     rig.delete(rig.source)
     rig.create(rig.source)
     rig.fill(80)
@@ -231,16 +189,11 @@ def test_copies_of_a_topic_that_was_made_again_are_told_as_gone(make_relay: Make
     for start in (0, 1):  # the checkpoints of lanes keep where the copies of the new topic begin
         relay = rig.start().ready()
         rig.fill(40)
-        until(lambda: at_rest(rig), "all copies")
+        until(rig.at_rest, "all copies")
         assert relay.stop() == 0
         audit = rig.json("audit")
         copies = 120 + 40 * start
         assert (audit["clean"], audit["gone"], audit["copies"], audit["pending"]) == (True, 400, copies, 0), audit
-
-
-def at_rest(rig: RelayRig) -> bool:
-    """Whether nothing waits to be copied."""
-    return all(row["lag_records"] == 0 for row in rig.json("status")["partitions"])
 
 
 def test_of_two_relays_that_begin_together_one_goes_on(make_relay: MakeRelay) -> None:
@@ -301,7 +254,7 @@ def test_what_is_missing_is_named(make_relay: MakeRelay) -> None:
 
 
 def test_a_position_set_by_hand_ends_the_relay_that_runs(make_relay: MakeRelay) -> None:
-    rig = copied(make_relay)
+    rig = make_relay(lanes=2).run_once(400)
     relay = rig.start().ready()
     moves = rig.json("checkpoint", "set", "--topic", rig.topic, "--partition", "0", "--to", "50")["positions"]
     assert moves == [{"topic": rig.topic, "partition": 0, "before": 100, "after": 50}]

@@ -11,33 +11,22 @@ from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
 from publisher.relay.sides import log_of
 from publisher.session.protocol import Record
-from tests.integration.relay.rig import MakeRelay, RelayRig
-
-
-def begun(make_relay: MakeRelay) -> RelayRig:
-    """A relay that has run."""
-    rig = make_relay(lanes=2)
-    rig.create(rig.source)
-    rig.fill(100)
-    relay = rig.start().ready()
-    rig.wait_copied(100)
-    assert relay.stop() == 0
-    return rig
+from tests.integration.relay.rig import MakeRelay
 
 
 def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRelay) -> None:
-    rig = begun(make_relay)
+    rig = make_relay(lanes=2).run_once(100)
     settings = load(rig.path).settings
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
     other.init_transactions(30)
     other.begin_transaction()
-    other.produce(settings.checkpoint_topic, None, checkpoint.registration_key("other"))
+    other.produce(settings.checkpoint_topic, None, checkpoint.key("other"))
     other.flush(30)
     checkpoints = log_of(settings)
     checkpoints.look(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
     told = registration(settings, "me", "a test")
-    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.registration_key(rig.name))
+    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.key(rig.name))
     other.flush(30)
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(checkpoints.look, rig.name)
@@ -47,7 +36,7 @@ def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRela
 
 
 def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -> None:
-    rig = begun(make_relay)
+    rig = make_relay(lanes=2).run_once(100)
     rig.configure(lanes=1)
     settings = load(rig.path).settings
     found: list[Registration] = []

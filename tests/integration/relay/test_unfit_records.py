@@ -18,8 +18,9 @@ from publisher.relay.state import LaneState
 from publisher.session.protocol import Record
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.integration.relay.counting import CLEAN, compare, header
-from tests.integration.relay.rig import MakeRelay, RelayRig, until
+from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support import auditor
+from tests.support.waiting import until
 
 DAY_MS = 86_400_000
 
@@ -71,11 +72,6 @@ def filled(rig: RelayRig, *reasons: str) -> dict[str, int]:
     return bad
 
 
-def at_rest(rig: RelayRig) -> bool:
-    """Whether nothing waits to be copied."""
-    return all(row["lag_records"] == 0 for row in rig.json("status")["partitions"])
-
-
 def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2)
     refusals = f"{rig.name}.refusals"
@@ -83,7 +79,7 @@ def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: M
     bad = filled(rig, *KINDS)
     relay = rig.start().ready()
     rig.wait_copied(400)
-    until(lambda: at_rest(rig), "the positions behind all of them")
+    until(rig.at_rest, "the positions behind all of them")
     assert relay.metric("publisher_records_refused_total") == 3
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.stop() == 0
@@ -135,7 +131,6 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
 
 
 def in_partitions(rig: RelayRig, *partitions: int) -> int:
-    """Copies in some partitions."""
     return sum(m.partition() in partitions for m in auditor.read(rig.destination, rig.topic))
 
 
@@ -152,24 +147,6 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert in_partitions(rig, 0, 1) == 20
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.stop() == 0
-
-
-def test_one_record_among_many_is_found_in_few_transactions(make_relay: MakeRelay) -> None:
-    rig = make_relay()
-    refusals = f"{rig.name}.refusals"
-    rig.configure(refusal_topic=refusals)
-    rig.create(rig.source)
-    rig.create(rig.destination, max_message_bytes="3000")
-    rig.fill(20_000)
-    bad = {"too-large": too_large(rig)}
-    rig.fill(20_000)
-    relay = rig.start().ready()
-    rig.wait_copied(40_000)
-    assert relay.metric("publisher_records_refused_total") == 1
-    assert relay.metric("publisher_restarts_total") == 0
-    assert relay.metric("publisher_transactions_total") < 200
-    assert relay.stop() == 0
-    assert counted(rig, bad) == CLEAN
 
 
 @pytest.mark.parametrize("beside", [0, 4])

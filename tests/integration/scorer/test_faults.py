@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.campaigns.faults.matrix import rounds
+from tests.campaigns.faults.matrix import crash_at
 from tests.campaigns.faults.plan import plan
 from tests.campaigns.faults.rounds import play
 from tests.campaigns.faults.stage import Ground
@@ -22,8 +22,7 @@ def ground() -> Iterator[Ground]:
 
 
 def test_a_crash_at_a_step_of_a_transaction_costs_nothing(ground: Ground) -> None:
-    (played,) = rounds(1, [POINT])
-    result = play(ground, played, RATE)
+    result = play(ground, crash_at(POINT, 1, 1), RATE)
     assert result.clean, result
     assert result.exits["signal 9"] == 1
 

@@ -60,7 +60,6 @@ class SecuredBroker:
         return self._broker.bootstrap_servers
 
     def admin(self) -> AdminClient:
-        """A client of the administrator."""
         return AdminClient({"bootstrap.servers": self.administrator})
 
     def users(self, rights: Mapping[str, Iterable[Right]]) -> None:
@@ -75,7 +74,6 @@ class SecuredBroker:
         self.grant(rights)
 
     def forget(self, user: str) -> None:
-        """The user's password is good no longer."""
         admin = self.admin()
         for future in admin.alter_user_scram_credentials(
             [UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512)]
@@ -83,14 +81,12 @@ class SecuredBroker:
             future.result(SECONDS)
 
     def grant(self, rights: Mapping[str, Iterable[Right]]) -> None:
-        """Let users do this too."""
         bindings = [acl(f"User:{name}", right) for name, all_rights in rights.items() for right in all_rights]
         admin = self.admin()
         for future in admin.create_acls(bindings).values() if bindings else ():
             future.result(SECONDS)
 
     def revoke(self, rights: Mapping[str, Iterable[Right]]) -> None:
-        """Let users do this no longer."""
         admin = self.admin()
         filters = [acl_filter(f"User:{name}", right) for name, all_rights in rights.items() for right in all_rights]
         for future in admin.delete_acls(filters).values():
@@ -136,14 +132,12 @@ class SecuredBroker:
 
 
 def acl(principal: str, right: Right) -> AclBinding:
-    """The rule that allows it."""
     kind, name, operation = right
     pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
     return AclBinding(kind, name.removesuffix("*"), pattern, principal, "*", operation, AclPermissionType.ALLOW)
 
 
 def acl_filter(principal: str, right: Right) -> AclBindingFilter:
-    """What finds that rule."""
     rule = acl(principal, right)
     pattern = rule.resource_pattern_type
     return AclBindingFilter(rule.restype, rule.name, pattern, principal, "*", rule.operation, AclPermissionType.ALLOW)

@@ -45,7 +45,6 @@ class Secured:
         return self.rig
 
     def as_user(self, user: str) -> Rig:
-        """The rig of a user with a password."""
         return self.configure("SCRAM", self.login(user))
 
     def checks(self, code: int = 1) -> dict[str, dict[str, Any]]:

@@ -34,17 +34,10 @@ def test_every_way_of_authentication_works(secured: Secured) -> None:
         ("CLEAR", clear),
         ("MUTUAL", mutual),
         ("MUTUAL", locked),
+        ("NAMED", secured.login("scorer", verify_hostname=False)),
     ):
         secured.configure(listener, security)
         assert secured.checks(code=0) == {}
-
-
-def test_a_password_comes_from_the_environment(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    security = secured.login("scorer")
-    del security["password_file"]
-    secured.configure("SCRAM", security)
-    monkeypatch.setenv("SCORER_KAFKA__SECURITY__PASSWORD", secured.broker.password)
-    assert secured.checks(code=0) == {}
 
 
 def test_a_wrong_password_and_a_wrong_name(secured: Secured) -> None:
@@ -81,12 +74,6 @@ def test_a_broker_that_is_not_to_be_trusted(secured: Secured, listener: str, lin
     said = refusal(secured)
     assert line in said
     assert hint in said
-
-
-def test_another_host_name_passes_where_it_is_not_verified(secured: Secured) -> None:
-    security = secured.login("scorer", protocol="SASL_SSL", verify_hostname=False)
-    secured.configure("NAMED", security)
-    assert secured.checks(code=0) == {}
 
 
 @pytest.mark.parametrize("which", ["none", "foreign", "expired"])

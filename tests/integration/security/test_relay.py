@@ -54,7 +54,6 @@ def connect(rig: RelayRig, **sides: tuple[str, dict[str, Any]]) -> None:
 
 
 def login(secured: Secured, user: str) -> tuple[str, dict[str, Any]]:
-    """A side that logs in over TLS."""
     return secured.broker.address("SCRAM"), secured.login(user)
 
 

@@ -112,7 +112,6 @@ def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_awa
 
 
 def page(address: str) -> str:
-    """The first page of a console."""
     with urllib.request.urlopen(address, timeout=30) as answer:
         said: str = answer.read().decode()
     return said
@@ -124,7 +123,6 @@ def emit(secured: Secured, values: object) -> None:
 
 
 def scored(secured: Secured) -> int:
-    """Scores that a consumer sees."""
     lines = secured.as_user("consumer").run("scorer", "tail", "scorer.yaml", "--no-follow").stdout
     return len(lines.splitlines())
 

@@ -29,14 +29,12 @@ EVERYTHING = {"debug": "all", "log_level": 7}
 
 
 def heard(rig: Rig, *arguments: str, program: str = "scorer") -> str:
-    """All that a command says, however it ends."""
     done = subprocess.run([command(program), *arguments], cwd=rig.folder, capture_output=True, check=False, input=b"")
     return (done.stdout + done.stderr).decode()
 
 
 @pytest.fixture
 def loud(secured: Secured) -> Iterator[Secured]:
-    """Clients that log everything."""
     secured.rig.configure(kafka={"extra": EVERYTHING})
     yield secured
     del secured.rig.configuration["kafka"]["extra"]

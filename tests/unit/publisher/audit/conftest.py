@@ -11,7 +11,6 @@ Headers = list[tuple[str, str | bytes | None]]
 
 @pytest.fixture(scope="session")
 def mock_producer() -> Iterator[Producer]:
-    """The client that holds the cluster."""
     producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
     yield producer
     producer.flush(10)
@@ -19,7 +18,6 @@ def mock_producer() -> Iterator[Producer]:
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(mock_producer: Producer) -> str:
-    """Where others reach it."""
     broker = next(iter(mock_producer.list_topics(timeout=10).brokers.values()))
     return f"{broker.host}:{broker.port}"
 

@@ -109,7 +109,6 @@ def _interleaved(draw: st.DrawFn, answers: list[Answer]) -> list[Answer]:
 
 
 def with_answer(history: History, at: int, **changes: object) -> History:
-    """The history with one answer changed."""
     answers = list(history.answers)
     answers[at] = replace(answers[at], **changes)  # type: ignore[arg-type]
     return replace(history, answers=answers)

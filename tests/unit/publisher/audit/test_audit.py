@@ -180,10 +180,3 @@ def test_inputs_need_a_window() -> None:
 def test_a_swap_of_a_partition_that_is_not_audited_is_of_no_concern() -> None:
     history = History({P0: [0]}, [Answer(P0, 0, Kind.SCORED, "d", 0)], {("trains", 0): [Swap(0, 9, "x")]})
     assert audited(history).clean
-
-
-def test_report_as_a_dictionary() -> None:
-    document = audited(History({P0: [0]}, [], {})).to_dict()
-    assert document["clean"] is False
-    assert document["missing"] == 1
-    assert set(EventReport().faults) < set(document)

@@ -6,7 +6,6 @@ HERE, OUT = ("flights", 0), [("scores", 0), ("scores", 1)]
 
 
 def swap(topic_id: str, scores: list[int] | None = None, letters: list[int] | None = None) -> SwapRecord:
-    """Of one partition."""
     return SwapRecord(*HERE, 0, 1, "sha256:a", topic_id, scores, letters)
 
 

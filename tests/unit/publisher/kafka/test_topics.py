@@ -16,7 +16,6 @@ class Lost:
     """A client that waits for its controller for ever, and says so each time."""
 
     def describe_cluster(self, **_: Any) -> Future[Any]:
-        """Timed out."""
         asked: Future[Any] = Future()
         asked.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller")))
         return asked
@@ -26,10 +25,7 @@ class Lost:
 
 
 class Well(Lost):
-    """The next one."""
-
     def describe_cluster(self, **_: Any) -> Future[Any]:
-        """An answer."""
         asked: Future[Any] = Future()
         asked.set_result(type("Described", (), {"cluster_id": "c1"}))
         return asked

@@ -16,7 +16,6 @@ HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=5)), max_size
 
 
 def record(offset: int, headers: Any = None) -> Message:
-    """What a consumer hands over."""
     stamp = (1, 1_700_000_000_000 + offset)
     return Message(
         topic="scores", partition=3, offset=offset, key=b"k", value=b"v", headers=headers, timestamp=stamp, leader_epoch=4
@@ -24,7 +23,6 @@ def record(offset: int, headers: Any = None) -> Message:
 
 
 def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Route, Tally]:
-    """What is produced of these records."""
     route = Route("eu", "scores", 3, "eu.scores", 0)
     produced: list[tuple[Any, ...]] = []
     tally = Tally()

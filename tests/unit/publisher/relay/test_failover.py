@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.failover import plan as failover
 from publisher.failover.translation import Read, Seen, in_copy, in_source
-from publisher.relay.checkpoints import Sighting, SourceEnd, parse_key, sighting_key
-from publisher.relay.settings import RelaySettings
+from publisher.relay.checkpoints import SIGHTING, Sighting, SourceEnd, key, parse_key
 from publisher.relay.sightings import Completeness, Look
+from tests.unit.publisher.relay.test_parts import settings_for
 
 EVENTS = ("events", 0)
 
@@ -85,20 +85,14 @@ def test_a_moment_is_complete_when_everything_of_it_is_copied() -> None:
 
 
 def test_a_sighting_stands_beside_the_checkpoints() -> None:
-    assert parse_key(sighting_key("scores/to us")) == ("scores/to us",)
+    assert parse_key(key("scores/to us", SIGHTING)) == ("scores/to us",)
     moments = [Sighting("c", at, at, (SourceEnd("events", 0, 1),), {}) for at in (1, 2)]
     assert all(one != two for one, two in pairwise(moments))
 
 
 def test_only_a_relay_that_follows_groups_moves_them_and_only_to_its_destination() -> None:
-    source = {"region": "eu", "bootstrap_servers": "a:1", "topics": ["events"]}
-    destination = {"region": "us", "bootstrap_servers": "b:1", "topic": "{region}.{topic}"}
-    alone = RelaySettings.model_validate({"name": "r", "source": source, "destination": destination})
     with pytest.raises(Fatal, match=r"source\.groups names no consumer group"):
-        failover.plan(alone, "us", 0)
-    following = RelaySettings.model_validate(
-        {"name": "r", "source": {**source, "groups": ["scorers"]}, "destination": destination}
-    )
+        failover.plan(settings_for("events"), "us", 0)
     with pytest.raises(Fatal, match="this relay copies from eu to us") as error:
-        failover.plan(following, "mars", 0)
+        failover.plan(settings_for("events", target="{region}.{topic}", groups=["scorers"]), "mars", 0)
     assert error.value.exit_code == 2

@@ -1,5 +1,7 @@
 """The small pure parts of the relay."""
 
+from collections.abc import Sequence
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from publisher.errors import Fatal
 from publisher.kafka.clients import unwrapping
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.budget import Budget
-from publisher.relay.checkpoints import Place, key, parse_key, registration_key
+from publisher.relay.checkpoints import Place, key, parse_key
 from publisher.relay.commands.checkpoint import offset
 from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings
@@ -23,8 +25,8 @@ WORDS = st.text(min_size=1, max_size=10)
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**31 - 1))
 def test_a_checkpoints_key_says_whose_it_is(relay: str, region: str, topic: str, partition: int) -> None:
     place = Place(relay, region, topic, partition)
-    assert parse_key(key(place)) == place
-    assert parse_key(registration_key(relay)) == relay
+    assert parse_key(key(*place)) == place
+    assert parse_key(key(relay)) == relay
 
 
 @pytest.mark.parametrize("wrong", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
@@ -41,12 +43,11 @@ def test_a_budget_lets_through_its_rate_and_no_more() -> None:
     assert Budget(0).spend(10**9, now=0.0) == 0.0
 
 
-def settings_for(*topics: str, target: str = "{topic}") -> RelaySettings:
-    """A relay of these topics."""
+def settings_for(*topics: str, target: str = "{topic}", groups: Sequence[str] = ()) -> RelaySettings:
     return RelaySettings.model_validate(
         {
             "name": "r",
-            "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": list(topics)},
+            "source": {"region": "eu", "bootstrap_servers": "a:1", "topics": list(topics), "groups": groups},
             "destination": {"region": "us", "bootstrap_servers": "b:1", "topic": target},
         }
     )

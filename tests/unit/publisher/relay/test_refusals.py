@@ -18,7 +18,6 @@ ELSEWHERE = {Place("other", "asia", "scores", 2): Checkpoint(7, "C", "x", "B", "
 
 
 def changed(**fields: object) -> Checkpoint:
-    """The stored checkpoint with other fields."""
     return msgspec.structs.replace(STORED, **fields)
 
 

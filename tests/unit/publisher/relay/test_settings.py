@@ -20,7 +20,6 @@ GIVEN: dict[str, Any] = {
 
 
 def loaded(tmp_path: Path, *flags: str) -> RelaySettings:
-    """The smallest configuration with these changes."""
     path = tmp_path / "publisher.yaml"
     path.write_text(yaml.safe_dump(GIVEN))
     return load(path, flags).settings

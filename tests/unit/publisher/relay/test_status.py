@@ -15,7 +15,6 @@ NOW_MS = 1_000_000
 
 
 def told(state: RelayState) -> str:
-    """Its metrics as they are served."""
     registry = CollectorRegistry()
     registry.register(RelayMetrics(state, "eu", "us"))
     return generate_latest(registry).decode()
@@ -85,6 +84,5 @@ def test_what_began_anew_or_is_new_has_no_rate() -> None:
 
 
 def lanes(found: Status) -> list[LaneStanding]:
-    """Those of its process."""
     assert isinstance(found.process, Process)
     return list(found.process.lanes)

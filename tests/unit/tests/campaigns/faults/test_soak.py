@@ -3,7 +3,7 @@
 import pytest
 
 from tests.campaigns.faults import soak
-from tests.campaigns.faults.soak import Life, slope
+from tests.campaigns.faults.soak import Life
 
 
 def test_no_fault_befalls_the_first_scorer() -> None:
@@ -16,7 +16,6 @@ def test_no_fault_befalls_the_first_scorer() -> None:
 
 
 def test_what_grows_is_told_as_a_slope() -> None:
-    assert slope([0.0, 1.0, 2.0], [5.0, 7.0, 9.0]) == pytest.approx(2.0)
     life = Life("r0", [(float(second), 100.0 + second / 360, 40, 12) for second in range(0, 3_600, 5)])
     found = life.slopes()
     assert found is not None

@@ -1,17 +1,17 @@
-"""What people and Prometheus see of a relay, and every setting on the real clusters. Runs last: it looks at what was used."""
+"""What people and Prometheus see of a relay, and every setting on the real clusters."""
 
 import json
 import os
 import select
 import signal
 import subprocess
-from typing import Any
-
-from pydantic import BaseModel
 
 from publisher.kafka.security import SecuritySettings
+from publisher.process.configuration import flatten
 from publisher.relay.settings import RelaySettings
-from tests.integration.relay.rig import STEP_SECONDS, MakeRelay, RelayRig, until
+from tests.integration.relay.rig import MakeRelay
+from tests.support.every_setting import setting_names
+from tests.support.waiting import STEP_SECONDS, until
 
 METRICS = (
     "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total",
@@ -21,16 +21,6 @@ METRICS = (
     "publisher_restarts_total", "publisher_copying", "publisher_source_retention_seconds",
     "publisher_records_refused_total", "publisher_records_derived_total",
 )  # fmt: skip
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
-    """Dotted names of every setting."""
-    found: set[str] = set()
-    for name, field in model.model_fields.items():
-        kind: Any = field.annotation
-        nested = isinstance(kind, type) and issubclass(kind, BaseModel)
-        found |= keys(kind, f"{prefix}{name}.") if nested else {prefix + name}
-    return found
 
 
 def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:
@@ -116,6 +106,7 @@ def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
         lanes=3,
         filter={"number": [str(number) for number in range(900)]},
     )
+    rig.configure(refusal_topic=f"{rig.name}.refusals")
     rig.create(rig.source)
     rig.fill(1_000)
     relay = rig.start().ready()
@@ -124,8 +115,7 @@ def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
     rig.wait_copied(900)
     assert relay.stop() == 0
     assert rig.json("audit")["copies"] == 900
-    secured = {f"{side}.security.{name}" for side in ("source", "destination") for name in SecuritySettings.model_fields}
+    used = {name for name, _ in flatten(rig.configuration | {"filter": ""})} | {"source.extra", "destination.extra"}
     elsewhere = {"source.groups"}  # in test_failover.py: those want no filter
-    assert keys(RelaySettings) - RelayRig.tested_keys - elsewhere == secured, (
-        "tests/integration/security/test_relay.py uses those"
-    )
+    elsewhere |= {f"{side}.security.{name}" for side in ("source", "destination") for name in SecuritySettings.model_fields}
+    assert setting_names(RelaySettings) - used == elsewhere, "tests/integration/security/test_relay.py uses those of security"
