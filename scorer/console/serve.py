@@ -54,8 +54,6 @@ def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[st
             timeout_graceful_shutdown=STREAMS_SECONDS,
         )
     )  # fmt: skip
-    bus.start()
-    registry.start()
     told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
     try:
         server.run(sockets=[listener])
