@@ -142,7 +142,7 @@ def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
 
 def test_emit_says_where_it_cannot_write(make_rig: MakeRig) -> None:
     rig = make_rig()
-    assert "scorer check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
+    assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
     nowhere = ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
     assert "no Kafka broker answers" in rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
 

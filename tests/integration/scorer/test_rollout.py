@@ -94,7 +94,7 @@ def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_po
     elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{unused_port}")
     assert "no Kafka broker answers" in rig.run(*promote, *elsewhere, code=4).stderr
     said = rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
-    assert "scorer check CONFIG --create" in said
+    assert "check CONFIG --create" in said
     moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
     assert [move["to_version"] for move in moves] == ["1.0.0"]
 
