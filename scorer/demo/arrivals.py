@@ -16,6 +16,11 @@ from publisher.kafka.clients import KafkaSettings
 POLL_SECONDS = 0.05
 
 
+def now_ms() -> int:
+    """The wall clock, Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
 class _Record(msgspec.Struct):
     version: str
 
@@ -38,10 +43,10 @@ class Arrivals:
 
 
 class LiveReader:
-    """Reads from the start of the topic until `close`."""
+    """Notes arrivals from the start of the topic on, until `close`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
-        self.arrivals = Arrivals()
+    def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: Arrivals) -> None:
+        self.arrivals = arrivals
         self._consumer = kafka.reader(settings, "demo.live", **{"fetch.wait.max.ms": 10})
         self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         self._closing = threading.Event()
@@ -61,7 +66,7 @@ class LiveReader:
             if first is None:
                 continue
             messages = [m for m in (first, *self._consumer.consume(5_000, 0)) if m.error() is None]
-            now = time.time_ns() // 1_000_000
+            now = now_ms()
             for message in messages:
                 sent = message.timestamp()[1]
                 self.arrivals.sent.append(sent)

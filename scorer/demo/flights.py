@@ -63,11 +63,6 @@ def late(row: Mapping[str, str]) -> bool | None:
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 
-def key(event: Event) -> str:
-    """The record key of an event, `carrier-flight`: the order of one flight number's events is kept."""
-    return f"{event['carrier']}-{event['flight']}"
-
-
 def events(limit: int | None = None) -> Iterator[Event]:
     """The flights of the extract in order of scheduled departure: one lap of them all, or exactly `limit` events.
 

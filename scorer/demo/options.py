@@ -1,9 +1,9 @@
 """What a person may choose for the demo, and the configuration that follows from it."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from scorer.demo.arrivals import now_ms
 from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
@@ -46,11 +46,6 @@ class Options:
     def repository(self) -> str:
         """Where the versions go, as a reference."""
         return f"{self.registry or FOLDER}/flight-delay"
-
-
-def now_ms() -> int:
-    """The wall clock, Unix ms."""
-    return time.time_ns() // 1_000_000
 
 
 def configure(options: Options, folder: Path, servers: str) -> Settings:
