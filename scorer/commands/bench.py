@@ -83,7 +83,6 @@ class Report:
     events_per_second: float
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
         points = [asdict(point) | {"events_per_second": point.events_per_second} for point in self.points]
         return {**asdict(self), "points": points}
 
@@ -159,7 +158,6 @@ def example(signature: Signature) -> dict[str, Any]:
 def _measured(
     settings: Settings, servable: Servable, events: Sequence[bytes], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[Point, ...]]:
-    """Seconds of the model by size, and of model and loop by size."""
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
@@ -179,7 +177,6 @@ def _line(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _batch(topic: str, events: list[bytes]) -> Batch:
-    """Events as intake takes them, of one partition."""
     count = len(events)
     return Batch([topic] * count, [0] * count, list(range(count)), [None] * count, list(events), [0] * count, [None] * count)
 
@@ -208,7 +205,6 @@ def shown(report: Report) -> Group:
 
 
 def _lines(report: Report) -> list[str]:
-    """In words."""
     own = (
         f"The model runs in buckets of {_list(report.buckets)}"
         if report.buckets

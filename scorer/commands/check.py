@@ -147,7 +147,6 @@ def pulled(settings: Settings) -> tuple[Package, Resolution]:
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
-    """The newest events of each input topic must decode."""
     for name in settings.input.topics:
         if name not in found:
             continue

@@ -48,15 +48,15 @@ def schema(
         raise typer.BadParameter("--positional is for --diff")
     if diff:
         _diff(refs[0], refs[1], positional, as_json)
-    elif scores:
-        _show("score", format_, _score_schema(format_), as_json)
+        return
+    name, text = ("score", _score_schema(format_)) if scores else _event_schema(refs[0], format_, id_field)
+    if as_json:
+        print_json({"model": name, "format": format_, "schema": text})
     else:
-        name, text = _event_schema(refs[0], format_, id_field)
-        _show(name, format_, text, as_json)
+        print(text)
 
 
 def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
-    """The model's name and the schema."""
     name, signature = signature_of(ref)
     try:
         return name, GENERATORS[format_](signature, name, id_field)
@@ -68,13 +68,6 @@ def _score_schema(format_: str) -> str:
     if format_ == "json-schema":
         raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
     return formats.schema(format_)
-
-
-def _show(name: str, format_: str, text: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"model": name, "format": format_, "schema": text})
-    else:
-        print(text)
 
 
 def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:

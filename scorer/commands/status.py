@@ -60,7 +60,6 @@ def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) 
 
 
 def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
-    """A cell for each of COLUMNS."""
     scorer = heard.status
     champion = scorer.versions.get("champion")
     partitions: dict[str, list[int]] = {}

@@ -52,7 +52,6 @@ class BusFeed:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
 

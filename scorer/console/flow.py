@@ -50,7 +50,6 @@ class FlowFold:
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorersFold, now: float) -> bool:
-        """A point, if it is time for one."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS

@@ -40,7 +40,6 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In words."""
         if self.index is None:
             return "too few scores of both for a comparison"
         return "alike" if self.index < ALIKE else "shifted" if self.index < ANOTHER else "another population"
@@ -98,7 +97,6 @@ def flow_data(state: State) -> dict[str, Any]:
 
 
 def regions(state: State, now: float) -> list[Region]:
-    """Regions and the channels that their scorers follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for heard in state.scorers.listed(now):
         groups.setdefault((heard.status.region, heard.status.tag), []).append(heard)

@@ -30,13 +30,10 @@ class SwapRecord(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Partition:
-        """Whose change it is."""
         return self.topic, self.partition
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The event that a score answers."""
-
     topic: str
     partition: int
     offset: int

@@ -31,7 +31,6 @@ class RegistryFeed:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop looking."""
         self._closing.set()
         self._wake.set()
         self._thread.join()

@@ -77,12 +77,10 @@ def short(digest: str) -> str:
 
 
 def tone(number: int) -> str:
-    """The class of a version's colour."""
     return f"t{number % TONES}"
 
 
 def sentence(text: str) -> str:
-    """With a capital letter at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
@@ -93,5 +91,4 @@ def options(command: str) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """A share as percent."""
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"

@@ -59,8 +59,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """See the module."""
-
     channel: Channel | None
     move: Move | None
     verdict: Verdict | None
@@ -133,7 +131,6 @@ def headline(view: Rollout) -> tuple[str, str]:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 scorer`, `1,204 scorers`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

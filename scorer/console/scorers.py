@@ -71,7 +71,6 @@ class ScorersFold:
 
 
 def _after(before: Heard | None, status: ScorerStatus, heard: float) -> Heard:
-    """What is known with one more record."""
     if before is None or before.base.started_ms != status.started_ms or status.state != RUNNING:
         return Heard(status, heard, status)
     seconds = (status.heartbeat_ms - before.base.heartbeat_ms) / 1_000

@@ -89,7 +89,6 @@ class LetterFold:
             self.replayed &= {(letter.partition, letter.offset) for letter in self.letters}
 
     def put_back(self, letter: DeadLetter) -> bool:
-        """Whether it was replayed."""
         return (letter.partition, letter.offset) in self.replayed
 
     def by_reason(self) -> Counter[str]:
@@ -136,7 +135,6 @@ class State:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def changed(self) -> None:
-        """Something that is shown is another."""
         self.sequence += 1
 
     def trouble(self, source: str, text: str, hint: str, now: float) -> None:
@@ -146,7 +144,6 @@ class State:
         self.changed()
 
     def well(self, source: str) -> None:
-        """The source answers."""
         if self.troubles.pop(source, None) is not None:
             self.changed()
 

@@ -53,11 +53,9 @@ class Console:
 
     @property
     def tag(self) -> str:
-        """The channel that the scorers follow."""
         return self.settings.model.tag
 
     def app(self) -> Starlette:
-        """The ASGI application."""
         gets = [Route(path, getattr(self, name)) for path, name, _ in VIEWS]
         data = [Route("/data/scores", self.data), Route("/data/flow", self.data), Route("/events", self.events)]
         posts = [Route(f"/actions/{name}", getattr(self, name), methods=["POST"]) for name in ("promote", "rollback", "replay")]
@@ -68,7 +66,7 @@ class Console:
                 Middleware(StrictHeaders),
                 Middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False),
             ],
-            exception_handlers={HTTPException: self._error},
+            exception_handlers={HTTPException: self._error, RegistryError: self._error},
         )
 
     def rollout(self, request: Request) -> Response:
@@ -123,7 +121,6 @@ class Console:
         )
 
     def data(self, request: Request) -> Response:
-        """The figures of a chart."""
         figures = pages.scores_data if request.url.path.endswith("scores") else pages.flow_data
         with self.state.lock:
             found = figures(self.state)
@@ -146,18 +143,15 @@ class Console:
 
     async def promote(self, request: Request) -> Response:
         actions, given = await self._asked(request)
-        channel, reason, revision = _channel(given), _reason(given), _whole(given, "revision")
-        try:
-            version = check_version(given.get("version", "").strip())
-        except RegistryError as error:
-            raise HTTPException(400, f"{error}; {error.hint}") from None
-        actions.promote(self._who(request), channel, version, reason, revision)
+        channel, version = check_channel(given.get("channel", "")), check_version(given.get("version", "").strip())
+        actions.promote(self._who(request), channel, version, _reason(given), _whole(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def rollback(self, request: Request) -> Response:
         actions, given = await self._asked(request)
         to_revision = _whole(given, "to_revision") if given.get("to_revision") else None
-        actions.rollback(self._who(request), _channel(given), to_revision, _reason(given), _whole(given, "revision"))
+        channel = check_channel(given.get("channel", ""))
+        actions.rollback(self._who(request), channel, to_revision, _reason(given), _whole(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def replay(self, request: Request) -> Response:
@@ -196,16 +190,11 @@ class Console:
         return response
 
     def _error(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, RegistryError):  # a name that no channel or version can have
+            return self._page(request, "error", 400, said=f"{error}; {error.hint}")
         assert isinstance(error, HTTPException)
         said = "there is no such page" if error.status_code == 404 else error.detail
         return self._page(request, "error", error.status_code, said=said)
-
-
-def _channel(given: dict[str, str]) -> str:
-    try:
-        return check_channel(given.get("channel", ""))
-    except RegistryError as error:
-        raise HTTPException(400, f"{error}; {error.hint}") from None
 
 
 def _reason(given: dict[str, str]) -> str:

@@ -31,7 +31,6 @@ class Selection:
     window: TimeWindow = ALWAYS
 
     def takes(self, letter: "Letter") -> bool:
-        """Whether the letter is asked for."""
         return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)
 
 

@@ -55,7 +55,6 @@ class Summary:
     examples: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "dry_run": self.dry_run,
             "replayed": self.replayed.total(),
@@ -92,7 +91,6 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
 
 
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
-    """The topics, and what is done with them."""
     if dry_run:
         return rights.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
     inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))

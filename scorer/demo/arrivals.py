@@ -17,7 +17,6 @@ POLL_SECONDS = 0.05
 
 
 def now_ms() -> int:
-    """The wall clock, Unix ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -35,7 +34,6 @@ class Arrivals:
     """By output partition: version, sent and received of the last score."""
 
     def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
-        """Latencies in ms of the events sent between two times."""
         count = len(self.received)
         sent = np.array(self.sent[:count], np.float64)
         latency = np.array(self.received[:count], np.float64) - sent
@@ -54,7 +52,6 @@ class LiveReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
         self._consumer.close()

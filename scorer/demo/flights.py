@@ -147,6 +147,5 @@ def _flight_id(row: Mapping[str, str], day: str) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _day(year: str, month: str, day: str) -> tuple[str, int]:
-    """ISO date and ISO day of the week."""
     when = date(int(year), int(month), int(day))
     return when.isoformat(), when.isoweekday()

@@ -24,8 +24,6 @@ region: {region}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person may choose."""
-
     events: int = 50_000
     rate: float = 2_000.0
     kill: bool = True
@@ -44,7 +42,6 @@ class Options:
 
     @property
     def repository(self) -> str:
-        """Where the versions go, as a reference."""
         return f"{self.registry or FOLDER}/flight-delay"
 
 

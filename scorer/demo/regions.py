@@ -45,11 +45,9 @@ class Regions:
 
     @property
     def clean(self) -> bool:
-        """Whether both are."""
         return self.near.clean and self.far.clean and self.far.events == self.near.scored
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
 
 
@@ -71,7 +69,6 @@ class _Regions(Demo):
 
     @cached_property
     def relay(self) -> RelaySettings:
-        """publisher.yaml, written."""
         text = RELAY.format(
             near_region=NEAR,
             far_region=FAR,
@@ -132,6 +129,5 @@ def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arr
 
 
 def table(found: Regions) -> Group:
-    """For people."""
     far = summary.table(found.far, f"what its copy in {FAR} holds", "scores")
     return Group(summary.table(found.near), far)

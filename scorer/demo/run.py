@@ -53,7 +53,6 @@ class Demo:
         self.killed_at: int | None = None
 
     def play(self) -> Summary:
-        """Steps 2 to 7."""
         self.make_registry()
         self.start_scorers()
         with contextlib.ExitStack() as cleanup:
@@ -111,7 +110,6 @@ class Demo:
             self.show_console()
 
     def show_console(self) -> None:
-        """Starts it, and prints its address."""
         log = self.shell.folder / "console.log"
         command = ("scorer", "console", "scorer.yaml", "--allow-actions", "--listen", "127.0.0.1:0")
         self.processes["console"] = self.shell.start(log.name, *command)
@@ -131,7 +129,6 @@ class Demo:
         return count
 
     def emit(self, log: str, rate: float) -> subprocess.Popen[bytes]:
-        """`scorer emit`, waiting for lines."""
         command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", f"{rate:g}")
         return self.shell.start(log, *command, feed=True)
 
@@ -162,7 +159,6 @@ class Demo:
         self.view.say(f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)")
 
     def wait_for_the_end(self, written: int) -> None:
-        """Every event that was written is answered."""
         self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
 
     def count(self, marks: Marks) -> Summary:

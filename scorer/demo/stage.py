@@ -63,7 +63,6 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
 
 
 def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
-    """One for each region, started at the same time."""
     several = len(options.regions) > 1
     view.step(f"1. Starting Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
     classpath(on_progress=view.bar)
@@ -92,7 +91,6 @@ def _clean_up(settings: Settings) -> None:
 
 
 def _last_words(folder: Path) -> str:
-    """The ends of the processes' logs."""
     ends = [f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log"))]
     return "\n".join(ends)
 

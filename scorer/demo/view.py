@@ -33,19 +33,15 @@ class View:
         self._live.stop()
 
     def step(self, text: str) -> None:
-        """A new step begins."""
         self.console.print(f"\n[bold]{text}[/]")
 
     def command(self, line: str) -> None:
-        """A command as a user would type it."""
         self.console.print(f"  $ {line}", style="cyan", markup=False)
 
     def say(self, text: str) -> None:
-        """What came of it."""
         self.console.print(f"    {text}", markup=False)
 
     def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
-        """How far something is."""
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
     def flow(self, regions: Mapping[str, Arrivals]) -> None:

@@ -22,8 +22,6 @@ NOTICE = "_channel/"
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
-    """The version served in a role."""
-
     model: str
     version: str
     digest: str
@@ -62,7 +60,6 @@ class ScorerStatus(msgspec.Struct, frozen=True):
 
 
 def notice_key(channel: str) -> str:
-    """The key of the notice that a channel has moved."""
     return NOTICE + channel
 
 

@@ -92,8 +92,6 @@ def run(
 
 
 class _Service:
-    """See the module."""
-
     def __init__(self, settings: Settings, parts: Parts, in_hand: InHand) -> None:
         self._settings = settings
         self._parts = parts

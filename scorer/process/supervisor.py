@@ -147,7 +147,6 @@ class _Worker:
             self.in_hand.clear()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, if it still runs."""
         if self.exit_code() is None:
             os.kill(self._process.pid, number)
 
@@ -159,8 +158,6 @@ class _Worker:
 
 
 class _Supervisor:
-    """See the module."""
-
     def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup) -> None:
         self._workers = [_Worker(number, each) for number, each in enumerate(settings)]
         self._work = work
@@ -171,7 +168,6 @@ class _Supervisor:
         self._lifeline = os.pipe()
 
     def run(self) -> None:
-        """Start, watch, restart, and in the end stop them all. Raises Fatal."""
         failed: Fatal | None = None
         try:
             while not self._wakeup.stopping and failed is None:
@@ -247,7 +243,6 @@ def _note(settings: Settings) -> InHand:
 
 
 def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline: tuple[int, int], in_hand: InHand) -> None:
-    """A worker's life."""
     signal.set_wakeup_fd(-1)
     for number in STOPS:
         signal.signal(number, signal.SIG_DFL)
@@ -264,7 +259,6 @@ def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline:
 
 
 def _tell(tells: Any, message: Fatal | str) -> None:
-    """To the supervisor, if there still is one."""
     with contextlib.suppress(OSError):
         tells.send(message)
 

@@ -44,7 +44,6 @@ class StatusTopic:
         self._fleet.caught_up = True
 
     def close(self) -> None:
-        """Read no more."""
         self._following.close()
 
     def follow(self, move: Move, seconds: float, changed: Callable[[Verdict], None]) -> Verdict:

@@ -128,7 +128,6 @@ class EmbeddedBroker:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def detach(self) -> None:

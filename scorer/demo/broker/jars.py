@@ -48,12 +48,10 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> Path:
-        """Where a Maven repository keeps it."""
         return Path(*self.group.split("."), self.artifact, self.version, self.name)
 
     def is_at(self, path: Path) -> bool:
