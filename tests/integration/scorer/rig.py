@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import yaml
 from confluent_kafka import (
@@ -126,6 +126,16 @@ class Rig:
     def promote(self, version: str, reason: str = "test") -> None:
         """The channel `prod` to a version."""
         self.run("model-registry", "promote", "oci:./registry/model", "--to", version, "--reason", reason)
+
+    def stocked(self, partitions: int = 4, versions: int = 1) -> Self:
+        """Version 1.0.0, score = 2 n, in production, and all topics; with two versions also 2.0.0, score = 3 n."""
+        from tests.support import models  # slow to import, and not every test with a broker asks for it
+
+        for number in range(1, versions + 1):
+            self.push(models.linear_package(self.folder / f"{number}.0.0", number + 1.0), f"{number}.0.0")
+        self.promote("1.0.0")
+        self.create(partitions)
+        return self
 
     def create(self, partitions: int = 4, code: int = 0) -> None:
         """Every topic; `code` 1 where there is no model yet."""

@@ -2,23 +2,12 @@
 is scored twice because a group's positions are gone."""
 
 import json
-from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import NewPartitions
 
 from tests.integration.scorer.rig import MakeRig, Rig, until
-from tests.support import models
-
-
-def scoring(make_rig: MakeRig, partitions: int = 2, **overrides: Any) -> Rig:
-    """Topics and a version, nothing running."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "linear", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
-    return rig
 
 
 def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
@@ -41,7 +30,7 @@ def assert_audited(rig: Rig, events: int, gone: int = 0) -> None:
 
 
 def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig, input={"start": "latest"})
+    rig = make_rig(input={"start": "latest"}).stocked(2)
     write(rig, 10, 0)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
@@ -60,7 +49,7 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
-    rig = scoring(make_rig, input={"start": start}, kafka={"group_protocol": protocol})
+    rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
     for partition in (0, 1):
@@ -81,7 +70,7 @@ def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginni
 
 
 def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig, input={"start": "latest"})
+    rig = make_rig(input={"start": "latest"}).stocked(2)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
     write(rig, 10, 0)
@@ -96,11 +85,14 @@ def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(ma
 
 
 def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig)
+    rig = make_rig().stocked(2)
     scorer = rig.start().ready()
     write(rig, 10, 0)
     until(lambda: rig.answered() == 10, "the scores")
     scorer.stop()
+    told = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
+    assert [p.leader_epoch for p in told.topic_partitions or [] if p.partition == 0] == [0]
+    assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1
     rig.admin.delete_consumer_groups([rig.name])[rig.name].result()
     assert (refused := rig.start()).wait() == 3
     assert f"{rig.events_topic}[0] was scored" in refused.said
@@ -111,14 +103,3 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     until(lambda: rig.answered() >= 20, "the rest")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
     assert_audited(rig, 20)
-
-
-def test_committed_offsets_carry_the_leader_epoch_and_the_topic(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig)
-    rig.start().ready()
-    write(rig, 10, 0)
-    until(lambda: rig.answered() == 10, "the scores")
-    wanted = [ConsumerGroupTopicPartitions(rig.name)]
-    told = rig.admin.list_consumer_group_offsets(wanted)[rig.name].result().topic_partitions or []
-    assert [p.leader_epoch for p in told if p.partition == 0] == [0]
-    assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1

@@ -10,7 +10,6 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, events, until
-from tests.support import models
 
 SCORED, DEAD = 80, 2
 expect.set_options(timeout=STEP_SECONDS * 1_000)
@@ -81,11 +80,7 @@ def letters_are_replayed(rig: Rig, page: Page) -> None:
 
 @pytest.mark.debian("chromium")
 def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.push_unchecked(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.push_unchecked(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
-    rig.promote("1.0.0", "first")
-    rig.create()
+    rig = make_rig().stocked(versions=2)
     rig.start().ready()
     broken = [{"id": f"bad{n}", "key": "k", "a": "one", "b": 0.0} for n in range(DEAD)]
     rig.emit([*events(SCORED // 2), *broken])

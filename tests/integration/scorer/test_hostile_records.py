@@ -10,22 +10,19 @@ from typing import Any
 
 import pytest
 
-from publisher.kafka.headers import headers_of
+from publisher.kafka.headers import headers_of_one
 from tests.campaigns.fuzz import rounds
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
-from tests.support import auditor, models
+from tests.support import auditor
 
 DAY_MS = 86_400_000
 FAULTS = ("missing", "duplicates", "phantoms", "out_of_order")
 
 
-def serve(make_rig: MakeRig, partitions: int = 1, **overrides: Any) -> Rig:
+def serve(make_rig: MakeRig, **overrides: Any) -> Rig:
     """A linear model in production; its input admits any timestamp."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
+    rig = make_rig(**overrides).stocked(1)
     rig.alter(rig.events_topic, "message.timestamp.after.max.ms", str(2**63 - 1))
     return rig
 
@@ -48,7 +45,7 @@ def letters(rig: Rig) -> dict[int, dict[str, str]]:
     """What the dead letters say, by the offset of their event."""
     found = {}
     for message in auditor.read(rig.bootstrap_servers, rig.dead_topic):
-        said = {name: held.decode() for name, held in headers_of([message])[0][0] or [] if isinstance(held, bytes)}
+        said = {name: held.decode() for name, held in headers_of_one(message) or [] if isinstance(held, bytes)}
         said["value"] = "" if message.value() is None else f"{len(message.value() or b'')} bytes"
         found[int(said["dead.source"].rpartition("/")[2])] = said
     return found

@@ -21,10 +21,7 @@ KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
 
 def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
     """A linear model in production, served by processes that deadly events kill."""
-    rig = make_rig(kafka=KAFKA, **overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
+    rig = make_rig(kafka=KAFKA, **overrides).stocked(partitions)
     rig.program = [sys.executable, str(Path(__file__).with_name("lethal.py"))]
     return rig
 

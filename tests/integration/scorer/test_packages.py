@@ -10,15 +10,6 @@ from tests.support import models
 Write = Callable[[Path], None]
 
 
-def serving(make_rig: MakeRig, **overrides: object) -> Rig:
-    """Version 1.0.0 is in production: score = 2 n."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-    return rig
-
-
 def score(rig: Rig, count: int, start: int) -> None:
     """Events n from `start` on, all answered in the end."""
     rig.emit(events(count, start=start))
@@ -31,7 +22,7 @@ def in_cache(rig: Rig) -> int:
 
 
 def test_a_container_image_is_a_version_like_any_other(make_rig: MakeRig) -> None:
-    rig = serving(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     score(rig, 20, 0)
     rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0", "--image", "scratch", "--licenses", "Apache-2.0")
@@ -57,7 +48,7 @@ REFUSED: dict[str, tuple[Write, list[str], str]] = {
 
 
 def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
-    rig = serving(make_rig, model={"op_domains": [], "max_bytes": 100_000})
+    rig = make_rig(model={"op_domains": [], "max_bytes": 100_000}).stocked()
     scorer = rig.start().ready()
     for number, (name, (write, flags, reason)) in enumerate(REFUSED.items(), start=1):
         folder = models.package(rig.folder / name, write)
@@ -78,7 +69,7 @@ def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes
 
 
 def test_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
-    rig = serving(make_rig, model={"cache_bytes": "1KiB"})
+    rig = make_rig(model={"cache_bytes": "1KiB"}).stocked()
     scorer = rig.start().ready()
     for number in range(2, 5):
         rig.push_unchecked(models.linear_package(rig.folder / f"v{number}", float(number)), f"{number}.0.0")
@@ -90,7 +81,7 @@ def test_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
 
 
 def test_a_full_disk_stops_no_scoring_and_the_next_try_succeeds(make_rig: MakeRig) -> None:
-    rig = serving(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     package = models.linear_package(rig.folder / "two", 3.0)
     (package / "weights.bin").write_bytes(b"w" * 2_000_000)
