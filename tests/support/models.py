@@ -40,14 +40,6 @@ def linear(path: Path, factor: float, width: int = 2) -> None:
     save([node], [io[0]], [io[1]], path, [weights])
 
 
-def logarithm(path: Path) -> None:
-    """y = log(a): NaN for negative a."""
-    index = numpy_helper.from_array(np.array([0], np.int64), "i")
-    nodes = [helper.make_node("Gather", ["x", "i"], ["a"], axis=1), helper.make_node("Log", ["a"], ["y"])]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, [index])
-
-
 def hungry(path: Path) -> None:
     """y = 2 * a, by way of 4 * max(b) bytes of memory."""
     constants = [
@@ -106,21 +98,6 @@ def moody(path: Path) -> None:
     ]
     io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
     save(nodes, [io[0]], [io[1]], path, constants)
-
-
-def picky(path: Path) -> None:
-    """y = table[a], and the whole batch fails where a is not 0 to 3."""
-    table = numpy_helper.from_array(np.arange(4, dtype=np.float32).reshape(4, 1), "t")
-    nodes = [
-        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Constant", [], ["zero"], value=numpy_helper.from_array(np.array([0], np.int64))),
-        helper.make_node("Constant", [], ["axes"], value=numpy_helper.from_array(np.array([1], np.int64))),
-        helper.make_node("Gather", ["whole", "zero"], ["column"], axis=1),
-        helper.make_node("Squeeze", ["column", "axes"], ["at"]),
-        helper.make_node("Gather", ["t", "at"], ["y"], axis=0),
-    ]
-    io = tensor("x", TensorProto.FLOAT, "N", 2), tensor("y", TensorProto.FLOAT, "N", 1)
-    save(nodes, [io[0]], [io[1]], path, [table])
 
 
 def classifier(path: Path) -> None:

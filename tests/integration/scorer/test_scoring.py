@@ -96,16 +96,6 @@ def test_an_event_past_its_deadline_is_answered_expired(make_rig: MakeRig) -> No
     assert (intime["id"], intime["status"], intime["score"]) == ("e1", "scored", 2.0)
 
 
-def test_an_event_without_an_id_is_named_by_its_position(make_rig: MakeRig) -> None:
-    rig = make_rig(input={"id": "header:ce_id"}, region="us-east").stocked()
-    rig.emit([{"a": 1, "b": 2}], key=None)
-    rig.start().ready()
-    until(lambda: rig.answered() == 1, "the score")
-    record = rig.scores()[0]
-    source = record["source"]
-    assert record["id"] == f"us-east/{rig.events_topic}/{source['partition']}/{source['offset']}"
-
-
 def test_a_score_that_the_topic_cannot_take_is_dead_lettered(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     rig.alter(rig.scores_topic, "max.message.bytes", "1600")

@@ -2,8 +2,6 @@
 
 import shutil
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
@@ -45,50 +43,13 @@ def test_a_version_is_swapped_between_two_batches_while_events_flow(make_rig: Ma
     assert [scorer.metric("scorer_swaps_total") for scorer in scorers] == [1, 1]
 
 
-def truncated(path: Path) -> None:
-    models.linear(path, 1.0)
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-BROKEN: dict[str, Callable[[Path], Path]] = {
-    "truncated": lambda folder: models.package(folder, truncated),
-    "wrong shape": lambda folder: models.package(folder, lambda path: models.linear(path, 1.0, width=3)),
-    "golden": lambda folder: models.package(
-        folder,
-        lambda path: models.linear(path, 1.0),
-        golden=[{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}],
-    ),
-    "other input": lambda folder: models.package(
-        folder,
-        lambda path: models.linear(path, 1.0),
-        {"inputs": [{"tensor": "z", "dtype": "float32", "fields": ["a", "b"]}], "output": {"tensor": "y"}},
-    ),
-}
-
-
-def test_a_broken_version_is_refused_and_the_running_one_goes_on(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked(PARTITIONS, versions=2)
-    scorer = rig.start().ready()
-    for number, (name, build) in enumerate(BROKEN.items(), start=1):
-        rig.push_unchecked(build(rig.folder / name), f"9.{number}.0")
-        rig.promote(f"9.{number}.0")
-        until(lambda number=number: scorer.metric("scorer_versions_refused_total") == number, f"refusal of {name}")  # type: ignore[misc]
-        assert f"9.{number}.0 is refused" in scorer.said
-        assert scorer.get("/readyz")[0] == 200
-        rig.emit(events(20, start=20 * number))
-        until(lambda number=number: rig.answered() == 20 * number, "the scores")  # type: ignore[misc]
-    assert served(rig) == {"1.0.0"}
-    rig.promote("2.0.0")
-    until(lambda: scorer.metric("scorer_model_revision") == 2 + len(BROKEN), "the good version")
-    until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "2.0.0", "the status record")
-
-
 def test_a_start_without_a_version_that_can_be_served_ends_clearly(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.create(code=1)
     scorer = rig.start()
     until(lambda: "model-registry: " in scorer.get("/readyz")[1], "the wait")
-    rig.push_unchecked(BROKEN["golden"](rig.folder / "bad"), "1.0.0")
+    golden = [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]
+    rig.push_unchecked(models.package(rig.folder / "bad", lambda path: models.linear(path, 1.0), golden=golden), "1.0.0")
     assert scorer.wait() == 3
     assert "prod" in scorer.said
     rig.promote("1.0.0")

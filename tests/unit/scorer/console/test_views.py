@@ -9,38 +9,33 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, short
 from scorer.console.state import DEEDS, Deed, State
-from scorer.observe.status import PartitionStatus
+from scorer.observe.status import PartitionStatus, ScorerStatus
 from scorer.settings import Settings
 from tests.unit.scorer.console import told
 from tests.unit.scorer.console.told import NOW
 
 
-def rolled(*statuses: object) -> tuple[rollout_view.Rollout, tuple[str, str]]:
+def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.Rollout, tuple[str, str]]:
     """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
     state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
     for status in statuses:
-        told.hear(state, status)  # type: ignore[arg-type]
+        told.hear(state, status)
     view = rollout_view.rollout(state, "prod", {}, NOW)
     return view, rollout_view.headline(view)
 
 
-def test_a_rollout_is_flipped_when_every_scorer_serves_it() -> None:
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "2.0.0", 2))
-    assert (word, view.counts["flipped"]) == ("flipped", 2)
-    assert sentence == "every scorer serves it: 2 scorers, 2 partitions"
-
-
-def test_a_rollout_waits_for_the_last_scorer() -> None:
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1))
-    assert (word, sentence) == ("waiting", "1 of 2 scorers serve it")
+def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_does_not_take_it() -> None:
+    done, behind = told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1)
+    view, headline = rolled(done, told.status("m.b", "2.0.0", 2))
+    assert view.counts["flipped"] == 2
+    assert headline == ("flipped", "every scorer serves it: 2 scorers, 2 partitions")
+    view, headline = rolled(done, behind)
+    assert headline == ("waiting", "1 of 2 scorers serve it")
     assert [(s.version, s.scorers, s.share) for s in view.served] == [("2.0.0", 1, 0.5), ("1.0.0", 1, 0.5)]
-
-
-def test_a_refusal_is_told_with_who_and_why() -> None:
     refusing = told.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), refusing)
-    assert (word, view.refusals) == ("refused", [("m.b", "golden example 1")])
-    assert sentence == "1 of 2 scorers refused it; what ran before goes on there"
+    view, headline = rolled(done, refusing)
+    assert view.refusals == [("m.b", "golden example 1")]
+    assert headline == ("refused", "1 of 2 scorers refused it; what ran before goes on there")
 
 
 def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
