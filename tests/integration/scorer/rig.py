@@ -237,6 +237,16 @@ class Rig:
         numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
 
+    def faults(self) -> dict[str, int]:
+        """What the second auditor finds wrong, and how often."""
+        return {name: count for name, count in self.audit().items() if name != "inputs" and count}
+
+    def assert_audited(self, **counts: int) -> None:
+        """The product's own auditor finds nothing wrong, and counts so."""
+        report = json.loads(self.run("scorer", "audit", "scorer.yaml", "--json").stdout)
+        assert report["clean"], report
+        assert {name: report[name] for name in counts} == counts
+
     def audit(self, since_ms: int = 0) -> dict[str, Any]:
         """The count of an auditor that shares no code with the product; of answers to events of that time or later."""
         return auditor.audit(self.bootstrap_servers, self.events_topic, self.scores_topic, self.dead_topic, since_ms)

@@ -1,8 +1,6 @@
 """Where a partition begins: nothing goes missing in a partition that was added, or in a topic that was made again, and nothing
 is scored twice because a group's positions are gone."""
 
-import json
-
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import NewPartitions
@@ -21,12 +19,6 @@ def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
 def ids(rig: Rig) -> list[str]:
     """Of all scores."""
     return [record["id"] for record in rig.scores()]
-
-
-def assert_audited(rig: Rig, events: int, gone: int = 0) -> None:
-    """The product's own count."""
-    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
-    assert (report["clean"], report["events"], report["gone"]) == (True, events, gone), report
 
 
 def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeRig) -> None:
@@ -65,7 +57,7 @@ def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginni
     swaps = [row for row in rig.swaps() if row["topic_id"] not in first]
     assert [(row["partition"], row["cut_over_offset"]) for row in swaps] == [(0, 0), (1, 0)]
     assert sum(swaps[0]["scores_from"]) >= 40
-    assert_audited(rig, 100, gone=40)
+    rig.assert_audited(events=100, gone=40)
     assert scorer.stop() == 0
 
 
@@ -81,7 +73,7 @@ def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(ma
     rig.start().ready()
     until(lambda: rig.answered() >= 40, "the scores of the new topic")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(10)] + [f"e{n}" for n in range(100, 130)])
-    assert_audited(rig, 30, gone=10)
+    rig.assert_audited(events=30, gone=10)
 
 
 def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
@@ -102,4 +94,4 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     rig.start().ready()
     until(lambda: rig.answered() >= 20, "the rest")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
-    assert_audited(rig, 20)
+    rig.assert_audited(events=20, gone=0)
