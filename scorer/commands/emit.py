@@ -121,10 +121,8 @@ def write(
     headers: Sequence[tuple[str, str]] = (),
     rate: float | None = None,
 ) -> int:
-    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second.
-
-    Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event.
-    """
+    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second. Partitions are chosen by
+    key as the Java client does (murmur2). Raises Fatal where the broker did not take an event."""
     writer = _Writer(settings, topic or settings.input.topics[0], headers)
     pace, count = Pace(rate, time.monotonic()), 0
     for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):

@@ -55,10 +55,8 @@ def standing(settings: Settings, admin: AdminClient) -> list[Standing]:
 
 
 def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[Standing]:
-    """Move the group to `earliest`, `latest` or an offset; where it stands then. Raises Fatal.
-
-    The group must have no members: a running scorer would go on from where it is and overwrite the move.
-    """
+    """Move the group to `earliest`, `latest` or an offset; where it stands then. Raises Fatal. The group must have no members:
+    a running scorer would go on from where it is and overwrite the move."""
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))

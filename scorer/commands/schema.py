@@ -81,10 +81,8 @@ def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
 
 
 def signature_of(ref: str) -> tuple[str, Signature]:
-    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder.
-
-    Raises RegistryError, Fatal where it has no signature.
-    """
+    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder. Raises
+    RegistryError, Fatal where it has no signature."""
     if (Path(ref) / package.MODEL).is_file():
         name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
     else:

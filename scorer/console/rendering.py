@@ -13,25 +13,10 @@ DASH = "\N{EN DASH}"
 @functools.cache
 def environment() -> Environment:
     """The templates of this package; everything is escaped, and a name that is not there is an error."""
-    made = Environment(
-        loader=PackageLoader("scorer.console"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "count": count,
-        "seconds": seconds,
-        "ms": milliseconds,
-        "when": when,
-        "short": short,
-        "tone": tone,
-        "percent": percent,
-        "figure": figure,
-        "sentence": sentence,
-        "options": options,
-    }
+    loader = PackageLoader("scorer.console")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters = count, seconds, milliseconds, when, short, tone, percent, figure, sentence, options
+    made.filters |= {each.__name__: each for each in filters}
     return made
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
-from scorer.observe.status import STALE_SECONDS, ScorerStatus
+from scorer.observe.status import STALE_SECONDS, ScorerStatus, VersionStatus
 from scorer.rollout import progress
 
 FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
 SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
 RUNNING, SILENT = "running", "silent"
+NOTHING = VersionStatus("", "", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class Heard:
     base: ScorerStatus
     rate: float = 0.0
     fill: float = 0.0
+
+    @property
+    def champion(self) -> VersionStatus:
+        """What it serves; of an empty name where that is nothing."""
+        return self.status.versions.get("champion", NOTHING)
+
+    @property
+    def lag(self) -> int:
+        """Records behind the ends of its partitions."""
+        return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
         """running, stopped, or silent where a running one has not been heard of for long."""

@@ -28,11 +28,9 @@ def serve(
     allow_hosts: Sequence[str],
     user_header: str | None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, with the options of `scorer console`; `told` hears the address.
-
-    Raises Fatal (2) for an address that cannot be listened on, and where the extra is not installed; RegistryError for a
-    repository that nothing can be opened with.
-    """
+    """Serve until SIGTERM or Ctrl-C, with the options of `scorer console`; `told` hears the address. Raises Fatal (2) for an
+    address that cannot be listened on, and where the extra is not installed; RegistryError for a repository that nothing can be
+    opened with."""
     try:
         import uvicorn
 

@@ -68,14 +68,12 @@ class SwapFold:
 class LetterFold:
     """`letters` newest first; `by_reason` counts those among them that nobody has put back, `replayed` has their places."""
 
-    letters: deque[DeadLetter] = field(default_factory=deque)
+    letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
     replayed: set[tuple[int, int]] = field(default_factory=set)
 
     def hear(self, letter: DeadLetter) -> None:
         """Take in a letter."""
         self.letters.appendleft(letter)
-        if len(self.letters) > LETTERS_KEPT:
-            self.letters.pop()
 
     def hear_replayed(self, topic: str, key: bytes | None) -> None:
         """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""

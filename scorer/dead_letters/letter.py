@@ -36,10 +36,8 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back.
-
-    `late`: the event's deadline has passed, and the record does without it.
-    """
+    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back. `late`:
+    the event's deadline has passed, and the record does without it."""
 
     id: str
     source: Position

@@ -68,11 +68,9 @@ class Summary:
 
 
 def replay(settings: Settings, selection: Selection, *, rate: float | None = None, dry_run: bool = False) -> Summary:
-    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing.
-
-    Raises Fatal: 2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what
-    was replayed is known: run it again).
-    """
+    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing. Raises Fatal:
+    2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what was replayed
+    is known: run it again)."""
     found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
     for topic in (settings.dead_letter.topic, settings.replayed_topic):
         if topic not in found:

@@ -3,14 +3,12 @@ killed in the middle and started again; in the end both regions are counted."""
 
 import contextlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from rich.console import Group
 
 from publisher.audit.copies import CopyReport
 from publisher.relay.commands.audit import count_copies
-from publisher.relay.settings import RelaySettings
 from publisher.relay.settings import load as load_relay
 from scorer.demo import summary
 from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
@@ -63,22 +61,19 @@ class _Regions(Demo):
 
     def __init__(self, options: Options, view: View, where: Stage) -> None:
         super().__init__(options, view, where)
-        self._near, self._far = where.servers
+        near, self._far = where.servers
         self._path = where.folder / "publisher.yaml"
         self._lives = 0
-
-    @cached_property
-    def relay(self) -> RelaySettings:
         text = RELAY.format(
             near_region=NEAR,
             far_region=FAR,
-            near=self._near,
+            near=near,
             far=self._far,
             topic=self.settings.output.topic,
             listen=f"{HOST}:{free_ports()[0]}",
         )
         self._path.write_text(text, encoding="utf-8")
-        return load_relay(self._path).settings
+        self.relay = load_relay(self._path).settings
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
         self.view.step(f"   Then a publisher, which copies the scores into {FAR}, each exactly once")

@@ -97,8 +97,9 @@ def summarise(
 
 def measured(arrivals: Arrivals, marks: Marks) -> dict[str, Any]:
     """Throughput, latency and pauses, by their names in `Counted`."""
+    seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
-        "throughput_eps": rate(arrivals, marks),
+        "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
         "latency_ms": latency(arrivals, marks.began),
         "swap_pause_ms": pause(arrivals, marks.promoted, before=marks.killed),
         "kill_pause_ms": pause(arrivals, marks.killed),
@@ -113,10 +114,6 @@ def latency(arrivals: Arrivals, since: float, until: float = math.inf) -> dict[s
 def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
     """Each version's share of scores as `summarise` takes them."""
     return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
-
-
-def rate(arrivals: Arrivals, marks: Marks) -> float:
-    return round(len(arrivals.latencies(since=marks.began)) / max((marks.ended - marks.began) / 1_000, 1e-3), 1)
 
 
 def quality(rows: list[tuple[float, bool | None]]) -> float:

@@ -72,10 +72,7 @@ def run(
     in_hand: InHand | None = None,
 ) -> None:
     """Score until SIGTERM or SIGINT. `on_serving(address of health and metrics)` is called when that begins. `in_hand` is the
-    note that outlives this process.
-
-    Raises Fatal where it cannot begin or go on.
-    """
+    note that outlives this process. Raises Fatal where it cannot begin or go on."""
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as shutdown:
@@ -119,10 +116,8 @@ class _Service:
         return health.address
 
     def startup(self, stop: ExitStack) -> tuple[Loop, StatusReporter]:
-        """The loop, ready to run, and what tells of it.
-
-        Raises Aborted where a stop is asked for meanwhile, Fatal where it cannot begin.
-        """
+        """The loop, ready to run, and what tells of it. Raises Aborted where a stop is asked for meanwhile, Fatal where it
+        cannot begin."""
         settings, progress, waiting, metrics = self._settings, self._progress, self._waiting, self._metrics
         finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"

@@ -62,11 +62,9 @@ def notice(move: Move, repository: str) -> bytes:
 
 
 def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
-    """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made.
-
-    Scorers that follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and
-    together they have every wanted partition. `refused`: each has decided, and one has refused.
-    """
+    """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made. Scorers that
+    follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and together they
+    have every wanted partition. `refused`: each has decided, and one has refused."""
     standings = tuple(_standing(move, record) for record in fleet.live(now, move.channel))
     missing = tuple(sorted(wanted - partitions(move, fleet, now)))
     outcomes = {standing.outcome for standing in standings}

@@ -25,10 +25,8 @@ POLL_SECONDS = 0.1
 
 
 class StatusTopic:
-    """The status topic of one configuration, read to its end when it is made.
-
-    Raises Fatal: 2 where the topic is not there, 3 where the broker refuses, 4 where it does not answer.
-    """
+    """The status topic of one configuration, read to its end when it is made. Raises Fatal: 2 where the topic is not there, 3
+    where the broker refuses, 4 where it does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._fleet = Fleet()

@@ -110,10 +110,8 @@ class EmbeddedBroker:
             raise
 
     def restart(self) -> None:
-        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable.
-
-        After `kill` the node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default.
-        """
+        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable. After `kill` the
+        node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default."""
         self._end(signal.SIGTERM)
         self._launch()
         if not self._answers():

@@ -71,10 +71,8 @@ def jar_list(text: str | None = None) -> tuple[Jar, ...]:
 
 
 def central(settings: str, default: str) -> str:
-    """The address to use for Maven Central: the first mirror for it in a Maven settings.xml, else `default`.
-
-    `mirrorOf` is a comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`. Raises ParseError.
-    """
+    """The address to use for Maven Central: the first mirror for it in a Maven settings.xml, else `default`. `mirrorOf` is a
+    comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`. Raises ParseError."""
     for mirror in ElementTree.fromstring(settings).iterfind(".//{*}mirrors/{*}mirror"):
         url = (mirror.findtext("{*}url") or "").strip()
         of = {pattern.strip() for pattern in (mirror.findtext("{*}mirrorOf") or "").split(",")}
@@ -111,11 +109,8 @@ def user_sources() -> Sources:
 def classpath(
     sources: Sources | None = None, on_progress: OnProgress | None = None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
-    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without
-    `on_progress` a bar on stderr shows that.
-
-    Raises BrokerUnavailable with one line where they can neither be found nor downloaded.
-    """
+    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without `on_progress`
+    a bar on stderr shows that. Raises BrokerUnavailable with one line where they can neither be found nor downloaded."""
     sources = sources or user_sources()
     jars = jars or jar_list()
     note = sources.cache / f"{hashlib.sha256(repr(jars).encode()).hexdigest()[:16]}.found"

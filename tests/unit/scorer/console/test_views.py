@@ -60,11 +60,11 @@ def test_thousands_of_scorers_are_one_page() -> None:
         state.swaps.hear(told.swap(number, "1.0.0"))
     view = rollout_view.rollout(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
-    assert view.rows.rows[-1].scorer == "m.1499"
+    assert view.rows.rows[-1].heard.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
     found = rollout_view.rollout(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
-    assert ([row.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
+    assert ([row.heard.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
     assert rollout_view.rollout(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
