@@ -1,10 +1,9 @@
 """The console on a real broker and a real registry, in Debian's Chromium; and what it says when both are away."""
 
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -15,14 +14,9 @@ SCORED, DEAD = 80, 2
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
-def fetched(address: str, host: str) -> tuple[int, str]:
-    """Status and body, asked for under this host name."""
-    request = urllib.request.Request(f"{address}/", headers={"Host": host})
-    try:
-        with urllib.request.urlopen(request, timeout=STEP_SECONDS) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+def fetched(address: str, host: str) -> httpx.Response:
+    """The first page, asked for under this host name."""
+    return httpx.get(address, headers={"Host": host}, timeout=STEP_SECONDS)
 
 
 def swap_is_seen_live(rig: Rig, page: Page) -> None:
@@ -108,10 +102,10 @@ def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: Mak
     (tmp_path / "registry").write_text("no folder")
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")
     with console(rig, *flags) as address:
-        until(lambda: fetched(address, "localhost")[1].count("is away</strong>") == 2, "both troubles")
-        said = fetched(address, "console.example.com")[1]
+        until(lambda: fetched(address, "localhost").text.count("is away</strong>") == 2, "both troubles")
+        said = fetched(address, "console.example.com").text
         assert "no Kafka broker answers at 127.0.0.1:1" in said
         assert "read-only" in said
-        assert fetched(address, "elsewhere.example.com")[0] == 400
+        assert fetched(address, "elsewhere.example.com").status_code == 400
         taken = address.removeprefix("http://")
         assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", taken, code=2).stderr

@@ -3,9 +3,9 @@
 import os
 import re
 import signal
-import urllib.request
 from collections.abc import Sequence
 
+import httpx
 import psutil
 import pytest
 
@@ -30,7 +30,10 @@ def shared(rig: Rig, owners: Sequence[str]) -> bool:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was not waited for does not."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def started(rig: Rig) -> ScorerProcess:
@@ -86,8 +89,7 @@ def test_each_worker_has_a_port_of_its_own(make_rig: MakeRig) -> None:
     until(lambda: rig.answered() == 200, "the scores")
 
     def scored(port: int) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
         return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith("scorer_events_total"))
 
     until(lambda: scored(first) + scored(first + 1) == 200, "the counts of both")
