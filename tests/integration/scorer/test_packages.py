@@ -56,8 +56,8 @@ REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
     "too large": (large, {}, "at most 100000 are read"),
     "a file outside": (models.reading_outside, {}, "keeps weights in '../secret.bin'"),
     "truncated": (truncated, {}, "onnx"),
-    "wrong shape": (lambda path: models.linear(path, 1.0, width=3), {}, "shape"),
-    "other input": (linear, {"signature": ANOTHER}, "'z'"),
+    "wrong shape": (lambda path: models.linear(path, 1.0, width=3), {}, "the signature gives (B, 2)"),
+    "other input": (linear, {"signature": ANOTHER}, "z"),
     "golden": (linear, {"golden": [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]}, "golden example 1"),
 }
 
