@@ -54,7 +54,7 @@ def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig)
     rig.emit(events(100, start=200))
     until(lambda: rig.answered() == 300, "the scores of the version that is back")
     assert [record["version"] for record in rig.scores()].count("1.0.0") == 200
-    assert rig.audit()["version_regressions"] == 0
+    rig.assert_audited(scored=300, version_regressions=0)
     for role in (("--canary", "1.0.0=10"), ("--shadow", "1.0.0")):
         refused = rig.run("model-registry", "promote", REPO, "--to", "2.0.0", *role, code=2).stderr
         assert "no scorer acts on roles yet" in refused
