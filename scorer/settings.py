@@ -272,20 +272,19 @@ def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Se
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
     """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
-    section = values.get("input")
-    if isinstance(section, dict) and isinstance(section.get("schema_file"), str):
-        section["schema_file"] = (base / section["schema_file"]).resolve()
-    security.resolve(values.get("kafka"), base)
-    model = values.get("model")
+    model: Any = values.get("model")
     if not isinstance(model, dict):
-        return
-    for key in ("cache", "ca_file", "policy", "server_folder"):
-        if isinstance(model.get(key), str):
-            model[key] = (base / model[key]).resolve()
-    if isinstance(tls := model.get("server_tls"), dict):
-        for key in ("ca_file", "certificate_file", "key_file"):
-            if isinstance(tls.get(key), str):
-                tls[key] = (base / tls[key]).resolve()
+        model = {}
+    sections: list[tuple[Any, Sequence[str]]] = [
+        (values.get("input"), ("schema_file",)),
+        (model, ("cache", "ca_file", "policy", "server_folder")),
+        (model.get("server_tls"), ("ca_file", "certificate_file", "key_file")),
+    ]
+    for section, keys in sections:
+        for key in keys if isinstance(section, dict) else ():
+            if isinstance(section.get(key), str):
+                section[key] = (base / section[key]).resolve()
+    security.resolve(values.get("kafka"), base)
     if isinstance(model.get("source"), str):
         try:
             model["source"] = str(reference.parse(model["source"], base_dir=base.resolve()))

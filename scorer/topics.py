@@ -31,11 +31,9 @@ class Topic:
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-    """The topics that exist, of those named in `needed`, with what is to be done with each.
-
-    Raises Fatal: 3 where the broker does not allow that, 4 where it does not answer. A topic that nothing is to be done with
-    is left out where it may not be seen.
-    """
+    """The topics that exist, of those named in `needed`, with what is to be done with each. Raises Fatal: 3 where the broker
+    does not allow that, 4 where it does not answer. A topic that nothing is to be done with is left out where it may not be
+    seen."""
     asked = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
     try:
         found = asked.allowed(needed)

@@ -52,16 +52,13 @@ WIDTH = 16  # columns of the longest bar
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One batch size. Seconds of the model alone, and of the loop: decoding, the model, encoding."""
+    """One batch size. Seconds of the model alone, and of the loop: decoding, the model, encoding; and what one process reaches,
+    Kafka's clients not counted."""
 
     size: int
     model: float
     loop: float
-
-    @property
-    def events_per_second(self) -> float:
-        """What one process reaches in batches of this size, Kafka's clients not counted."""
-        return self.size / self.loop
+    events_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +79,6 @@ class Report:
     batch: int
     events_per_second: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """For --json."""
-        points = [asdict(point) | {"events_per_second": point.events_per_second} for point in self.points]
-        return {**asdict(self), "points": points}
-
 
 def bench(
     model: Annotated[str, typer.Argument(help="A package folder, or a version: REPOSITORY:TAG.", show_default=False)],
@@ -96,14 +88,12 @@ def bench(
 ) -> None:
     """Measure what a model costs here, by batch size, and what a scorer reaches with it. Needs no broker."""
     report = measure(*settings_for(model, config, flags or []))
-    print_data(as_json, report.to_dict(), lambda: shown(report))
+    print_data(as_json, asdict(report), lambda: shown(report))
 
 
 def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple[Settings, Package | None]:
     """The settings to measure under, and the package where `model` is a folder; else it is a reference, with a tag or a digest.
-
-    Raises SettingsError, RegistryError, and Fatal where the reference names no version.
-    """
+    Raises SettingsError, RegistryError, and Fatal where the reference names no version."""
     folder = Path(model)
     if folder.is_dir():
         found = package.read(folder, name=folder.resolve().name, version="0", digest=of_bytes(str(folder.resolve()).encode()))
@@ -118,10 +108,8 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 
 def measure(settings: Settings, folder: Package | None) -> Report:
-    """Measure a package, or the version that the settings name.
-
-    Raises Fatal where it cannot be served here, RegistryError where it cannot be had.
-    """
+    """Measure a package, or the version that the settings name. Raises Fatal where it cannot be served here, RegistryError
+    where it cannot be had."""
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or pulled(settings)[0]
@@ -159,14 +147,13 @@ def example(signature: Signature) -> dict[str, Any]:
 def _measured(
     settings: Settings, servable: Servable, events: Sequence[bytes], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[Point, ...]]:
-    """Seconds of the model by size, and of model and loop by size."""
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
     decoded = {size: servable.loaded.decoder.decode(batch.values).tensors for size, batch in batches.items()}
     curve = measured(sizes, lambda size: servable.loaded.model.run(decoded[size]), rounds=ROUNDS)
     loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
-    return curve, tuple(Point(size, curve[size], seconds) for size, seconds in loop.items())
+    return curve, tuple(Point(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 
 
 def _line(points: Sequence[Point]) -> tuple[float, float]:
@@ -179,7 +166,6 @@ def _line(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def _batch(topic: str, events: list[bytes]) -> Batch:
-    """Events as intake takes them, of one partition."""
     count = len(events)
     return Batch([topic] * count, [0] * count, list(range(count)), [None] * count, list(events), [0] * count, [None] * count)
 
@@ -208,12 +194,8 @@ def shown(report: Report) -> Group:
 
 
 def _lines(report: Report) -> list[str]:
-    """In words."""
-    own = (
-        f"The model runs in buckets of {_list(report.buckets)}"
-        if report.buckets
-        else "The model runs each batch at its own size"
-    )
+    buckets = _list(report.buckets)
+    own = f"The model runs in buckets of {buckets}" if buckets else "The model runs each batch at its own size"
     target = report.latency_target * 1e3
     return [
         f"With the loop a batch takes {report.fixed * 1e3:.3f} ms + {report.per_event * 1e6:.2f} us an event.",

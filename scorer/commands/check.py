@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Annotated
 
 import typer
@@ -56,15 +57,15 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} answers")
         found = yield from _broker(settings, admin, create, partitions)
     try:
-        servable, golden = _servable(settings)
+        package, resolution = pulled(settings)
+        servable = make(package, resolution, loader(settings), settings)
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except backends.ModelRefused as error:
         yield Finding("model", False, str(error), "push a version that passes, then promote it")
     else:
-        answers = (
-            f"answers its golden examples ({golden})" if golden else "brings no golden examples: no score of it was compared"
-        )
+        golden = f"answers its golden examples ({len(package.golden)})"
+        answers = golden if package.golden else "brings no golden examples: no score of it was compared"
         yield Finding("model", True, f"{servable.label} loads, and {answers}")
         yield from _samples(settings, servable, found)
 
@@ -132,12 +133,6 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     return Finding("group protocol", True, f"consumer, session {session} ms")
 
 
-def _servable(settings: Settings) -> tuple[Servable, int]:
-    """The version that the channel names, loaded, and how many golden examples it answered."""
-    package, resolution = pulled(settings)
-    return make(package, resolution, loader(settings), settings), len(package.golden)
-
-
 def pulled(settings: Settings) -> tuple[Package, Resolution]:
     """The version that the channel names, admitted and in the cache. Raises RegistryError."""
     store, cache = open_source(settings), open_cache(settings.model)
@@ -147,7 +142,6 @@ def pulled(settings: Settings) -> tuple[Package, Resolution]:
 
 
 def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Topic]) -> Iterator[Finding]:
-    """The newest events of each input topic must decode."""
     for name in settings.input.topics:
         if name not in found:
             continue
@@ -160,13 +154,15 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
             none = f"no event came of its newest {offsets} offsets" if offsets else "it is empty"
             yield Finding("sample", True, f"no event of {name} was decoded: {none}")
         elif decoded.rejected:
-            row, poison = next(iter(sorted(decoded.rejected.items())))
+            row, poison = min(decoded.rejected.items(), key=itemgetter(0))
+            event = values[row]
+            shown = "null" if event is None else repr(event[:200])
             yield Finding(
                 "sample",
                 False,
                 f"{len(values) - good} of the newest {len(values)} events of {name} would be dead-lettered; "
                 f"the first: {poison.reason}: {poison}",
-                f"compare the producer with the version's signature; the event: {_start(values[row])}",
+                f"compare the producer with the version's signature; the event: {shown}",
             )
         else:
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
@@ -180,7 +176,3 @@ def newest(settings: Settings, topic: str) -> tuple[list[bytes | None], int]:
     spans = {partition: (max(lows[partition], end - SAMPLE), end) for partition, end in ends.items()}
     values = [message.value() for batch in reader.read(spans) for message in batch.messages]
     return values, sum(stop - start for start, stop in spans.values())
-
-
-def _start(value: bytes | None) -> str:
-    return "null" if value is None else repr(value[:200])

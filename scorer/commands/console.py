@@ -9,7 +9,7 @@ import typer
 
 from publisher.process import logs
 from publisher.process.command_line import Config, Set, talk
-from scorer.console.serve import Serving, serve
+from scorer.console.serve import serve
 from scorer.settings import load
 
 
@@ -35,5 +35,7 @@ def console(
     settings = load(path, flags or []).settings
     logs.configure({"console": settings.name}, "WARNING")
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # a line for each attempt; the pages say it once
-    serving = Serving(listen, allow_actions, tuple(allow_host or ()), user_header)
-    serve(settings, path, serving, lambda address: talk.print(f"the console is at {address}", markup=False))
+    serve(
+        settings, path, listen, lambda address: talk.print(f"the console is at {address}", markup=False),
+        allow_actions=allow_actions, allow_hosts=allow_host or (), user_header=user_header,
+    )  # fmt: skip

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,20 +44,14 @@ def emit(
     print_data(as_json, {"written": count}, lambda: f"{count} events written")
 
 
-class Key:
-    """The key of an event: a template over its fields, `{carrier}-{flight}`, or none."""
-
-    def __init__(self, template: str | None) -> None:
-        self._template = template
-
-    def of(self, line: bytes, number: int) -> bytes | None:
-        """Raises Fatal where the event has not the fields that the template names."""
-        if self._template is None:
-            return None
-        try:
-            return self._template.format_map(orjson.loads(line)).encode()
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Fatal(f"line {number}: no key {self._template!r}: {error!r}", "check --key and the event", USAGE) from None
+def key_of(template: str | None, line: bytes, number: int) -> bytes | None:
+    """The key of an event by a template over its fields, `{carrier}-{flight}`. Raises Fatal where it has not those fields."""
+    if template is None:
+        return None
+    try:
+        return template.format_map(orjson.loads(line)).encode()
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise Fatal(f"line {number}: no key {template!r}: {error!r}", "check --key and the event", USAGE) from None
 
 
 class Pace:
@@ -96,18 +91,19 @@ class _Writer:
     def write(self, key: bytes | None, event: bytes) -> None:
         """Hand over one event; waits where the queue is full."""
         self._producer.poll(0)
+        produce = partial(self._producer.produce, self._topic, event, key, on_delivery=self._note, headers=self._headers)
         try:
-            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+            produce()
         except BufferError:
             self._producer.flush(FLUSH_SECONDS)
-            self._producer.produce(self._topic, event, key, on_delivery=self._note, headers=self._headers)
+            produce()
 
     def confirm(self) -> None:
         """Wait for every confirmation. Raises Fatal where the broker did not take an event."""
         left = self._producer.flush(FLUSH_SECONDS)
+        if self.failures and self.failures[0] in REFUSED:
+            raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
         if self.failures or left:
-            if self.failures and self.failures[0] in REFUSED:
-                raise rights.refused(self._settings, [Right(WRITE, rights.TOPIC, self._topic)])
             why = self.failures[0].str() if self.failures else f"{left} events were not confirmed within {FLUSH_SECONDS:.0f} s"
             raise Fatal(f"writing to {self._topic} failed: {why}", "check that the topic exists and the broker answers")
 
@@ -125,19 +121,17 @@ def write(
     headers: Sequence[tuple[str, str]] = (),
     rate: float | None = None,
 ) -> int:
-    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second.
-
-    Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event.
-    """
+    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second. Partitions are chosen by
+    key as the Java client does (murmur2). Raises Fatal where the broker did not take an event."""
     writer = _Writer(settings, topic or settings.input.topics[0], headers)
-    keys, pace, count = Key(key), Pace(rate, time.monotonic()), 0
+    pace, count = Pace(rate, time.monotonic()), 0
     for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
         if writer.failures:
             break
         if (pause := pace.pause(count, time.monotonic())) > 0:
             time.sleep(pause)
         count += 1
-        writer.write(keys.of(event, count), event)
+        writer.write(key_of(key, event, count), event)
         if count == 1:  # it waits half a second for its producer id: the others begin after that
             writer.confirm()
             pace = Pace(rate, time.monotonic())

@@ -1,7 +1,6 @@
 """`scorer offsets`: shows where the consumer group stands, and moves it on purpose."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from confluent_kafka.admin import AdminClient
@@ -18,8 +17,7 @@ from scorer.settings import Settings, load
 SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """One partition: the group's committed offset (None where there is none) within what the topic holds."""
 
     topic: str
@@ -39,17 +37,13 @@ def offsets(
 ) -> None:
     """Show where the consumer group stands, or move it on purpose."""
     settings = load(path, flags or []).settings
-    rows = [asdict(row) for row in (move(settings, to, topic, partition) if to else standing(settings))]
-    columns = [field.name for field in fields(Standing)]
-    print_data(as_json, {"offsets": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
+    admin = connect(settings.kafka, f"{settings.name}.offsets")
+    found = move(settings, admin, to, topic, partition) if to else standing(settings, admin)
+    print_data(as_json, {"offsets": [row._asdict() for row in found]}, lambda: table(Standing._fields, found))
 
 
-def standing(settings: Settings) -> list[Standing]:
+def standing(settings: Settings, admin: AdminClient) -> list[Standing]:
     """Every input partition. Raises Fatal where the broker does not tell."""
-    return _standing(settings, connect(settings.kafka, f"{settings.name}.offsets"))
-
-
-def _standing(settings: Settings, admin: AdminClient) -> list[Standing]:
     found = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
     try:
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
@@ -60,43 +54,32 @@ def _standing(settings: Settings, admin: AdminClient) -> list[Standing]:
     return [Standing(*place, committed.get(place), *bounds[place]) for place in places]
 
 
-def move(settings: Settings, to: str, topic: str | None, partition: int | None) -> list[Standing]:
-    """Move the group to `earliest`, `latest` or an offset; where it stands then. Raises Fatal.
-
-    The group must have no members: a running scorer would go on from where it is and overwrite the move.
-    """
-    admin = connect(settings.kafka, f"{settings.name}.offsets")
+def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[Standing]:
+    """Move the group to `earliest`, `latest` or an offset; where it stands then. Raises Fatal. The group must have no members:
+    a running scorer would go on from where it is and overwrite the move."""
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))
     try:
         if live := groups.members(settings.name):
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", REFUSED)
-        chosen = _chosen(_standing(settings, admin), topic, partition)
+        chosen = [s for s in standing(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
+        if not chosen:
+            raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
         groups.move(settings.name, [GroupPosition(s.topic, s.partition, _target(s, to)) for s in chosen])
     except Retriable as error:
         raise Fatal(f"the group was not moved: {error}", "see the broker's log") from error
-    return _standing(settings, admin)
+    return standing(settings, admin)
 
 
 def _groups(settings: Settings, admin: AdminClient) -> ConsumerGroups:
     return ConsumerGroups(admin, settings.kafka, "the broker", SECONDS)
 
 
-def _chosen(known: list[Standing], topic: str | None, partition: int | None) -> list[Standing]:
-    chosen = [s for s in known if topic in (None, s.topic) and partition in (None, s.partition)]
-    if not chosen:
-        raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
-    return chosen
-
-
 def _target(at: Standing, to: str) -> int:
     if to in ("earliest", "latest"):
         return at.low if to == "earliest" else at.high
     if not to.isdigit() or not at.low <= int(to) <= at.high:
-        raise Fatal(
-            f"--to {to}: {at.topic}[{at.partition}] holds offsets {at.low} to {at.high}",
-            "write earliest, latest or an offset",
-            USAGE,
-        )
+        holds = f"{at.topic}[{at.partition}] holds offsets {at.low} to {at.high}"
+        raise Fatal(f"--to {to}: {holds}", "write earliest, latest or an offset", USAGE)
     return int(to)

@@ -48,15 +48,15 @@ def schema(
         raise typer.BadParameter("--positional is for --diff")
     if diff:
         _diff(refs[0], refs[1], positional, as_json)
-    elif scores:
-        _show("score", format_, _score_schema(format_), as_json)
+        return
+    name, text = ("score", _score_schema(format_)) if scores else _event_schema(refs[0], format_, id_field)
+    if as_json:
+        print_json({"model": name, "format": format_, "schema": text})
     else:
-        name, text = _event_schema(refs[0], format_, id_field)
-        _show(name, format_, text, as_json)
+        print(text)
 
 
 def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, str]:
-    """The model's name and the schema."""
     name, signature = signature_of(ref)
     try:
         return name, GENERATORS[format_](signature, name, id_field)
@@ -70,13 +70,6 @@ def _score_schema(format_: str) -> str:
     return formats.schema(format_)
 
 
-def _show(name: str, format_: str, text: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"model": name, "format": format_, "schema": text})
-    else:
-        print(text)
-
-
 def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
     found = breaks(signature_of(old)[1], signature_of(new)[1], positional=positional)
     if as_json:
@@ -88,10 +81,8 @@ def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:
 
 
 def signature_of(ref: str) -> tuple[str, Signature]:
-    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder.
-
-    Raises RegistryError, Fatal where it has no signature.
-    """
+    """The name and the signature of a version in a registry (the channel `prod` where REF has no tag), or of a folder. Raises
+    RegistryError, Fatal where it has no signature."""
     if (Path(ref) / package.MODEL).is_file():
         name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
     else:

@@ -43,10 +43,8 @@ def scorers(settings: Settings) -> list[Heard]:
 
 
 def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) -> Table:
-    """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns.
-
-    A scorer of the group `name` is called by its replica.
-    """
+    """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns. A
+    scorer of the group `name` is called by its replica."""
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     anybody_refuses = any(heard.status.refused for heard in found)
     columns = [column for column in COLUMNS if wide or column in FIRST or (column == "refused" and anybody_refuses)]
@@ -60,9 +58,8 @@ def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) 
 
 
 def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
-    """A cell for each of COLUMNS."""
     scorer = heard.status
-    champion = scorer.versions.get("champion")
+    champion = heard.champion
     partitions: dict[str, list[int]] = {}
     for p in scorer.partitions:
         partitions.setdefault(p.topic, []).append(p.partition)
@@ -71,13 +68,13 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         scorer.scorer.removeprefix(f"{name}."),
         state if state == RUNNING else f"{state} {age}",
         str(len(scorer.partitions)),
-        f"{sum(p.lag for p in scorer.partitions):,}",
-        champion.version if champion else "-",
+        f"{heard.lag:,}",
+        champion.version or "-",
         " ".join(scorer.refused),
         f"{age} ago",
         scorer.region,
-        f"{champion.digest[:19]}" if champion else "-",
-        str(champion.revision) if champion else "-",
+        champion.digest[:19] or "-",
+        str(champion.revision) if champion.version else "-",
         f"{scorer.counters.get('events', 0):,}",
         " ".join(f"{topic}[{','.join(map(str, numbers))}]" for topic, numbers in partitions.items()),
         "; ".join(f"{version}: {reason}" for version, reason in scorer.refused.items()),

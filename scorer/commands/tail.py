@@ -1,29 +1,24 @@
 """`scorer tail`: reads score records or dead letters, committed ones only, one JSON object a line."""
 
+import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Annotated
 
 import orjson
 import typer
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message
 
-from publisher.errors import REFUSED, USAGE, Fatal
-from publisher.kafka import clients as kafka
-from publisher.kafka import error_codes, rights, topics
-from publisher.kafka.connection import refused
-from publisher.kafka.error_codes import ABSENT, END, PASSING
-from publisher.kafka.headers import headers_of
-from publisher.kafka.rights import READ, Right
+from publisher.errors import USAGE, Fatal
+from publisher.kafka import rights
+from publisher.kafka.error_codes import ABSENT, PASSING, Codes
+from publisher.kafka.following import Following
+from publisher.kafka.headers import headers_of_one
 from publisher.process.command_line import Config, Set
 from scorer.dead_letters import headers as dead_letters
 from scorer.scores import formats
 from scorer.settings import Settings, load
-
-POLL_SECONDS = 0.2
-SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
 def tail(
@@ -58,41 +53,13 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 
 def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
-    name = f"{settings.name}.tail"
-    found = topics.existing(settings.kafka, name, rights.to_read(topic), [topic])
-    watch = kafka.ErrorWatch()
-    consumer = kafka.reader(settings.kafka, name, **{"enable.partition.eof": True, "error_cb": watch})
-    consumer.assign([TopicPartition(topic, p, start) for p in range(found[topic].partitions)])
-    at_end: set[int | None] = set()
-    deadline = time.monotonic() + SILENCE_SECONDS
-    try:
-        while follow or len(at_end) < found[topic].partitions:
-            messages = consumer.consume(1_000, POLL_SECONDS)
-            if messages:
-                deadline = time.monotonic() + SILENCE_SECONDS
-            elif not follow and time.monotonic() > deadline:
-                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
-            if watch.fatal is not None:
-                raise refused(settings.kafka, watch.fatal)
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    yield message
-                elif error in END:
-                    at_end.add(message.partition())
-                else:
-                    _mind(settings, topic, error)
-    finally:
-        consumer.close()
-
-
-def _mind(settings: Settings, topic: str, error: KafkaError) -> None:
-    """Raises Fatal for an error that does not pass."""
-    if kafka.of_no_group(error) or error.retriable() or error in PASSING or error in ABSENT:
-        return
-    if error in error_codes.REFUSED:
-        raise rights.refused(settings.kafka, [Right(READ, rights.TOPIC, topic)])
-    raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
+    passing = Codes(*PASSING.items(), *ABSENT.items())
+    following = Following(settings.kafka, f"{settings.name}.tail", rights.to_read(topic), [topic], passing)
+    with contextlib.closing(following):
+        following.begin(start)
+        while follow:
+            yield from following.news()
+        yield from following.to_end()
 
 
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
@@ -106,7 +73,7 @@ def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 
 def dead_letter(message: Message) -> bytes:
     """Where the event came from, what is wrong with it, and what it was, as JSON."""
-    facts = dead_letters.facts(headers_of([message])[0][0] or [])
+    facts = dead_letters.facts(headers_of_one(message) or [])
     return orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())})
 
 

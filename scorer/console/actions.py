@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 
 from model_registry.channels import channel as channels
@@ -44,28 +45,15 @@ class Actions:
     def promote(self, actor: str, channel: str, version: str, reason: str, revision: int) -> None:
         """Point the channel, which must be at `revision`, at a version."""
 
-        def work() -> str:
-            return self._move(
-                channels.promote(
-                    self._store, channel, version, actor=actor, reason=reason, now=datetime.now(UTC),
-                    expected=channels.Expected(revision=revision),
-                )
-            )  # fmt: skip
-
-        self._do(actor, self._lines.promote(channel, version, reason, revision), work)
+        make = partial(channels.promote, self._store, channel, version, expected=channels.Expected(revision=revision))
+        self._do(actor, self._lines.promote(channel, version, reason, revision), lambda: self._move(make, actor, reason))
 
     def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
         """Point the channel, which must be at `revision`, at what it named at another revision, or before."""
 
-        def work() -> str:
-            return self._move(
-                channels.rollback(
-                    self._store, channel, actor=actor, reason=reason, now=datetime.now(UTC), to_revision=to_revision,
-                    expected=channels.Expected(revision=revision),
-                )
-            )  # fmt: skip
-
-        self._do(actor, self._lines.rollback(channel, to_revision, reason, revision), work)
+        expected = channels.Expected(revision=revision)
+        make = partial(channels.rollback, self._store, channel, to_revision=to_revision, expected=expected)
+        self._do(actor, self._lines.rollback(channel, to_revision, reason, revision), lambda: self._move(make, actor, reason))
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
         """Put back the dead letters of these reasons, all where none is named; or say what would be."""
@@ -78,8 +66,9 @@ class Actions:
 
         self._do(actor, self._lines.replay(reasons, dry_run=dry_run), work)
 
-    def _move(self, move: Move) -> str:
-        """Tell the scorers of a move that is made. One that cannot be told is seen at their next poll."""
+    def _move(self, make: Callable[..., Move], actor: str, reason: str) -> str:
+        """Make a move, and tell the scorers. One that cannot be told is seen at their next poll."""
+        move = make(actor=actor, reason=reason, now=datetime.now(UTC))
         said = f"{move.channel} is at revision {move.revision} and names {move.to_version}"
         self._moved()
         try:
@@ -90,19 +79,14 @@ class Actions:
 
     def _do(self, actor: str, command: str, work: Callable[[], str]) -> None:
         deed = Deed(next(self._numbers), time.time(), actor, command)
-        self._tell(deed)
+        self._state.did(deed)
 
         def run() -> None:
             try:
                 done = replace(deed, outcome="done", said=work())
-            except (RegistryError, Fatal) as error:
-                done = replace(deed, outcome="failed", said=f"{error}. {error.hint}".rstrip(". "))
-            except Aborted as error:
-                done = replace(deed, outcome="failed", said=str(error))
-            self._tell(done)
+            except (RegistryError, Fatal, Aborted) as error:
+                hint = getattr(error, "hint", "")
+                done = replace(deed, outcome="failed", said=f"{error}. {hint}".rstrip(". "))
+            self._state.did(done)
 
         self._worker.submit(run)
-
-    def _tell(self, deed: Deed) -> None:
-        with self._state.lock:
-            self._state.did(deed)

@@ -8,22 +8,18 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, Message, TopicPartition
 
-from publisher.errors import REFUSED, Fatal
-from publisher.kafka import clients as kafka
-from publisher.kafka import error_codes, rights, topics
-from publisher.kafka.connection import refused
-from publisher.kafka.error_codes import END, PASSING
-from publisher.kafka.headers import headers_of
-from publisher.kafka.rights import READ, Right
+from publisher.errors import Fatal
+from publisher.kafka import rights
+from publisher.kafka.following import Following
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.partitions import Partition
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
-from scorer.console.letters import KEPT as LETTERS_KEPT
-from scorer.console.state import State
-from scorer.console.swaps import KEPT as SWAPS_KEPT
+from scorer.console.state import LETTERS_KEPT, SWAPS_KEPT, State
 from scorer.scores import formats
 from scorer.settings import Settings
 
@@ -36,12 +32,11 @@ log = logging.getLogger(__name__)
 
 
 class BusFeed:
-    """Reads until `close`. `now` gives Unix seconds."""
+    """Reads until `close`."""
 
-    def __init__(self, settings: Settings, state: State, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, state: State) -> None:
         self._settings = settings
         self._state = state
-        self._now = now
         self._closing = threading.Event()
         self._handlers: dict[str, Callable[[Message], None]] = {
             settings.status_topic: self._status,
@@ -52,156 +47,123 @@ class BusFeed:
         }
         self._as_json = formats.as_json(settings)
         self._budget, self._budget_until = SCORES_KEPT + SAMPLE, 0.0
-        self._behind: set[tuple[str, int]] = set()
+        self._behind: set[Partition] = set()
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                with self._consumer() as consumer:
-                    self._read(consumer)
-            except Fatal as error:
-                with self._state.lock:
-                    self._state.trouble("bus", str(error), error.hint, self._now())
-            self._closing.wait(AGAIN_SECONDS)
-
-    @contextlib.contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
-        """A reader of all topics, from where each is of interest. Raises Fatal where one that scorers need is missing."""
         name, settings = f"{self._settings.name}.console", self._settings.kafka
         required = self._settings.status_topic, self._settings.swaps_topic
-        found = topics.existing(settings, name, rights.to_read(*self._handlers), required)
-        self._watch = kafka.ErrorWatch()
-        consumer = kafka.reader(settings, name, **{"enable.partition.eof": True, "error_cb": self._watch})
-        try:
-            with self._state.lock:
-                self._forget()
-            places = [TopicPartition(topic, p) for topic in found for p in range(found[topic].partitions)]
-            self._reading = {(place.topic, place.partition) for place in places}
-            consumer.assign([self._start(consumer, place, found[place.topic].partitions) for place in places])
-            yield consumer
-        except KafkaException as error:
-            raise Fatal(f"the broker does not answer: {error.args[0].str()}", "check the broker") from None
-        finally:
-            consumer.close()
+        while not self._closing.is_set():
+            try:
+                self._following = Following(settings, name, rights.to_read(*self._handlers), required)
+                with contextlib.closing(self._following):
+                    self._begin()
+                    self._read()
+            except KafkaException as error:
+                self._trouble(f"the broker does not answer: {error.args[0].str()}", "check the broker")
+            except Fatal as error:
+                self._trouble(str(error), error.hint)
+            self._closing.wait(AGAIN_SECONDS)
 
-    def _forget(self) -> None:
+    def _trouble(self, text: str, hint: str) -> None:
+        with self._state.lock:
+            self._state.trouble("bus", text, hint, time.time())
+
+    def _begin(self) -> None:
         """Everything is read again from a known place; the points of the flow stay."""
         fresh, state = State(), self._state
-        state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
+        with state.lock:
+            state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
+        self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
-    def _start(self, consumer: Consumer, place: TopicPartition, partitions: int) -> TopicPartition:
+    def _start(self, topic: str, partition: int) -> TopicPartition:
         """From where a partition is read: the whole status, the newest of the others."""
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_KEPT,
             self._settings.replayed_topic: 10 * LETTERS_KEPT,
             self._settings.output.topic: SCORES_KEPT,
-        }.get(place.topic)
+        }.get(topic)
         if wanted is None:
-            return TopicPartition(place.topic, place.partition, OFFSET_BEGINNING)
-        low, high = consumer.get_watermark_offsets(place, timeout=10.0)
-        return TopicPartition(place.topic, place.partition, max(low, high - max(1, wanted // partitions)))
+            return TopicPartition(topic, partition, OFFSET_BEGINNING)
+        found = self._following
+        low, high = found.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
+        return TopicPartition(topic, partition, max(low, high - max(1, wanted // found.topics[topic].partitions)))
 
-    def _read(self, consumer: Consumer) -> None:
-        probe = self._now() + PROBE_SECONDS
+    def _read(self) -> None:
+        probe = time.time() + PROBE_SECONDS
         with self._state.lock:
             self._state.well("bus")
         while not self._closing.is_set():
-            first = consumer.poll(POLL_SECONDS)
-            messages = [first, *consumer.consume(500, 0)] if first else []
-            if self._watch.fatal is not None:
-                raise refused(self._settings.kafka, self._watch.fatal)
+            for message in self._following.news(POLL_SECONDS):
+                with self._state.lock:
+                    self._handlers[message.topic() or ""](message)
+                    self._state.changed()
             with self._state.lock:
-                self._take(messages)
-            self._skip(consumer)
-            if self._now() >= probe:
-                self._probe(consumer)
-                probe = self._now() + PROBE_SECONDS
+                self._look()
+            self._skip()
+            if time.time() >= probe:
+                self._probe()
+                probe = time.time() + PROBE_SECONDS
 
-    def _take(self, messages: list[Message]) -> None:
-        state, now = self._state, self._now()
-        for message in messages:
-            error = message.error()
-            if error is None:
-                self._handlers[message.topic() or ""](message)
-            elif error in END:
-                self._reading.discard((message.topic() or "", message.partition() or 0))
-            else:
-                self._mind(message.topic() or "", error)
-        if messages:
-            state.changed()
-        if not state.loaded and not any(topic != self._settings.output.topic for topic, _ in self._reading):
+    def _look(self) -> None:
+        """How far the topics are read, and a point of the flow where it is time for one."""
+        state, behind = self._state, {topic for topic, _ in self._following.unread}
+        if not state.loaded and not behind - {self._settings.output.topic}:
             state.loaded = True
             state.changed()
-        if state.flow.tick(state.scorers, now):
+        if state.flow.tick(state.scorers, time.time()):
             state.changed()
-        state.scorers.caught_up = not any(topic == self._settings.status_topic for topic, _ in self._reading)
+        state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
-    def _mind(self, topic: str, error: KafkaError) -> None:
-        """Raises Fatal for an error that does not pass by itself."""
-        if kafka.of_no_group(error) or error.retriable() or error in PASSING:
-            return
-        if error in error_codes.REFUSED:
-            raise rights.refused(self._settings.kafka, [Right(READ, rights.TOPIC, topic)])
-        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
-
-    def _probe(self, consumer: Consumer) -> None:
+    def _probe(self) -> None:
         """Whether the broker is there: silence alone does not say."""
         try:
-            consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
+            self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
         except KafkaException as error:
             servers = self._settings.kafka.bootstrap_servers
-            with self._state.lock:
-                self._state.trouble(
-                    "bus", f"no broker answers at {servers}: {error.args[0].str()}", "is it running?", self._now()
-                )
+            self._trouble(f"no broker answers at {servers}: {error.args[0].str()}", "is it running?")
         else:
             with self._state.lock:
                 self._state.well("bus")
 
-    def _skip(self, consumer: Consumer) -> None:
+    def _skip(self) -> None:
         """Partitions of scores whose records came faster than they are sampled go on at their ends."""
-        if self._now() >= self._budget_until:
-            self._budget, self._budget_until = max(self._budget, SAMPLE), self._now() + 1.0
-            for topic, partition in self._behind:
+        consumer = self._following.consumer
+        if time.time() >= self._budget_until:
+            self._budget, self._budget_until = max(self._budget, SAMPLE), time.time() + 1.0
+            for partition in self._behind:
                 with contextlib.suppress(KafkaException):
-                    consumer.seek(TopicPartition(topic, partition, OFFSET_END))
-                    consumer.resume([TopicPartition(topic, partition)])
+                    consumer.seek(TopicPartition(*partition, OFFSET_END))
+                    consumer.resume([TopicPartition(*partition)])
             self._behind.clear()
         elif self._budget <= 0 and not self._behind:
             mine = [p for p in consumer.assignment() if p.topic == self._settings.output.topic]
             self._behind = {(p.topic, p.partition) for p in mine}
-            self._reading -= self._behind
+            self._following.unread -= self._behind
             consumer.pause(mine)
 
     def _status(self, message: Message) -> None:
-        self._state.scorers.hear(message.key(), message.value(), self._now())
+        self._state.scorers.hear(message.key(), message.value(), time.time())
 
     def _swap(self, message: Message) -> None:
         if (record := records.swap(message.value())) is not None:
             self._state.swaps.hear(record)
 
     def _letter(self, message: Message) -> None:
-        (headers,), _ = headers_of([message])
-        place = message.partition() or 0, message.offset() or 0
-        self._state.letters.hear(records.letter(*place, message.timestamp()[1], message.key(), message.value(), headers or []))
+        self._state.letters.hear(records.letter(message, headers_of_one(message) or []))
 
     def _replayed(self, message: Message) -> None:
         self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())
 
     def _score(self, message: Message) -> None:
         self._budget -= 1
-        live = (message.topic(), message.partition()) not in self._reading
+        live = (message.topic(), message.partition()) not in self._following.unread
         try:
             record = records.score(self._as_json(message.value() or b""))
         except (ValueError, Fatal) as error:
@@ -209,4 +171,4 @@ class BusFeed:
             return
         if record is not None:
             self._state.scores.hear(record)
-            self._state.flow.hear(record, self._now(), live=live)
+            self._state.flow.hear(record, time.time(), live=live)

@@ -24,7 +24,6 @@ class CommandLines:
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 
     def replay(self, reasons: Sequence[str], *, dry_run: bool) -> str:
-        """`scorer replay`."""
         chosen = [word for reason in reasons for word in ("--reason", reason)]
         return shlex.join(["scorer", "replay", self.config, *chosen, *(["--dry-run"] if dry_run else [])])
 

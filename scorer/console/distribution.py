@@ -81,9 +81,7 @@ class ScoresFold:
 
 def psi(expected: Sequence[float] | deque[float], actual: Sequence[float] | deque[float]) -> float:
     """Population stability index over ten bins of equal shares of `expected`: below 0.1 alike, above 0.25 another population.
-
-    Siddiqi, Credit Risk Scorecards (2006), chapter 9. Equal values share a bin.
-    """
+    Siddiqi, Credit Risk Scorecards (2006), chapter 9. Equal values share a bin."""
     reference, other = np.array(expected), np.array(actual)
     inner = np.unique(np.quantile(reference, np.linspace(0, 1, PSI_BINS + 1)[1:-1]))
     shares = [_shares(column, inner) for column in (reference, other)]

@@ -50,7 +50,6 @@ class FlowFold:
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorersFold, now: float) -> bool:
-        """A point, if it is time for one."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
@@ -83,7 +82,7 @@ class FlowFold:
         them has been seen to answer."""
         waiting = [place for place, lag in lags if lag > 0]
         ages = [now - self.answered[place] / 1_000 for place in waiting if place in self.answered]
-        return max(0.0, *ages) if len(ages) > 1 else max(0.0, ages[0]) if ages else None if waiting else 0.0
+        return None if waiting and not ages else max([0.0, *ages])
 
 
 def _percentiles(values: list[float], points: tuple[int, ...]) -> list[float | None]:

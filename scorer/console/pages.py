@@ -40,7 +40,6 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In words."""
         if self.index is None:
             return "too few scores of both for a comparison"
         return "alike" if self.index < ALIKE else "shifted" if self.index < ANOTHER else "another population"
@@ -98,7 +97,6 @@ def flow_data(state: State) -> dict[str, Any]:
 
 
 def regions(state: State, now: float) -> list[Region]:
-    """Regions and the channels that their scorers follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for heard in state.scorers.listed(now):
         groups.setdefault((heard.status.region, heard.status.tag), []).append(heard)
@@ -106,7 +104,7 @@ def regions(state: State, now: float) -> list[Region]:
     for (name, tag), every in sorted(groups.items()):
         live = [h for h in every if h.state(now) == "running"]
         channel = state.registry.channels.get(tag)
-        served = [h.status.versions["champion"] for h in live if "champion" in h.status.versions]
+        served = [h.champion for h in live if h.champion.version]
         rows.append(
             Region(
                 name=name,
@@ -115,7 +113,7 @@ def regions(state: State, now: float) -> list[Region]:
                 silent=sum(h.state(now) == "silent" for h in every),
                 partitions=sum(len(h.status.partitions) for h in live),
                 rate=sum(h.rate for h in live),
-                lag=sum(p.lag for h in live for p in h.status.partitions),
+                lag=sum(h.lag for h in live),
                 versions=Counter(version.version for version in served).most_common(),
                 behind=sum(version.revision < channel.revision for version in served) if channel else 0,
             )

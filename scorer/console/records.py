@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from confluent_kafka import Message
 
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter
 
 SHOWN_BYTES = 4_000  # of a dead letter's value; a person looks, a program replays
 Told = TypeVar("Told")
-"""(topic, partition)"""
 
 
 class SwapRecord(msgspec.Struct, frozen=True):
@@ -30,13 +30,10 @@ class SwapRecord(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Partition:
-        """Whose change it is."""
         return self.topic, self.partition
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The event that a score answers."""
-
     topic: str
     partition: int
     offset: int
@@ -94,25 +91,18 @@ def score(value: bytes | None) -> ScoreRecord | None:
     return _decoded(value, _SCORE)
 
 
-def letter(
-    partition: int,
-    offset: int,
-    at_ms: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[str, str | bytes | None]],
-) -> DeadLetter:
-    """A record of the dead-letter topic; `at_ms` is its timestamp, for one that does not say when it died."""
-    facts = dead_letter.facts(headers)
+def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]]) -> DeadLetter:
+    """A record of the dead-letter topic. One that does not say when it died has its timestamp."""
+    facts, value = dead_letter.facts(headers), message.value()
     return DeadLetter(
-        partition=partition,
-        offset=offset,
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
         reason=facts.get("reason", "unknown"),
         error=facts.get("error", ""),
         source=facts.get("source", ""),
         model=facts.get("model", ""),
-        at_ms=dead_letter.died_ms(facts, at_ms),
-        key=_text(key),
+        at_ms=dead_letter.died_ms(facts, message.timestamp()[1]),
+        key=_text(message.key()),
         value=_text(value),
         cut=len(value or b"") > SHOWN_BYTES,
         headers=tuple((name, _text(_bytes(held))) for name, held in dead_letter.original_headers(headers)),

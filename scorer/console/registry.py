@@ -2,14 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 from model_registry.channels import channel
 from model_registry.errors import NotFound, RegistryError
 from model_registry.oci import tags
 from model_registry.stores import Store
-from scorer.console.channels import Channel, RegistryView
-from scorer.console.state import State
+from scorer.console.state import Channel, RegistryView, State
 
 LOOK_SECONDS = 1.0
 CHANNELS = 50  # that are followed
@@ -17,19 +15,15 @@ MOVES = 500  # of each that are shown
 
 
 class RegistryFeed:
-    """Looks until `close`. `now` gives Unix seconds."""
+    """Looks until `close`."""
 
-    def __init__(self, store: Store, state: State, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, state: State) -> None:
         self._store = store
         self._state = state
-        self._now = now
         self._known: dict[str, tuple[str, Channel]] = {}
         self._closing = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def hurry(self) -> None:
@@ -37,7 +31,6 @@ class RegistryFeed:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop looking."""
         self._closing.set()
         self._wake.set()
         self._thread.join()
@@ -48,7 +41,7 @@ class RegistryFeed:
                 view = self._look()
             except RegistryError as error:
                 with self._state.lock:
-                    self._state.trouble("registry", str(error), error.hint, self._now())
+                    self._state.trouble("registry", str(error), error.hint, time.time())
             else:
                 with self._state.lock:
                     self._state.well("registry")
@@ -70,12 +63,12 @@ class RegistryFeed:
             validator = self._store.validator(name)
         except NotFound:
             validator = ""
-        revisions = tags.revisions(there, name)
-        mark = f"{validator} {revisions[0] if revisions else 0}"
+        newest = next(iter(tags.revisions(there, name)), 0)
+        mark = f"{validator} {newest}"
         known = self._known.get(name)
         if known is None or known[0] != mark:
             old = list(known[1].moves) if known else []
-            after = old[-1].revision if old else max(0, (revisions[0] if revisions else 0) - MOVES)
+            after = old[-1].revision if old else max(0, newest - MOVES)
             moves = [*old, *channel.history(self._store, name, after)][-MOVES:]
             found = channel.resolve(self._store, name)
             known = mark, Channel(name, found.version, found.digest, found.revision, found.roles, tuple(moves))

@@ -13,25 +13,10 @@ DASH = "\N{EN DASH}"
 @functools.cache
 def environment() -> Environment:
     """The templates of this package; everything is escaped, and a name that is not there is an error."""
-    made = Environment(
-        loader=PackageLoader("scorer.console"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "count": count,
-        "seconds": seconds,
-        "ms": milliseconds,
-        "when": when,
-        "short": short,
-        "tone": tone,
-        "percent": percent,
-        "figure": figure,
-        "sentence": sentence,
-        "options": options,
-    }
+    loader = PackageLoader("scorer.console")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters = count, seconds, milliseconds, when, short, tone, percent, figure, sentence, options
+    made.filters |= {each.__name__: each for each in filters}
     return made
 
 
@@ -77,12 +62,10 @@ def short(digest: str) -> str:
 
 
 def tone(number: int) -> str:
-    """The class of a version's colour."""
     return f"t{number % TONES}"
 
 
 def sentence(text: str) -> str:
-    """With a capital letter at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
@@ -93,5 +76,4 @@ def options(command: str) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """A share as percent."""
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.channels.history import Move
-from scorer.console.channels import Channel
 from scorer.console.paging import Page, page
 from scorer.console.records import SwapRecord
 from scorer.console.scorers import Heard
-from scorer.console.state import State
+from scorer.console.state import Channel, State
 from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Verdict
 
 SQUARES = 600  # partitions that are drawn one by one
@@ -41,27 +40,17 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A scorer in the table. `outcome` is flipped, waiting or refused in the newest move; `heard` seconds ago."""
+    """A scorer in the table, heard of `silent` seconds ago. `outcome` is flipped, waiting or refused in the newest move."""
 
-    scorer: str
-    region: str
+    heard: Heard
     state: str
-    tag: str
-    version: str
-    digest: str
-    revision: int
     outcome: str
-    partitions: int
-    lag: int
-    rate: float
-    heard: float
     reason: str
+    silent: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """See the module."""
-
     channel: Channel | None
     move: Move | None
     verdict: Verdict | None
@@ -72,9 +61,7 @@ class Rollout:
     squares_left_out: int
     flips: Sequence[SwapRecord]
     rows: Page[Row]
-    live: int
     states: Counter[str]
-    forgotten: int
 
 
 def tones(state: State) -> dict[str, int]:
@@ -90,12 +77,15 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
     verdict = state.scorers.verdict(move, now) if move else None
     colours = tones(state)
     outcomes = {s.scorer: (s.outcome, s.reason) for s in verdict.scorers} if verdict else {}
-    listed = state.scorers.listed(now)
-    rows = [_row(heard, outcomes, now) for heard in listed]
+    rows = [
+        Row(heard, heard.state(now), *outcomes.get(heard.status.scorer, ("", "")), max(0.0, now - heard.heard))
+        for heard in state.scorers.listed(now)
+    ]
     needle, show = query.get("q", "").strip().lower(), query.get("show", "")
 
     def matches(row: Row) -> bool:
-        text = f"{row.scorer} {row.region} {row.version} {row.digest} {row.tag}".lower()
+        status, champion = row.heard.status, row.heard.champion
+        text = f"{status.scorer} {status.region} {champion.version} {champion.digest} {status.tag}".lower()
         return needle in text and (not show or show in (row.outcome, row.state))
 
     squares, left_out = _squares(state, colours)
@@ -104,15 +94,13 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
         move=move,
         verdict=verdict,
         counts=Counter(outcome for outcome, _ in outcomes.values()),
-        refusals=[(row.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
+        refusals=[(row.heard.status.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
         served=_served(state.scorers.live(now), colours),
         squares=squares,
         squares_left_out=left_out,
         flips=list(state.swaps.recent)[:FLIPS],
         rows=page(rows, query.get("page"), matches),
-        live=sum(row.state == "running" for row in rows),
         states=Counter(row.state for row in rows),
-        forgotten=len(state.scorers.last) - len(listed),
     )
 
 
@@ -134,39 +122,17 @@ def headline(view: Rollout) -> tuple[str, str]:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 scorer`, `1,204 scorers`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _row(heard: Heard, outcomes: dict[str, tuple[str, str]], now: float) -> Row:
-    status = heard.status
-    serves = status.versions.get("champion")
-    outcome, reason = outcomes.get(status.scorer, ("", ""))
-    return Row(
-        scorer=status.scorer,
-        region=status.region,
-        state=heard.state(now),
-        tag=status.tag,
-        version=serves.version if serves else "",
-        digest=serves.digest if serves else "",
-        revision=serves.revision if serves else 0,
-        outcome=outcome,
-        partitions=len(status.partitions),
-        lag=sum(p.lag for p in status.partitions),
-        rate=heard.rate,
-        heard=max(0.0, now - heard.heard),
-        reason=reason,
-    )
 
 
 def _served(live: Sequence[Heard], colours: dict[str, int]) -> list[ServedVersion]:
     scorers: Counter[tuple[str, str]] = Counter()
     partitions: Counter[tuple[str, str]] = Counter()
     for heard in live:
-        serves = heard.status.versions.get("champion")
-        if serves is not None:
-            scorers[serves.version, serves.digest] += 1
-            partitions[serves.version, serves.digest] += len(heard.status.partitions)
+        if heard.champion.version:
+            what = heard.champion.version, heard.champion.digest
+            scorers[what] += 1
+            partitions[what] += len(heard.status.partitions)
     total = sum(partitions.values()) or 1
     return [
         ServedVersion(*what, scorers[what], partitions[what], partitions[what] / total, colours.get(what[0], 0))

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
-from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
+from scorer.observe.status import STALE_SECONDS, ScorerStatus, VersionStatus
 from scorer.rollout import progress
 
 FORGOTTEN_SECONDS = 3_600.0  # a scorer that was not heard for so long is counted, and listed no more
 SHORTEST_SECONDS = 1.0  # a change is told at once: of two records closer than this no rate is made
-RUNNING, STOPPED, SILENT = "running", "stopped", "silent"
+RUNNING, SILENT = "running", "silent"
+NOTHING = VersionStatus("", "", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class Heard:
     rate: float = 0.0
     fill: float = 0.0
 
+    @property
+    def champion(self) -> VersionStatus:
+        """What it serves; of an empty name where that is nothing."""
+        return self.status.versions.get("champion", NOTHING)
+
+    @property
+    def lag(self) -> int:
+        """Records behind the ends of its partitions."""
+        return sum(p.lag for p in self.status.partitions)
+
     def state(self, now: float) -> str:
         """running, stopped, or silent where a running one has not been heard of for long."""
         silent = self.status.state == RUNNING and now - self.heard >= STALE_SECONDS
@@ -32,23 +43,19 @@ class Heard:
 
 @dataclass(slots=True)
 class ScorersFold:
-    """The last word of every scorer of a status topic, by name. `caught_up`: the topic's end was reached, so what comes now is
-    news."""
+    """The last word of every scorer of a status topic, by name."""
 
     last: dict[str, Heard] = field(default_factory=dict)
-    judged: progress.Fleet = field(default_factory=progress.Fleet)
-    caught_up: bool = False
+    fleet: progress.Fleet = field(default_factory=progress.Fleet)
     _wanted: set[Partition] = field(default_factory=set)
     _move: tuple[str, int] = ("", 0)
 
     def hear(self, key: bytes | None, value: bytes | None, now: float) -> bool:
         """Take in a record; whether it was a scorer's. `now` in Unix seconds."""
-        status = read(key, value)
-        if status is None:
+        if (found := self.fleet.hear(key, value, now)) is None:
             return False
-        heard = now if self.caught_up and status.state == RUNNING else min(now, status.heartbeat_ms / 1_000)
-        self.judged.hear(status, heard)
-        self.last[status.scorer] = _after(self.last.get(status.scorer), status, heard)
+        name = found[0].scorer
+        self.last[name] = _after(self.last.get(name), *found)
         return True
 
     def live(self, now: float) -> list[Heard]:
@@ -64,8 +71,8 @@ class ScorersFold:
         """Where a move of a channel stands; partitions seen since this move was first asked about are wanted."""
         if self._move != (move.channel, move.revision):
             self._move, self._wanted = (move.channel, move.revision), set()
-        self._wanted |= progress.partitions(move, self.judged, now)
-        return progress.judge(move, self.judged, self._wanted, now)
+        self._wanted |= progress.partitions(move, self.fleet, now)
+        return progress.judge(move, self.fleet, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
         """Records behind the end, of each partition that somebody has."""
@@ -75,7 +82,6 @@ class ScorersFold:
 
 
 def _after(before: Heard | None, status: ScorerStatus, heard: float) -> Heard:
-    """What is known with one more record."""
     if before is None or before.base.started_ms != status.started_ms or status.state != RUNNING:
         return Heard(status, heard, status)
     seconds = (status.heartbeat_ms - before.base.heartbeat_ms) / 1_000

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from model_registry.commands.options import actor
@@ -19,43 +18,38 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 STREAMS_SECONDS = 2  # that open streams may take to end
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """What a person may choose: see the options of `scorer console`."""
-
-    listen: str
-    allow_actions: bool = False
-    allow_hosts: Sequence[str] = ()
-    user_header: str | None = None
-
-
-def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; `told` hears the address. Raises Fatal (2) for an address that cannot be listened on, and
-    where the extra is not installed; RegistryError for a repository that nothing can be opened with."""
+def serve(
+    settings: Settings,
+    config: Path,
+    listen: str,
+    told: Callable[[str], None],
+    *,
+    allow_actions: bool,
+    allow_hosts: Sequence[str],
+    user_header: str | None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, with the options of `scorer console`; `told` hears the address. Raises Fatal (2) for an
+    address that cannot be listened on, and where the extra is not installed; RegistryError for a repository that nothing can be
+    opened with."""
     try:
         import uvicorn
 
         from scorer.console.web import Console
     except ImportError as error:
-        raise Fatal(
-            f"the console needs {error.name}", "install the extra: pip install -e '.[console]' in a clone", USAGE
-        ) from None
-    listener, host = _listener(serving.listen)
+        hint = "install the extra: pip install -e '.[console]' in a clone"
+        raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
+    listener, host = _listener(listen)
     state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
     bus, registry = BusFeed(settings, state), RegistryFeed(store, state)
-    actions = Actions(settings, lines, store, state, registry.hurry) if serving.allow_actions else None
-    hosts = [*LOOPBACK, *serving.allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
-    console = Console(
-        settings, state, lines, actions, hosts, f"{actor()} (console)", serving.user_header, lambda: server.should_exit
-    )
+    actions = Actions(settings, lines, store, state, registry.hurry) if allow_actions else None
+    hosts = [*LOOPBACK, *allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
+    console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
     server = uvicorn.Server(
         uvicorn.Config(
             console.app(), log_level="warning", access_log=False, server_header=False, proxy_headers=False,
             timeout_graceful_shutdown=STREAMS_SECONDS,
         )
     )  # fmt: skip
-    bus.start()
-    registry.start()
     told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
     try:
         server.run(sockets=[listener])
@@ -68,7 +62,6 @@ def serve(settings: Settings, config: Path, serving: Serving, told: Callable[[st
 
 
 def _listener(listen: str) -> tuple[socket.socket, str]:
-    """A bound socket, and the host as it was named."""
     host, _, port = listen.rpartition(":")
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     made = socket.socket(family)

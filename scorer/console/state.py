@@ -5,16 +5,93 @@ ask again.
 """
 
 import threading
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scorer.console.channels import RegistryView
+from model_registry.channels.history import Move
+from model_registry.channels.roles import Role
+from publisher import positions
+from publisher.kafka.partitions import Partition
 from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
-from scorer.console.letters import LetterFold
+from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
-from scorer.console.swaps import SwapFold
 
 DEEDS = 20  # that are remembered
+SWAPS_KEPT = 500  # changes of version that are shown at all
+LETTERS_KEPT = 1_000  # newest letters that can be looked at
+MARKS = 50_000  # places of replayed letters, those of letters that are not kept included
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A tag that moves: what it names now, and its newest moves, oldest first. `digest` is the champion's."""
+
+    name: str
+    version: str
+    digest: str
+    revision: int
+    roles: Sequence[Role] = ()
+    moves: Sequence[Move] = ()
+
+    @property
+    def move(self) -> Move | None:
+        """The move that made it what it is; None where the registry was moved without a history."""
+        return next((move for move in self.moves if move.revision == self.revision), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryView:
+    """A repository. `read` says whether it was seen at all; `versions` are its tags that never move."""
+
+    repository: str = ""
+    channels: dict[str, Channel] = field(default_factory=dict)
+    versions: Sequence[str] = ()
+    read: bool = False
+
+
+@dataclass(slots=True)
+class SwapFold:
+    """Changes of version: `last` has each partition's newest, `recent` the newest of all, newest first."""
+
+    last: dict[Partition, SwapRecord] = field(default_factory=dict)
+    recent: deque[SwapRecord] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
+
+    def hear(self, record: SwapRecord) -> None:
+        """Take in a record that is newer than all before of its partition."""
+        self.last[record.place] = record
+        self.recent.appendleft(record)
+
+
+@dataclass(slots=True)
+class LetterFold:
+    """`letters` newest first; `by_reason` counts those among them that nobody has put back, `replayed` has their places."""
+
+    letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
+    replayed: set[tuple[int, int]] = field(default_factory=set)
+
+    def hear(self, letter: DeadLetter) -> None:
+        """Take in a letter."""
+        self.letters.appendleft(letter)
+
+    def hear_replayed(self, topic: str, key: bytes | None) -> None:
+        """Take in the key of a record of `<dead letters>.replayed`: the place of a letter that was put back."""
+        try:
+            place = positions.parse(key or b"")
+        except ValueError:
+            return
+        if place.topic == topic:
+            self.replayed.add((place.partition, place.offset))
+        if len(self.replayed) > MARKS:
+            self.replayed &= {(letter.partition, letter.offset) for letter in self.letters}
+
+    def put_back(self, letter: DeadLetter) -> bool:
+        return (letter.partition, letter.offset) in self.replayed
+
+    def by_reason(self) -> Counter[str]:
+        """Those that nobody has put back, by reason."""
+        return Counter(letter.reason for letter in self.letters if not self.put_back(letter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +126,28 @@ class State:
     flow: FlowFold = field(default_factory=FlowFold)
     letters: LetterFold = field(default_factory=LetterFold)
     registry: RegistryView = field(default_factory=RegistryView)
-    bus_trouble: Trouble | None = None
-    registry_trouble: Trouble | None = None
+    troubles: dict[str, Trouble] = field(default_factory=dict)
     loaded: bool = False
     deeds: tuple[Deed, ...] = ()
     sequence: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def changed(self) -> None:
-        """Something that is shown is another."""
         self.sequence += 1
 
     def trouble(self, source: str, text: str, hint: str, now: float) -> None:
         """The source `bus` or `registry` does not answer. The first time counts."""
-        name = f"{source}_trouble"
-        before: Trouble | None = getattr(self, name)
-        setattr(self, name, Trouble(text, hint, before.since if before else now))
+        before = self.troubles.get(source)
+        self.troubles[source] = Trouble(text, hint, before.since if before else now)
         self.changed()
 
     def well(self, source: str) -> None:
-        """The source answers."""
-        if getattr(self, f"{source}_trouble") is not None:
-            setattr(self, f"{source}_trouble", None)
+        if self.troubles.pop(source, None) is not None:
             self.changed()
 
     def did(self, deed: Deed) -> None:
-        """Remember a deed, in place of its earlier state."""
-        kept = [known for known in self.deeds if known.number != deed.number]
-        self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:DEEDS])
-        self.changed()
+        """Remember a deed, in place of its earlier state. Takes the lock."""
+        with self.lock:
+            kept = [known for known in self.deeds if known.number != deed.number]
+            self.deeds = tuple(sorted([*kept, deed], key=lambda known: -known.number)[:DEEDS])
+            self.changed()

@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -29,19 +28,17 @@ from scorer.settings import Settings
 
 LOOK_SECONDS = 0.5  # how late a browser hears of a change
 SILENCE_SECONDS = 15.0  # proxies end streams that say nothing for longer
-VIEWS = ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"), (
-    "/regions",
-    "regions",
-    "Regions",
-), ("/dead-letters", "letters", "Dead letters"), ("/history", "history", "History")  # fmt: skip
+VIEWS = (
+    ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"),
+    ("/regions", "regions", "Regions"), ("/dead-letters", "letters", "Dead letters"), ("/history", "history", "History"),
+)  # fmt: skip
 MAX_REASON = 500
 
 
 @dataclass
 class Console:
     """What the pages are made of. `actions` is None where the console is read-only; `actor` is who acts, unless the header
-    `user_header` of a request says so; `stopping` ends the streams; `clock` gives
-    Unix seconds."""
+    `user_header` of a request says so; `stopping` ends the streams; `clock` gives Unix seconds."""
 
     settings: Settings
     state: State
@@ -52,20 +49,15 @@ class Console:
     user_header: str | None
     stopping: Callable[[], bool]
     clock: Callable[[], float] = time.time
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        return Tokens()
+    tokens: Tokens = field(default_factory=Tokens)
 
     @property
     def tag(self) -> str:
-        """The channel that the scorers follow."""
         return self.settings.model.tag
 
     def app(self) -> Starlette:
-        """The ASGI application."""
         gets = [Route(path, getattr(self, name)) for path, name, _ in VIEWS]
-        data = [Route("/data/scores", self.scores_data), Route("/data/flow", self.flow_data), Route("/events", self.events)]
+        data = [Route("/data/scores", self.data), Route("/data/flow", self.data), Route("/events", self.events)]
         posts = [Route(f"/actions/{name}", getattr(self, name), methods=["POST"]) for name in ("promote", "rollback", "replay")]
         static = Mount("/static", StaticFiles(packages=[("scorer.console", "static")]))
         return Starlette(
@@ -74,7 +66,7 @@ class Console:
                 Middleware(StrictHeaders),
                 Middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False),
             ],
-            exception_handlers={HTTPException: self._error},
+            exception_handlers={HTTPException: self._error, RegistryError: self._error},
         )
 
     def rollout(self, request: Request) -> Response:
@@ -128,15 +120,11 @@ class Console:
             request, "history", names=names, channel=channel, chosen=name, moves=moves, command=command, query=query
         )
 
-    def scores_data(self, _: Request) -> Response:
+    def data(self, request: Request) -> Response:
+        figures = pages.scores_data if request.url.path.endswith("scores") else pages.flow_data
         with self.state.lock:
-            found = pages.scores_data(self.state)
-        return _json(found)
-
-    def flow_data(self, _: Request) -> Response:
-        with self.state.lock:
-            found = pages.flow_data(self.state)
-        return _json(found)
+            found = figures(self.state)
+        return Response(orjson.dumps(found), media_type="application/json")
 
     async def events(self, _: Request) -> Response:
         """Server-sent events: one whenever something that is shown has changed."""
@@ -155,18 +143,15 @@ class Console:
 
     async def promote(self, request: Request) -> Response:
         actions, given = await self._asked(request)
-        channel, reason, revision = _channel(given), _reason(given), _whole(given, "revision")
-        try:
-            version = check_version(given.get("version", "").strip())
-        except RegistryError as error:
-            raise HTTPException(400, f"{error}; {error.hint}") from None
-        actions.promote(self._who(request), channel, version, reason, revision)
+        channel, version = check_channel(given.get("channel", "")), check_version(given.get("version", "").strip())
+        actions.promote(self._who(request), channel, version, _reason(given), _whole(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def rollback(self, request: Request) -> Response:
         actions, given = await self._asked(request)
         to_revision = _whole(given, "to_revision") if given.get("to_revision") else None
-        actions.rollback(self._who(request), _channel(given), to_revision, _reason(given), _whole(given, "revision"))
+        channel = check_channel(given.get("channel", ""))
+        actions.rollback(self._who(request), channel, to_revision, _reason(given), _whole(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def replay(self, request: Request) -> Response:
@@ -193,7 +178,7 @@ class Console:
         cookie, token = self.tokens.of(request)
         with self.state.lock:
             state = self.state
-            common: dict[str, Any] = {"bus_trouble": state.bus_trouble, "registry_trouble": state.registry_trouble}
+            common: dict[str, Any] = {f"{source}_trouble": state.troubles.get(source) for source in ("bus", "registry")}
             common |= {"loaded": state.loaded, "deeds": state.deeds[:3], "registry_read": state.registry.read}
         html = rendering.environment().get_template(f"{view}.html").render(
             **common, **values, view=view, views=VIEWS, name=self.settings.name, tag=self.tag, may_act=self.actions is not None,
@@ -205,20 +190,11 @@ class Console:
         return response
 
     def _error(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, RegistryError):  # a name that no channel or version can have
+            return self._page(request, "error", 400, said=f"{error}; {error.hint}")
         assert isinstance(error, HTTPException)
         said = "there is no such page" if error.status_code == 404 else error.detail
         return self._page(request, "error", error.status_code, said=said)
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")
-
-
-def _channel(given: dict[str, str]) -> str:
-    try:
-        return check_channel(given.get("channel", ""))
-    except RegistryError as error:
-        raise HTTPException(400, f"{error}; {error.hint}") from None
 
 
 def _reason(given: dict[str, str]) -> str:

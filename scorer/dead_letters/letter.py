@@ -31,16 +31,13 @@ class Selection:
     window: TimeWindow = ALWAYS
 
     def takes(self, letter: "Letter") -> bool:
-        """Whether the letter is asked for."""
         return (not self.reasons or letter.reason in self.reasons) and self.window.holds(letter.at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back.
-
-    `late`: the event's deadline has passed, and the record does without it.
-    """
+    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back. `late`:
+    the event's deadline has passed, and the record does without it."""
 
     id: str
     source: Position

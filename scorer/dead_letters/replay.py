@@ -55,7 +55,6 @@ class Summary:
     examples: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "dry_run": self.dry_run,
             "replayed": self.replayed.total(),
@@ -69,11 +68,9 @@ class Summary:
 
 
 def replay(settings: Settings, selection: Selection, *, rate: float | None = None, dry_run: bool = False) -> Summary:
-    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing.
-
-    Raises Fatal: 2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what
-    was replayed is known: run it again).
-    """
+    """Put back the dead letters that `selection` takes, `rate` events a second at most; a dry run writes nothing. Raises Fatal:
+    2 where a topic is missing, 3 where another replay has taken over, 4 where a transaction did not succeed (what was replayed
+    is known: run it again)."""
     found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, _needed(settings, dry_run))
     for topic in (settings.dead_letter.topic, settings.replayed_topic):
         if topic not in found:
@@ -92,7 +89,6 @@ def replay(settings: Settings, selection: Selection, *, rate: float | None = Non
 
 
 def _needed(settings: Settings, dry_run: bool) -> dict[str, Operations]:
-    """The topics, and what is done with them."""
     if dry_run:
         return rights.to_read(settings.dead_letter.topic, settings.replayed_topic) | topics.seen(*settings.input.topics)
     inputs = dict.fromkeys(settings.input.topics, frozenset({WRITE}))

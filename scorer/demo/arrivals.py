@@ -16,6 +16,10 @@ from publisher.kafka.clients import KafkaSettings
 POLL_SECONDS = 0.05
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class _Record(msgspec.Struct):
     version: str
 
@@ -30,7 +34,6 @@ class Arrivals:
     """By output partition: version, sent and received of the last score."""
 
     def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
-        """Latencies in ms of the events sent between two times."""
         count = len(self.received)
         sent = np.array(self.sent[:count], np.float64)
         latency = np.array(self.received[:count], np.float64) - sent
@@ -38,10 +41,10 @@ class Arrivals:
 
 
 class LiveReader:
-    """Reads from the start of the topic until `close`."""
+    """Notes arrivals from the start of the topic on, until `close`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
-        self.arrivals = Arrivals()
+    def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: Arrivals) -> None:
+        self.arrivals = arrivals
         self._consumer = kafka.reader(settings, "demo.live", **{"fetch.wait.max.ms": 10})
         self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         self._closing = threading.Event()
@@ -49,7 +52,6 @@ class LiveReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
         self._closing.set()
         self._thread.join()
         self._consumer.close()
@@ -61,7 +63,7 @@ class LiveReader:
             if first is None:
                 continue
             messages = [m for m in (first, *self._consumer.consume(5_000, 0)) if m.error() is None]
-            now = time.time_ns() // 1_000_000
+            now = now_ms()
             for message in messages:
                 sent = message.timestamp()[1]
                 self.arrivals.sent.append(sent)

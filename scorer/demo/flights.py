@@ -63,17 +63,10 @@ def late(row: Mapping[str, str]) -> bool | None:
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 
-def key(event: Event) -> str:
-    """The record key of an event, `carrier-flight`: the order of one flight number's events is kept."""
-    return f"{event['carrier']}-{event['flight']}"
-
-
 def events(limit: int | None = None) -> Iterator[Event]:
-    """The flights of the extract in order of scheduled departure: one lap of them all, or exactly `limit` events.
-
-    A limit beyond the extract goes on with further laps, whose ids end in `-lap2`, `-lap3` and so on.
-    Raises ValueError if `limit` is negative.
-    """
+    """The flights of the extract in order of scheduled departure: one lap of them all, or exactly `limit` events. A limit
+    beyond the extract goes on with further laps, whose ids end in `-lap2`, `-lap3` and so on. Raises ValueError if `limit` is
+    negative."""
     if limit is None:
         return (event(row) for row in _rows())
     if limit < 0:
@@ -113,10 +106,8 @@ def outcomes() -> Outcomes:
 
 
 def auc(pairs: Iterable[tuple[float, bool]]) -> float:
-    """Area under the ROC curve of (score, outcome) pairs, exactly: the Mann-Whitney U of the ranks, ties at their mean.
-
-    Raises ValueError where it is not defined: a score that is not a number, or outcomes that are all the same.
-    """
+    """Area under the ROC curve of (score, outcome) pairs, exactly: the Mann-Whitney U of the ranks, ties at their mean. Raises
+    ValueError where it is not defined: a score that is not a number, or outcomes that are all the same."""
     table = np.array([(score, outcome) for score, outcome in pairs], dtype=np.float64).reshape(-1, 2)
     scores, positive = table[:, 0], table[:, 1] != 0
     if np.isnan(scores).any():
@@ -152,6 +143,5 @@ def _flight_id(row: Mapping[str, str], day: str) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _day(year: str, month: str, day: str) -> tuple[str, int]:
-    """ISO date and ISO day of the week."""
     when = date(int(year), int(month), int(day))
     return when.isoformat(), when.isoweekday()

@@ -1,9 +1,9 @@
 """What a person may choose for the demo, and the configuration that follows from it."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from scorer.demo.arrivals import now_ms
 from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
@@ -24,8 +24,6 @@ region: {region}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person may choose."""
-
     events: int = 50_000
     rate: float = 2_000.0
     kill: bool = True
@@ -44,13 +42,7 @@ class Options:
 
     @property
     def repository(self) -> str:
-        """Where the versions go, as a reference."""
         return f"{self.registry or FOLDER}/flight-delay"
-
-
-def now_ms() -> int:
-    """The wall clock, Unix ms."""
-    return time.time_ns() // 1_000_000
 
 
 def configure(options: Options, folder: Path, servers: str) -> Settings:

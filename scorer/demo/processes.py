@@ -57,13 +57,11 @@ class Shell:
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL, without mercy, to the process and its workers."""
         self._tell(f"kill -9 -- -{process.pid}")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGTERM, and SIGKILL to one that does not end."""
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
@@ -72,7 +70,6 @@ class Shell:
             process.wait()
 
     def running(self) -> list[int]:
-        """The process ids of what still runs."""
         return [process.pid for process in self._running if process.poll() is None]
 
     def close(self) -> None:

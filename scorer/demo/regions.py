@@ -3,19 +3,17 @@ killed in the middle and started again; in the end both regions are counted."""
 
 import contextlib
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from rich.console import Group
 
 from publisher.audit.copies import CopyReport
 from publisher.relay.commands.audit import count_copies
-from publisher.relay.settings import RelaySettings
 from publisher.relay.settings import load as load_relay
 from scorer.demo import summary
-from scorer.demo.arrivals import Arrivals, LiveReader
+from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
 from scorer.demo.broker.node import HOST, free_ports
-from scorer.demo.options import FAR, NEAR, Options, now_ms
+from scorer.demo.options import FAR, NEAR, Options
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
 from scorer.demo.stage import Stage, stage
 from scorer.demo.summary import Counted, Marks, Summary, VersionResult, by_version, latency, measured
@@ -45,11 +43,9 @@ class Regions:
 
     @property
     def clean(self) -> bool:
-        """Whether both are."""
         return self.near.clean and self.far.clean and self.far.events == self.near.scored
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
 
 
@@ -57,8 +53,7 @@ def demo(options: Options, view: View) -> Regions:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
     with stage(options, view, ["publisher status publisher.yaml --live"]) as where:
         played = _Regions(options, view, where)
-        near = played.play()
-        return Regions(near, played.far())
+        return Regions(played.play(), played.copied)
 
 
 class _Regions(Demo):
@@ -66,32 +61,27 @@ class _Regions(Demo):
 
     def __init__(self, options: Options, view: View, where: Stage) -> None:
         super().__init__(options, view, where)
-        self._near, self._far = where.servers
+        near, self._far = where.servers
         self._path = where.folder / "publisher.yaml"
-        self._copied: Copied | None = None
         self._lives = 0
-
-    @cached_property
-    def relay(self) -> RelaySettings:
-        """publisher.yaml, written."""
         text = RELAY.format(
             near_region=NEAR,
             far_region=FAR,
-            near=self._near,
+            near=near,
             far=self._far,
             topic=self.settings.output.topic,
             listen=f"{HOST}:{free_ports()[0]}",
         )
         self._path.write_text(text, encoding="utf-8")
-        return load_relay(self._path).settings
+        self.relay = load_relay(self._path).settings
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
         self.view.step(f"   Then a publisher, which copies the scores into {FAR}, each exactly once")
         far = self.relay.destination.kafka
         self.shell.run("publisher", "check", self._path.name, "--create")
         self._publish()
-        reader = cleanup.enter_context(contextlib.closing(LiveReader(far, self.settings.output.topic, PARTITIONS)))
-        self.far_arrivals = reader.arrivals
+        reader = LiveReader(far, self.settings.output.topic, PARTITIONS, self.far_arrivals)
+        cleanup.enter_context(contextlib.closing(reader))
 
     def kill_one(self) -> None:
         self.view.step("6. Killing the publisher without mercy, and starting it again")
@@ -103,28 +93,19 @@ class _Regions(Demo):
 
     def wait_for_the_end(self, written: int) -> None:
         super().wait_for_the_end(written)
-        self.wait_for(f"the last scores in {FAR}", lambda: self._copies() >= written, quiet=True)
+        self.wait_for(f"the last scores in {FAR}", lambda: len(self.far_arrivals.received) >= written, quiet=True)
 
     def count(self, marks: Marks) -> Summary:
         near = super().count(marks)
         report = count_copies(self.relay)
         there = self.settings.kafka.model_copy(update={"bootstrap_servers": self._far})
         versions = by_version(scores_by_version(self.settings.model_copy(update={"kafka": there})))
-        assert self.far_arrivals is not None
-        self._copied = copied(report, versions, self.far_arrivals, marks)
+        self.copied = copied(report, versions, self.far_arrivals, marks)
         return near
-
-    def far(self) -> Copied:
-        """What was counted in the other region."""
-        assert self._copied is not None
-        return self._copied
 
     def _publish(self) -> None:
         self._lives += 1
         self.processes["publisher"] = self.shell.start(f"publisher-{self._lives}.log", "publisher", "run", self._path.name)
-
-    def _copies(self) -> int:
-        return len(self.far_arrivals.received) if self.far_arrivals else 0
 
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arrivals, marks: Marks) -> Copied:
@@ -143,6 +124,5 @@ def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arr
 
 
 def table(found: Regions) -> Group:
-    """For people."""
     far = summary.table(found.far, f"what its copy in {FAR} holds", "scores")
     return Group(summary.table(found.near), far)

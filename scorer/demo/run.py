@@ -15,8 +15,8 @@ from scorer.commands.status import scorers
 from scorer.commands.tail import lines as tail
 from scorer.commands.tail import read_to_end
 from scorer.demo import flights
-from scorer.demo.arrivals import Arrivals, LiveReader
-from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options, now_ms
+from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
+from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options
 from scorer.demo.processes import Feed
 from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
 from scorer.demo.summary import Marks, Summary, summarise
@@ -41,7 +41,7 @@ def demo(options: Options, view: View) -> Summary:
 
 class Demo:
     """One run, its processes by name, and what has been seen so far: `arrivals` where the flights are scored, `far_arrivals`
-    where the scores are copied to, if anywhere."""
+    where the scores are copied to."""
 
     def __init__(self, options: Options, view: View, where: Stage) -> None:
         self.options = options
@@ -49,23 +49,21 @@ class Demo:
         self.shell = where.shell
         self.settings = where.settings
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.arrivals: Arrivals | None = None
-        self.far_arrivals: Arrivals | None = None
+        self.arrivals, self.far_arrivals = Arrivals(), Arrivals()
         self.killed_at: int | None = None
 
     def play(self) -> Summary:
-        """Steps 2 to 7."""
         self.make_registry()
         self.start_scorers()
         with contextlib.ExitStack() as cleanup:
-            reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS)
+            reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
             cleanup.enter_context(contextlib.closing(reader))
-            self.arrivals = reader.arrivals
             self.prepare(cleanup)
-            lines = endless_flights()
+            lines = flights.lines(2**62)  # lap after lap
             first = self.look(lines)
             began = now_ms()
-            feed = self.replay(lines, first)
+            self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
+            feed = Feed(self.emit("emit.log", self.options.rate), lines)
             promoted = self.swap()
             if self.options.kill:
                 self.kill_one()
@@ -112,7 +110,6 @@ class Demo:
             self.show_console()
 
     def show_console(self) -> None:
-        """Starts it, and prints its address."""
         log = self.shell.folder / "console.log"
         command = ("scorer", "console", "scorer.yaml", "--allow-actions", "--listen", "127.0.0.1:0")
         self.processes["console"] = self.shell.start(log.name, *command)
@@ -131,12 +128,7 @@ class Demo:
             self.view.say(record.decode())
         return count
 
-    def replay(self, lines: Iterator[bytes], first: int) -> Feed:
-        self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
-        return Feed(self.emit("emit.log", self.options.rate), lines)
-
     def emit(self, log: str, rate: float) -> subprocess.Popen[bytes]:
-        """`scorer emit`, waiting for lines."""
         command = ("scorer", "emit", "scorer.yaml", "--key", "{carrier}-{flight}", "--rate", f"{rate:g}")
         return self.shell.start(log, *command, feed=True)
 
@@ -150,7 +142,7 @@ class Demo:
         self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the tag moved")
 
         def swapped() -> bool:
-            newest = dict(self.arrivals.newest) if self.arrivals else {}
+            newest = dict(self.arrivals.newest)
             return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
 
         self.wait_for(f"every partition to show {NEW}", swapped)
@@ -167,7 +159,6 @@ class Demo:
         self.view.say(f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)")
 
     def wait_for_the_end(self, written: int) -> None:
-        """Every event that was written is answered."""
         self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
 
     def count(self, marks: Marks) -> Summary:
@@ -180,22 +171,20 @@ class Demo:
             swap = orjson.loads(message.value() or b"{}")
             if swap["version"] == NEW:
                 cut_over[f"{swap['topic']}[{swap['partition']}]"] = swap["cut_over_offset"]
-        assert self.arrivals is not None
         return summarise(report, scores_by_version(settings), dict(sorted(cut_over.items())), self.arrivals, marks)
 
     def seen(self) -> int:
-        """How many scores the live reader has seen."""
-        return len(self.arrivals.received) if self.arrivals else 0
+        return len(self.arrivals.received)
 
     def wait_for(self, what: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
         """Until `done()`, with the live view. Raises Fatal where nothing moves any more, or a process has ended."""
         deadline, seen = time.monotonic() + STEP_SECONDS, -1
         while not done():
-            if self.arrivals is not None:
+            if self.seen():
                 self.view.bar(f"waiting for {what}" if quiet else what, self.seen(), self.options.events)
-                self.view.flow({NEAR: self.arrivals} | ({FAR: self.far_arrivals} if self.far_arrivals else {}))
-                if self.seen() > seen:
-                    deadline, seen = time.monotonic() + STEP_SECONDS, self.seen()
+                self.view.flow({NEAR: self.arrivals} | ({FAR: self.far_arrivals} if self.options.copied else {}))
+            if self.seen() > seen:
+                deadline, seen = time.monotonic() + STEP_SECONDS, self.seen()
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     raise Fatal(f"{name} ended with code {process.returncode} while waiting for {what}")
@@ -204,9 +193,9 @@ class Demo:
             time.sleep(0.1)
 
 
-def caught_up(arrivals: Arrivals | None, since: int) -> bool:
+def caught_up(arrivals: Arrivals, since: int) -> bool:
     """Whether every partition shows scores of events sent after `since` (Unix ms), and soon after they were sent."""
-    newest = dict(arrivals.newest) if arrivals else {}
+    newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < QUIET_MS for _, sent, received in newest.values())
 
 
@@ -218,8 +207,3 @@ def scores_by_version(settings: Settings) -> dict[str, list[tuple[float, bool | 
         record = orjson.loads(message.value() or b"{}")
         scores.setdefault(record["version"], []).append((record["score"], outcomes.get(record["id"])))
     return scores
-
-
-def endless_flights() -> Iterator[bytes]:
-    """The flights in time order, lap after lap."""
-    return flights.lines(2**62)

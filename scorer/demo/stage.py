@@ -58,12 +58,10 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                commands = [*_flights(options), *how_to_go_on, *_moves()]
-                _how_to_go_on(view, folder, commands, [shell.running(), [broker.pid for broker in brokers]])
+                _how_to_go_on(options, view, folder, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]])
 
 
 def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
-    """One for each region, started at the same time."""
     several = len(options.regions) > 1
     view.step(f"1. Starting Apache Kafka 4.3 on loopback{', a cluster for each region' if several else ''}")
     classpath(on_progress=view.bar)
@@ -92,33 +90,23 @@ def _clean_up(settings: Settings) -> None:
 
 
 def _last_words(folder: Path) -> str:
-    """The ends of the processes' logs."""
-    ends = [f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log"))]
-    return "\n".join(ends)
+    return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log")))
 
 
-def _flights(options: Options) -> list[str]:
-    again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
-    more = f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &"
-    return [*(again if options.kill and not options.copied else []), more]
-
-
-def _moves() -> list[str]:
-    return [
-        "scorer rollback scorer.yaml --reason 'going back' --wait",
-        "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
-    ]
-
-
-def _how_to_go_on(view: View, folder: Path, commands: list[str], pids: list[list[int]]) -> None:
+def _how_to_go_on(options: Options, view: View, folder: Path, more: Sequence[str], pids: list[list[int]]) -> None:
     """`pids` are the processes to end, first those that have to be heard out by the others."""
     view.step(f"Everything goes on in {folder}. To go on playing:")
+    again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
     ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (
         f"cd {folder}; export PATH={Path(sys.executable).parent}:$PATH",
         "scorer status scorer.yaml",
         "scorer tail scorer.yaml --from-beginning --events 3",
-        *commands,
+        *(again if options.kill and not options.copied else []),
+        f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
+        *more,
+        "scorer rollback scorer.yaml --reason 'going back' --wait",
+        "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
         f"{ends}; sleep 5; rm -r {folder}   # the end; and what you started yourself",
     ):
         view.command(line)

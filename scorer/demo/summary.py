@@ -55,14 +55,11 @@ class Counted:
         return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"clean": self.clean, **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Counted):
-    """Where the flights were scored."""
-
     version_regressions: int
     dead_lettered: int
     cut_over: dict[str, int]
@@ -100,8 +97,9 @@ def summarise(
 
 def measured(arrivals: Arrivals, marks: Marks) -> dict[str, Any]:
     """Throughput, latency and pauses, by their names in `Counted`."""
+    seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
-        "throughput_eps": rate(arrivals, marks),
+        "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
         "latency_ms": latency(arrivals, marks.began),
         "swap_pause_ms": pause(arrivals, marks.promoted, before=marks.killed),
         "kill_pause_ms": pause(arrivals, marks.killed),
@@ -118,13 +116,7 @@ def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[st
     return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
 
 
-def rate(arrivals: Arrivals, marks: Marks) -> float:
-    """Scores a second, from the begin of the replay at full rate to its end."""
-    return round(len(arrivals.latencies(since=marks.began)) / max((marks.ended - marks.began) / 1_000, 1e-3), 1)
-
-
 def quality(rows: list[tuple[float, bool | None]]) -> float:
-    """AUC over the rows whose outcome is known."""
     known = [(score, outcome) for score, outcome in rows if outcome is not None]
     return round(auc(known), 4) if len({outcome for _, outcome in known}) > 1 else math.nan
 

@@ -1,15 +1,13 @@
 """What a person sees while the demo runs: the steps as they are typed, and a live line of counts. Writes to stderr."""
 
-import time
 from collections.abc import Mapping
-from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from scorer.demo.arrivals import Arrivals, percentiles
+from scorer.demo.arrivals import Arrivals, now_ms, percentiles
 
 RECENT_MS = 2_000
 
@@ -23,7 +21,7 @@ class View:
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
         )
-        self._live = Live(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        self._live = Live(console=self.console, get_renderable=self._shown, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", total=None, text="", visible=False)
 
     def __enter__(self) -> "View":
@@ -31,28 +29,24 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def step(self, text: str) -> None:
-        """A new step begins."""
         self.console.print(f"\n[bold]{text}[/]")
 
     def command(self, line: str) -> None:
-        """A command as a user would type it."""
         self.console.print(f"  $ {line}", style="cyan", markup=False)
 
     def say(self, text: str) -> None:
-        """What came of it."""
         self.console.print(f"    {text}", markup=False)
 
     def bar(self, description: str, done: int, total: int | None, text: str = "") -> None:
-        """How far something is."""
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
     def flow(self, regions: Mapping[str, Arrivals]) -> None:
         """The last two seconds by region: rate, latency, and the version of each partition's newest score."""
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         table = Table(box=None, pad_edge=False)
         partitions = sorted(set().union(*(arrivals.newest for arrivals in regions.values())))
         for column in ("region", "scored", "events/s", "p50 ms", "p99 ms", *(f"[{p}]" for p in partitions)):
@@ -65,9 +59,5 @@ class View:
             table.add_row(region, f"{len(arrivals.received):,}", f"{rate:,}", str(p50), str(p99), *versions)
         self._flow = table
 
-    def _render(self) -> Table:
-        grid = Table.grid()
-        grid.add_row(self._progress)
-        if self._flow is not None:
-            grid.add_row(self._flow)
-        return grid
+    def _shown(self) -> Group:
+        return Group(self._progress, *([self._flow] if self._flow else []))

@@ -10,12 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from publisher.kafka.partitions import Partition
 from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
 from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-Partition = tuple[str, int]
 SIZE_BUCKETS = tuple(4**k for k in range(9))
 
 
@@ -35,7 +35,6 @@ class BatchHistogram(Collector):
         self._sum += float(values.sum())
 
     def collect(self) -> Iterable[Metric]:
-        """See prometheus_client's Collector."""
         cumulative = np.cumsum(self._counts).tolist()
         labels = [*(str(edge) for edge in self._edges.tolist()), "+Inf"]
         family = HistogramMetricFamily(self._name, self._documentation)
@@ -51,7 +50,6 @@ class SessionCounters(Collector):
         self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
-        """See prometheus_client's Collector."""
         now = self.counters
         for name, documentation, value in (
             ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
@@ -80,16 +78,12 @@ class Metrics:
             "scorer_event_wait_seconds",
             "From the input's timestamp to when its batch was taken: the part of the latency that no stage has.",
         )
-        at = self.registry
+        at, of_partition = self.registry, ["topic", "partition"]
         self.events = Counter("scorer_events", "Events answered.", ["outcome"], registry=at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
-        self.limited = Counter(
-            "scorer_batches_limited",
-            "What kept batches from being larger: more was not there, or was not taken.",
-            ["by"],
-            registry=at,
-        )
+        limited = "What kept batches from being larger: more was not there, or was not taken."
+        self.limited = Counter("scorer_batches_limited", limited, ["by"], registry=at)
         self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], registry=at)
         self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], registry=at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
@@ -97,24 +91,16 @@ class Metrics:
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
         )
-        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", ["topic", "partition"], registry=at)
-        self.lag_seconds = Gauge(
-            "scorer_lag_seconds",
-            "Time since the partition was last level, while records wait.",
-            ["topic", "partition"],
-            registry=at,
-        )
+        self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
+        lag = "Time since the partition was last level, while records wait."
+        self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
         self.model = Gauge(
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
         self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
-        self.paused = Gauge(
-            "scorer_partition_paused",
-            "1 while a partition is not read although it is ours.",
-            ["topic", "partition"],
-            registry=at,
-        )
+        paused = "1 while a partition is not read although it is ours."
+        self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
         away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
         for what in KINDS:
             away.labels(what).set_function(partial(self.outages.is_away, what))
@@ -127,23 +113,16 @@ class Metrics:
         return made
 
     def batch(
-        self,
-        events: int,
-        limited: str,
-        outcomes: Mapping[str, int],
-        reasons: Mapping[str, int],
-        stages: Mapping[str, float],
+        self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]
     ) -> None:
         """A batch is published: its events by outcome, its dead letters by reason, its seconds by stage."""
         self.batches.inc()
         self.batch_events.observe(events)
         self.limited.labels(limited).inc()
-        for outcome, number in outcomes.items():
-            self.events.labels(outcome).inc(number)
-        for reason, number in reasons.items():
-            self.dead.labels(reason).inc(number)
-        for stage, spent in stages.items():
-            self.stage.labels(stage).inc(max(spent, 0.0))
+        seconds = {stage: max(spent, 0.0) for stage, spent in stages.items()}
+        for counter, by_label in (self.events, outcomes), (self.dead, reasons), (self.stage, seconds):
+            for label, number in by_label.items():
+                counter.labels(label).inc(number)
 
     def partitions(
         self,

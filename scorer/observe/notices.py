@@ -37,7 +37,6 @@ class Notices:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more."""
         self._closing.set()
         self._thread.join(timeout=5)
 

@@ -26,10 +26,8 @@ from scorer.events.batch import Batch, Headers
 from scorer.observe.traces import Traces
 
 PATH = "/v1/traces"
-LINKS = (
-    1_024  # of a span, where OTEL_SPAN_LINK_COUNT_LIMIT says nothing; with SPANS it bounds the memory that waiting spans take
-)
-SPANS = 256
+LINKS = 1_024  # of a span, where OTEL_SPAN_LINK_COUNT_LIMIT says nothing
+SPANS = 256  # that wait; with LINKS it bounds the memory that they take
 CLOSE_SECONDS = 2.0
 PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
@@ -62,17 +60,15 @@ class OtlpTraces(Traces):
             self._attributes(batch, provenance),
             list(_links(carried)),
         )
-        own: Carried = []
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span, Context()))
-        own += carrier.items()
+        own: Carried = [*carrier.items()]
         batch.carried = [headers or own for headers in carried]
         self._open[id(batch)] = span
         self._leave()
         self._token = context.attach(trace.set_span_in_context(span))
 
     def end(self, batch: Batch, stages: Mapping[str, float], outcomes: Mapping[str, int]) -> None:
-        """See Traces."""
         span = self._open.pop(id(batch))
         span.set_attributes({f"scorer.stage.{name}_seconds": max(spent, 0.0) for name, spent in stages.items()})
         span.set_attributes({f"scorer.events.{name}": number for name, number in outcomes.items()})
@@ -81,7 +77,6 @@ class OtlpTraces(Traces):
             self._leave()
 
     def fail(self, reason: object) -> None:
-        """See Traces."""
         for span in self._open.values():
             span.set_status(Status(StatusCode.ERROR, str(reason)))
             span.end()
@@ -135,9 +130,8 @@ def _links(carried: list[Carried]) -> Iterator[Link]:
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:
-            linked = SpanContext(
-                int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16))
-            )
+            flags = TraceFlags(int(match[3], 16))
+            linked = SpanContext(int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=flags)
             if linked.is_valid:
                 yield Link(linked)
 

@@ -1,7 +1,14 @@
-"""What the owner thread shows of its work to the threads that tell about it: plain values, each replaced whole."""
+"""What the owner thread shows of its work to the threads that tell about it: plain values, each replaced whole; and what
+/livez and /readyz make of it."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from publisher.process.outages import Outages
+from publisher.session.protocol import Counters
+
+LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
 
 
 @dataclass(slots=True)
@@ -24,3 +31,19 @@ class Progress:
     def alive(self) -> None:
         """The owner thread waits for something, and has not hung up."""
         self.heartbeat = time.monotonic()
+
+
+def not_live(progress: Progress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
+    """What is wrong where the scoring thread has not moved for `limit` seconds. While a scorer starts, nothing is scored."""
+    age = clock() - progress.heartbeat
+    return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
+
+
+def not_ready(
+    outages: Outages, counters: Counters, progress: Progress, clock: Callable[[], float] = time.monotonic
+) -> str | None:
+    """What is wrong where the scorer waits for something outside, holds a transaction open for long, or is not in its group."""
+    since = counters.open_since  # the owner thread may change it meanwhile
+    age = 0.0 if since is None else clock() - since
+    late = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None
+    return outages.told() or late or (None if progress.joined else progress.state)

@@ -22,8 +22,6 @@ NOTICE = "_channel/"
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
-    """The version served in a role."""
-
     model: str
     version: str
     digest: str
@@ -62,7 +60,6 @@ class ScorerStatus(msgspec.Struct, frozen=True):
 
 
 def notice_key(channel: str) -> str:
-    """The key of the notice that a channel has moved."""
     return NOTICE + channel
 
 
@@ -106,7 +103,7 @@ class Twins:
 
 class StatusReporter:
     """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS. Delivery is at
-    least once. `twins` learns the offset of the first."""
+    least once. `twins` learns the offset of the first. `current(state)` makes the record of now."""
 
     def __init__(self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], twins: Twins) -> None:
         self._twins = twins
@@ -117,7 +114,7 @@ class StatusReporter:
         self._next = float("inf")
 
     def tick(self, now: float) -> None:
-        """Tell, if it is time or something changed. `now` is in monotonic seconds."""
+        """Tell, if it is time or something changed; called about once a second. `now` is in monotonic seconds."""
         self._producer.poll(0)
         if now > self._next + SILENT_SECONDS - HEARTBEAT_SECONDS:  # frozen until now: another may have taken the name over
             self._twins.first = -1
@@ -130,9 +127,10 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Tell that this scorer has stopped."""
-        self._send(self._current("stopped"))
-        self._producer.flush(2)
+        """Tell that this scorer has stopped, unless another goes on under its name."""
+        if not self._twins.older:
+            self._send(self._current("stopped"))
+            self._producer.flush(2)
 
     def _send(self, status: ScorerStatus) -> None:
         try:

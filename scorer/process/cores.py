@@ -1,28 +1,18 @@
 """How many cores this process may use: its CPU affinity, and what the quotas of its control groups leave of it (Linux)."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def allowed(root: Path = Path("/")) -> int:
-    """Whole cores that this process may keep busy, at least 1. `root` is where `proc` and `sys` are."""
-    return whole(affinity(), quotas(root))
+    """Whole cores that this process may keep busy, at least 1: one process more than a quota allows would only be throttled.
+    `root` is where `proc` and `sys` are."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(min([float(cores), *_quotas(root)])))
 
 
-def whole(cores: int, limits: Iterable[float]) -> int:
-    """The least of the cores and of the quotas (in cores), rounded down: one process more would only be throttled."""
-    return max(1, int(min([float(cores), *limits])))
-
-
-def affinity() -> int:
-    """Cores that the scheduler may put this process on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def quotas(root: Path) -> Iterator[float]:
+def _quotas(root: Path) -> Iterator[float]:
     """The CPU quota, in cores, of each control group that this process is in, from its own up (version 2, then version 1)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""Puts together what a scorer tells of itself: its status record and whether it is ready."""
+"""Puts together what a scorer tells of itself."""
 
 import os
 import time
@@ -12,60 +12,40 @@ from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
 
-class Reporter:
-    """Reads plain values that the owner thread keeps; see `StatusReporter` for when it writes."""
+def reporter(
+    settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
+) -> StatusReporter:
+    """Reads plain values that the owner thread keeps."""
+    started_ms = time.time_ns() // 1_000_000
 
-    def __init__(
-        self, settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
-    ) -> None:
-        self._settings = settings
-        self._progress = progress
-        self._counters = counters
-        self._versions = versions
-        self._twins = twins
-        self._started_ms = time.time_ns() // 1_000_000
-        producer = kafka.plain_producer(settings.kafka, settings.owner)
-        self._records = StatusReporter(producer, settings.status_topic, self.status, twins)
-
-    def tick(self) -> None:
-        """Called about once a second."""
-        self._records.tick(time.monotonic())
-
-    def close(self) -> None:
-        """Tell that this scorer has stopped, unless another goes on under its name."""
-        if not self._twins.older:
-            self._records.close()
-
-    def status(self, state: str) -> ScorerStatus:
-        """The status record of now."""
-        serving, progress = self._versions.serving, self._progress
+    def status(state: str) -> ScorerStatus:
         places = sorted(progress.lag.keys() | progress.paused.keys())
-        aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
+        aspired = versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
         return ScorerStatus(
-            scorer=self._settings.owner,
-            region=self._settings.region,
+            scorer=settings.owner,
+            region=settings.region,
             state=state,
             heartbeat_ms=time.time_ns() // 1_000_000,
-            started_ms=self._started_ms,
+            started_ms=started_ms,
             pid=os.getpid(),
-            partitions=[
-                PartitionStatus(*place, progress.lag.get(place, 0), progress.paused.get(place, "")) for place in places
-            ],
-            versions={role: _version(servable) for role, servable in serving.items()},
-            refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
-            cost=self._versions.champion.loaded.cost.line(),
+            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in places],
+            versions={role: _version(servable) for role, servable in versions.serving.items()},
+            refused={refusal.version: refusal.reason for refusal in versions.refusals()},
+            cost=versions.champion.loaded.cost.line(),
             counters={
                 "events": progress.events,
                 "batches": progress.batches,
                 "recoveries": progress.recoveries,
-                "aborts": self._counters.aborts,
-                "rotations": self._counters.rotations,
+                "aborts": counters.aborts,
+                "rotations": counters.rotations,
             },
-            tag=self._settings.model.tag,
+            tag=settings.model.tag,
             aspired_revision=aspired,
-            instance=self._twins.instance,
-            first=self._twins.first,
+            instance=twins.instance,
+            first=twins.first,
         )
+
+    return StatusReporter(kafka.plain_producer(settings.kafka, settings.owner), settings.status_topic, status, twins)
 
 
 def _version(servable: Servable) -> VersionStatus:

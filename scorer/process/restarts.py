@@ -1,24 +1,11 @@
 """What becomes of a group of workers when one of them ends: pure decisions, `now` handed in (monotonic seconds)."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 from scorer.loop.recovery import backoff
 
 STEADY_SECONDS = 60.0  # a worker that has served so long begins anew at the first
 FOR_ALL = (2, 3)  # exit codes that the next start would meet again: the configuration is wrong, or the worker is refused
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """Start the worker again at this time."""
-
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class EndAll:
-    """End every worker, and with them the command."""
 
 
 class Restarts:
@@ -34,14 +21,15 @@ class Restarts:
         self._serving[worker] = now
         self._anyone_served = True
 
-    def ended(self, worker: int, code: int, now: float) -> Restart | EndAll:
-        """The worker ended, with an exit code or a negated signal, and nobody asked it to.
+    def ended(self, worker: int, code: int, now: float) -> float | None:
+        """The worker ended, with an exit code or a negated signal, and nobody asked it to. When to start it again; None where
+        every worker, and with them the command, is to end.
 
         Until one of them has served everything is as with a single process: the first end is the end. After that only what
         would be the same at the next start ends all; any other end is followed by a restart, later and later in a row.
         """
         since = self._serving.pop(worker, now)
         if code in FOR_ALL or not self._anyone_served:
-            return EndAll()
+            return None
         self._failures[worker] = 1 if now - since >= STEADY_SECONDS else self._failures[worker] + 1
-        return Restart(now + backoff(self._failures[worker]))
+        return now + backoff(self._failures[worker])

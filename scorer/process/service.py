@@ -40,14 +40,13 @@ from scorer.loop.collaborators import Collaborators
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
 from scorer.loop.scoring import Scoring
-from scorer.observe.health import not_live, not_ready
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
-from scorer.observe.progress import Progress
-from scorer.observe.status import Twins
+from scorer.observe.progress import Progress, not_live, not_ready
+from scorer.observe.status import StatusReporter, Twins
 from scorer.observe.traces import traces as tracing
 from scorer.process import start_checks
-from scorer.process.reporter import Reporter
+from scorer.process.reporter import reporter
 from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
@@ -73,10 +72,7 @@ def run(
     in_hand: InHand | None = None,
 ) -> None:
     """Score until SIGTERM or SIGINT. `on_serving(address of health and metrics)` is called when that begins. `in_hand` is the
-    note that outlives this process.
-
-    Raises Fatal where it cannot begin or go on.
-    """
+    note that outlives this process. Raises Fatal where it cannot begin or go on."""
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as shutdown:
@@ -85,21 +81,21 @@ def run(
         log.info("starting; health and metrics on http://%s", address)
         try:
             with ExitStack() as stop:
-                loop, reporter = service.startup(stop)
-                service.main_loop(loop, reporter, partial(on_serving, address))
+                loop, telling = service.startup(stop)
+                service.main_loop(loop, telling, partial(on_serving, address))
             log.info("stopped; everything scored is committed")
         except Aborted:
             log.info("stopped before the first event")
 
 
 class _Service:
-    """See the module."""
-
     def __init__(self, settings: Settings, parts: Parts, in_hand: InHand) -> None:
         self._settings = settings
         self._parts = parts
         self._in_hand = in_hand
-        self._stopping = _stop_signals()
+        self._stopping = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stopping.set())
         self._progress = Progress(time.monotonic())
         self._metrics = Metrics(Counters(), settings.model)
         self._watch = kafka.ErrorWatch()
@@ -119,11 +115,9 @@ class _Service:
         shutdown.callback(health.close)
         return health.address
 
-    def startup(self, stop: ExitStack) -> tuple[Loop, Reporter]:
-        """The loop, ready to run, and what tells of it.
-
-        Raises Aborted where a stop is asked for meanwhile, Fatal where it cannot begin.
-        """
+    def startup(self, stop: ExitStack) -> tuple[Loop, StatusReporter]:
+        """The loop, ready to run, and what tells of it. Raises Aborted where a stop is asked for meanwhile, Fatal where it
+        cannot begin."""
         settings, progress, waiting, metrics = self._settings, self._progress, self._waiting, self._metrics
         finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
@@ -151,22 +145,20 @@ class _Service:
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
-        reporter = Reporter(settings, progress, session.counters, versions, self._twins)
-        stop.callback(reporter.close)  # first: the fleet is told that we stop
+        telling = reporter(settings, progress, session.counters, versions, self._twins)
+        stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = Scoring(settings, output, dead)
-        return (
-            Loop(Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)),
-            reporter,
-        )
+        parts = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
+        return Loop(parts), telling
 
-    def main_loop(self, loop: Loop, reporter: Reporter, on_serving: Callable[[], None]) -> None:
+    def main_loop(self, loop: Loop, telling: StatusReporter, on_serving: Callable[[], None]) -> None:
         """Score until a stop, with a watchdog beside the loop. Raises Fatal."""
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
         watchdog.watch(lambda: not_live(self._progress, 2 * self._hang_seconds))
         rare_collections()
         on_serving()
         try:
-            loop.run(self._told_to_stop, reporter.tick)
+            loop.run(self._told_to_stop, lambda: telling.tick(time.monotonic()))
         except Fatal:
             start_checks.name_missing_rights(self._settings)
             raise
@@ -190,12 +182,9 @@ class _Service:
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:
         settings = self._settings
         if settings.delivery == "at-least-once":
+            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes)
             return CheckpointSession(
-                lambda failed, singly: kafka.checkpoint_producer(
-                    settings.kafka, settings.owner, batch_bytes, failed, singly=singly
-                ),
-                commits,
-                confirm_seconds=self._hang_seconds,
+                lambda failed, singly: checkpoints(failed, singly=singly), commits, confirm_seconds=self._hang_seconds
             )
 
         def producer(name: str) -> Producer:
@@ -222,10 +211,3 @@ class _Service:
             waiting=self._waiting,
             renew=commits.renew,
         )
-
-
-def _stop_signals() -> threading.Event:
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    return stopping

@@ -60,10 +60,8 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
 
 
 def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stopping: threading.Event) -> None:
-    """Return when no live process has our replica. Raises Fatal (3) where one goes on telling its status.
-
-    A busy group may count a dead process long after its session: one that tells nothing is fenced, not waited for.
-    """
+    """Return when no live process has our replica. Raises Fatal (3) where one goes on telling its status. A busy group may
+    count a dead process long after its session: one that tells nothing is fenced, not waited for."""
     if not _in_group(settings, admin):
         return
     log.info("replica %s is still in the group; listening whether it lives", settings.replica)

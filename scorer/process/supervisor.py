@@ -6,6 +6,7 @@ pipe whose writing end only the supervisor has: its end, SIGKILL included, is a 
 a worker ends, and so whether the events that it had in hand are suspected (`in_hand.py`).
 """
 
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -16,21 +17,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
 from pydantic import ValidationError
 
 from model_registry.errors import RegistryError
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.process.watchdog import HANGING
 from scorer.crashes.examiner import how
 from scorer.crashes.in_hand import InHand, path_of
-from scorer.process.restarts import EndAll, Restart, Restarts
+from scorer.process.restarts import Restarts
 from scorer.servables.source import open_cache
 from scorer.settings import Settings
 
@@ -43,21 +42,12 @@ Work = Callable[..., None]
 """`work(settings, on_serving=told, in_hand=note)` scores until SIGTERM or SIGINT; it calls `told(address)` when it begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Why a worker does not go on, in its own words."""
-
-    error: str
-    hint: str
-    exit_code: int
-
-
 def run(settings: Settings, workers: int, work: Work, log_level: str) -> None:
     """Keep `workers` processes scoring until SIGTERM or SIGINT, which drain them all. Raises Fatal and SettingsError."""
     each = [of_worker(settings, number) for number in range(workers)] if workers > 1 else [settings]
     gc.collect()
     gc.freeze()
-    with _Wakeup() as wakeup:
+    with contextlib.closing(_Wakeup()) as wakeup:
         _Supervisor(each, work, log_level, wakeup).run()
     log.info("all workers have ended")
 
@@ -82,15 +72,12 @@ class _Wakeup:
     def __init__(self) -> None:
         self.stopping = False
         self.reader, self._writer = socket.socketpair()
-
-    def __enter__(self) -> "_Wakeup":
         self._writer.setblocking(False)
         signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         for number in STOPS:
             signal.signal(number, self._stop)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         signal.set_wakeup_fd(-1)
         self.reader.close()
         self._writer.close()
@@ -106,7 +93,7 @@ class _Worker:
         self.number = number
         self.settings = settings
         self.in_hand = _note(settings)
-        self.said: Said | None = None
+        self.said: Fatal | None = None  # why it does not go on, in its own words
         self.restart_at: float | None = 0.0  # None while it runs
         self._process: Any = None
         self._hears: Any = None
@@ -129,7 +116,6 @@ class _Worker:
     def running(self) -> bool:
         return self.restart_at is None
 
-    @property
     def waitables(self) -> list[Any]:
         """What becomes ready when it says something or ends."""
         return [self._process.sentinel, *([self._hears] if self._hears else [])]
@@ -140,7 +126,7 @@ class _Worker:
         try:
             while self._hears and self._hears.poll():
                 told = self._hears.recv()
-                if isinstance(told, Said):
+                if isinstance(told, Fatal):
                     self.said = told
                 else:
                     served = True
@@ -161,20 +147,17 @@ class _Worker:
             self.in_hand.clear()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, if it still runs."""
         if self.exit_code() is None:
             os.kill(self._process.pid, number)
 
-    def why(self, code: int) -> Said:
+    def why(self, code: int) -> Fatal:
         """Why it ended, as an error of the whole command."""
         if self.said:
             return self.said
-        return Said(f"worker {self.number} {how(code)}", "what it said before is in the log", code if code > 0 else 128 - code)
+        return Fatal(f"worker {self.number} {how(code)}", "what it said before is in the log", code if code > 0 else 128 - code)
 
 
 class _Supervisor:
-    """See the module."""
-
     def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup) -> None:
         self._workers = [_Worker(number, each) for number, each in enumerate(settings)]
         self._work = work
@@ -185,8 +168,7 @@ class _Supervisor:
         self._lifeline = os.pipe()
 
     def run(self) -> None:
-        """Start, watch, restart, and in the end stop them all. Raises Fatal."""
-        failed: Said | None = None
+        failed: Fatal | None = None
         try:
             while not self._wakeup.stopping and failed is None:
                 self._start_what_is_due()
@@ -196,8 +178,8 @@ class _Supervisor:
             unclean = self._stop()
             for end in self._lifeline:
                 os.close(end)
-        if said := failed or unclean:
-            raise Fatal(said.error, said.hint, said.exit_code)
+        if wrong := failed or unclean:
+            raise wrong
 
     def _start_what_is_due(self) -> None:
         for worker in self._workers:
@@ -208,10 +190,10 @@ class _Supervisor:
         """Until a worker says something or ends, one is due to be started, or a signal comes."""
         due = [worker.restart_at for worker in self._workers if worker.restart_at is not None]
         timeout = max(0.0, min(due) - time.monotonic()) if due else None
-        watched = [item for worker in self._running() for item in worker.waitables]
+        watched = [item for worker in self._running() for item in worker.waitables()]
         connection.wait([self._wakeup.reader, *watched], timeout)
 
-    def _look(self) -> Said | None:
+    def _look(self) -> Fatal | None:
         """What has happened to the workers; not None where all must end."""
         for worker in self._running():
             now = time.monotonic()
@@ -221,24 +203,20 @@ class _Supervisor:
             if code is None or self._wakeup.stopping:
                 continue
             worker.ended(code)
-            decision = self._restarts.ended(worker.number, code, now)
-            if isinstance(decision, EndAll):
+            worker.restart_at = self._restarts.ended(worker.number, code, now)
+            if worker.restart_at is None:
                 return worker.why(code)
-            self._restart(worker, decision, code, now)
+            said = f": {worker.said}" if worker.said else ""
+            log.error("worker %d %s%s; starting it again in %.1f s", worker.number, how(code), said, worker.restart_at - now)
         return None
 
-    def _restart(self, worker: _Worker, decision: Restart, code: int, now: float) -> None:
-        worker.restart_at = decision.at
-        said = f": {worker.said.error}" if worker.said else ""
-        log.error("worker %d %s%s; starting it again in %.1f s", worker.number, how(code), said, decision.at - now)
-
-    def _stop(self) -> Said | None:
+    def _stop(self) -> Fatal | None:
         """Drain all workers, and kill what does not end in time. What went wrong with the first that ended badly."""
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
         deadline = time.monotonic() + self._grace
-        wrong: list[Said] = []
+        wrong: list[Fatal] = []
         for worker in running:
             code = worker.exit_code(max(0.0, deadline - time.monotonic()))
             worker.hear()
@@ -247,7 +225,7 @@ class _Supervisor:
             if code is None:
                 worker.send(signal.SIGKILL)
                 worker.exit_code(self._grace)
-                wrong.append(Said(f"worker {worker.number} did not end within {self._grace:.0f} s and was killed", "", 4))
+                wrong.append(Fatal(f"worker {worker.number} did not end within {self._grace:.0f} s and was killed"))
             elif code not in (0, -signal.SIGTERM, -signal.SIGINT):  # by a signal: it had not begun yet
                 wrong.append(worker.why(code))
         return wrong[0] if wrong else None
@@ -260,13 +238,11 @@ def _note(settings: Settings) -> InHand:
     try:
         return InHand(path_of(open_cache(settings.model).root, settings.owner))
     except OSError as error:
-        raise Fatal(
-            f"model.cache: cannot write there: {error}", "name another folder, or let this user write to it", 2
-        ) from error
+        why = f"model.cache: cannot write there: {error}"
+        raise Fatal(why, "name another folder, or let this user write to it", USAGE) from error
 
 
 def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline: tuple[int, int], in_hand: InHand) -> None:
-    """A worker's life."""
     signal.set_wakeup_fd(-1)
     for number in STOPS:
         signal.signal(number, signal.SIG_DFL)
@@ -278,13 +254,12 @@ def _child(settings: Settings, work: Work, log_level: str, tells: Any, lifeline:
     try:
         work(settings, on_serving=lambda address: _tell(tells, address), in_hand=in_hand)
     except (Fatal, RegistryError) as error:
-        _tell(tells, Said(str(error), error.hint, error.exit_code))
+        _tell(tells, Fatal(str(error), error.hint, error.exit_code))
         sys.exit(error.exit_code)
 
 
-def _tell(tells: Any, message: Said | str) -> None:
-    """To the supervisor, if there still is one."""
-    with suppress(OSError):
+def _tell(tells: Any, message: Fatal | str) -> None:
+    with contextlib.suppress(OSError):
         tells.send(message)
 
 

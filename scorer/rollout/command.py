@@ -1,27 +1,30 @@
 """The commands `scorer promote` and `scorer rollback`: move the channel that a configuration follows, tell its scorers at once,
 and wait until they have flipped or refused. `model-registry promote` moves the tag alone."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from model_registry.channels import channel
+from model_registry.channels.history import Move
+from model_registry.commands import options, output
 from model_registry.commands.channels import ExpectDigest, ExpectRevision, To, ToRevision
-from model_registry.commands.options import Json, Reason
+from model_registry.commands.options import Reason
+from publisher.errors import FINDING, REFUSED, Fatal
+from publisher.process.command_line import Config, Json, Set
+from scorer.rollout import progress
+from scorer.rollout.progress import FLIPPED, WAITING, Verdict
+from scorer.rollout.status_topic import StatusTopic, notify
+from scorer.servables.source import open_source
+from scorer.settings import load
 
-if TYPE_CHECKING:
-    from model_registry.channels.history import Move
-    from model_registry.stores import Store
-    from scorer.rollout.progress import Verdict
-    from scorer.settings import Settings
-
-NOT_IN_TIME, REFUSED = 1, 3  # exit codes
-
-Config = Annotated[Path, typer.Argument(help="The configuration, a YAML file.", show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Override a setting: --set model.tag=prod.us")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until every scorer has flipped; exit code 3 refused, 1 not in time.")]
 WaitSeconds = Annotated[float, typer.Option(help="How long --wait waits.", min=0.1)]
 
@@ -38,13 +41,7 @@ def promote(
     json: Json = False,
 ) -> None:
     """Point the channel model.tag at a version, and tell the scorers at once."""
-    from model_registry.channels import channel
-
-    expected = channel.Expected(expect_digest, expect_revision)
-
-    def make(store: "Store", tag: str, **by: Any) -> "Move":
-        return channel.promote(store, tag, to, expected=expected, **by)
-
+    make = partial(channel.promote, version=to, expected=channel.Expected(expect_digest, expect_revision))
     _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
 
 
@@ -59,35 +56,25 @@ def rollback(
     json: Json = False,
 ) -> None:
     """Point the channel model.tag at what it served before, as a new revision, and tell the scorers at once."""
-    from model_registry.channels import channel
-
-    expected = channel.Expected(revision=expect_revision)
-
-    def make(store: "Store", tag: str, **by: Any) -> "Move":
-        return channel.rollback(store, tag, to_revision=to_revision, expected=expected, **by)
-
+    make = partial(channel.rollback, to_revision=to_revision, expected=channel.Expected(revision=expect_revision))
     _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
 
 
 def _carry_out(
-    config: Path, flags: list[str] | None, reason: str, make: "Callable[..., Move]", wait_seconds: float | None, json: bool
+    config: Path, flags: list[str] | None, reason: str, make: Callable[..., Move], wait_seconds: float | None, json: bool
 ) -> None:
     """Make a move, tell the scorers, wait for them and print it all. Ends with 1 (not in time) or 3 (refused)."""
-    from datetime import UTC, datetime
-
-    from model_registry.commands import options, output
-    from scorer.rollout.status_topic import StatusTopic
-    from scorer.servables.source import open_source
-    from scorer.settings import load
-
     settings = load(config, flags or []).settings
     store = open_source(settings)
-    with StatusTopic(settings) as topic:  # before the move: a broker that does not answer moves nothing
+    with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: a broker that does not answer moves nothing
         made = make(store, settings.model.tag, actor=options.actor(), reason=reason, now=datetime.now(UTC))
         if not json:
             output.show_text(output.move_line(made))
         began = time.monotonic()
-        _notify(settings, made, store.repository)
+        try:
+            notify(settings, made, store.repository)
+        except Fatal as error:  # the move is made: a notice that is lost costs the scorers one poll
+            output.talk(f"warning: {error}; the scorers see the move at their next poll")
         verdict = None if wait_seconds is None else topic.follow(made, wait_seconds, _told())
     value = output.move(made)
     if verdict is None:
@@ -95,33 +82,19 @@ def _carry_out(
             output.show(json, value, "")
         return
     seconds = round(time.monotonic() - began, 3)
-    summary = verdict.outcome if verdict.outcome != "waiting" else "timed out"
+    summary = verdict.outcome if verdict.outcome != WAITING else "timed out"
     output.show(json, value | {"rollout": {"outcome": summary, "seconds": seconds, **_rows(verdict)}}, _line(verdict, seconds))
-    if verdict.outcome != "flipped":
-        raise typer.Exit(REFUSED if verdict.outcome == "refused" or _refusals(verdict) else NOT_IN_TIME)
+    if verdict.outcome != FLIPPED:
+        raise typer.Exit(REFUSED if _refusals(verdict) else FINDING)
 
 
-def _notify(settings: "Settings", made: "Move", repository: str) -> None:
-    """Tell the scorers. The move is made already: a notice that is lost costs them one poll."""
-    from model_registry.commands import output
-    from publisher.errors import Fatal
-    from scorer.rollout.status_topic import notify
-
-    try:
-        notify(settings, made, repository)
-    except Fatal as error:
-        output.talk(f"warning: {error}; the scorers see the move at their next poll")
-
-
-def _told() -> "Callable[[Verdict], None]":
+def _told() -> Callable[[Verdict], None]:
     """Says on stderr, once for each scorer, that it has flipped or refused."""
-    from model_registry.commands import output
-
     told: set[tuple[str, str]] = set()
 
-    def changed(verdict: "Verdict") -> None:
+    def changed(verdict: Verdict) -> None:
         for standing in verdict.scorers:
-            if (standing.scorer, standing.outcome) not in told and standing.outcome != "waiting":
+            if (standing.scorer, standing.outcome) not in told and standing.outcome != WAITING:
                 told.add((standing.scorer, standing.outcome))
                 reason = f": {standing.reason}" if standing.reason else f", {standing.partitions} partitions"
                 output.talk(f"{standing.scorer} has {standing.outcome}{reason}")
@@ -129,26 +102,24 @@ def _told() -> "Callable[[Verdict], None]":
     return changed
 
 
-def _refusals(verdict: "Verdict") -> list[str]:
-    return [f"{s.scorer}: {s.reason}" for s in verdict.scorers if s.outcome == "refused"]
+def _refusals(verdict: Verdict) -> list[str]:
+    return [f"{s.scorer}: {s.reason}" for s in verdict.scorers if s.outcome == progress.REFUSED]
 
 
-def _rows(verdict: "Verdict") -> dict[str, Any]:
+def _rows(verdict: Verdict) -> dict[str, Any]:
     missing = [{"topic": topic, "partition": number} for topic, number in verdict.missing]
     return {"scorers": [asdict(standing) for standing in verdict.scorers], "missing_partitions": missing}
 
 
-def _line(verdict: "Verdict", seconds: float) -> str:
-    from model_registry.commands import output
-
+def _line(verdict: Verdict, seconds: float) -> str:
     scorers = len(verdict.scorers)
-    if verdict.outcome == "flipped":
+    if verdict.outcome == FLIPPED:
         partitions = sum(standing.partitions for standing in verdict.scorers)
         return f"flipped: {scorers} scorers, {partitions} partitions, after {seconds:.2f} s"
     if refusals := _refusals(verdict):
         return output.plain(f"refused after {seconds:.2f} s by {'; '.join(refusals)}")
     if not scorers:
         return f"timed out after {seconds:.0f} s: no live scorer follows this channel"
-    late = [standing.scorer for standing in verdict.scorers if standing.outcome == "waiting"]
+    late = [standing.scorer for standing in verdict.scorers if standing.outcome == WAITING]
     orphans = [f"{topic}[{number}]" for topic, number in verdict.missing]
     return output.plain(f"timed out after {seconds:.0f} s, waiting for {', '.join(late + orphans)}")

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from model_registry.channels.history import Move
-from scorer.observe.status import STALE_SECONDS, ScorerStatus
+from publisher.kafka.partitions import Partition
+from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
 
 FLIPPED, REFUSED, WAITING = "flipped", "refused", "waiting"
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,19 @@ class Verdict:
 
 @dataclass(slots=True)
 class Fleet:
-    """The last record of each scorer, and when it was heard, in seconds of the caller's clock."""
+    """The last record of each scorer, and when it was heard (Unix seconds). `caught_up`: the status topic's end was reached, so
+    what comes now is news."""
 
     last: dict[str, tuple[ScorerStatus, float]] = field(default_factory=dict)
+    caught_up: bool = False
 
-    def hear(self, record: ScorerStatus, heard: float) -> None:
-        """Take in a record. Records of one scorer come in their order."""
-        self.last[record.scorer] = record, heard
+    def hear(self, key: bytes | None, value: bytes | None, now: float) -> tuple[ScorerStatus, float] | None:
+        """Take in a record of the topic, those of one scorer in their order. A scorer's, and when it was heard; else None."""
+        if (record := read(key, value)) is None:
+            return None
+        running = self.caught_up and record.state == "running"
+        self.last[record.scorer] = found = record, now if running else min(now, record.heartbeat_ms / 1_000)
+        return found
 
     def live(self, now: float, channel: str) -> list[ScorerStatus]:
         """The running scorers that follow a channel, by name."""
@@ -57,11 +62,9 @@ def notice(move: Move, repository: str) -> bytes:
 
 
 def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
-    """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made.
-
-    Scorers that follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and
-    together they have every wanted partition. `refused`: each has decided, and one has refused.
-    """
+    """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made. Scorers that
+    follow another tag play no part. `flipped`: every live scorer serves the move's revision or a later one, and together they
+    have every wanted partition. `refused`: each has decided, and one has refused."""
     standings = tuple(_standing(move, record) for record in fleet.live(now, move.channel))
     missing = tuple(sorted(wanted - partitions(move, fleet, now)))
     outcomes = {standing.outcome for standing in standings}

@@ -51,11 +51,6 @@ def linear(path: Path, factor: float, width: int = 2) -> None:
     save([node], [tensor("x", TensorProto.FLOAT, "N", width)], [Y], path, [constant("w", [[factor]] * width)])
 
 
-def logarithm(path: Path) -> None:
-    """y = log(a): NaN for negative a."""
-    save([gather("a", "i"), helper.make_node("Log", ["a"], ["y"])], [X], [Y], path, [constant("i", [0], np.int64)])
-
-
 def hungry(path: Path) -> None:
     """y = 2 * a, by way of 4 * max(b) bytes of memory."""
     constants = [constant("i", [0], np.int64), constant("j", [1], np.int64), constant("two", [2.0])]
@@ -102,20 +97,6 @@ def moody(path: Path) -> None:
         helper.make_node("Add", ["almost", "summed"], ["y"]),
     ]
     save(nodes, [X], [Y], path, constants)
-
-
-def picky(path: Path) -> None:
-    """y = table[a], and the whole batch fails where a is not 0 to 3."""
-    table = constant("t", [[n] for n in range(4)])
-    nodes = [
-        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Constant", [], ["zero"], value=constant("", [0], np.int64)),
-        helper.make_node("Constant", [], ["axes"], value=constant("", [1], np.int64)),
-        helper.make_node("Gather", ["whole", "zero"], ["column"], axis=1),
-        helper.make_node("Squeeze", ["column", "axes"], ["at"]),
-        helper.make_node("Gather", ["t", "at"], ["y"], axis=0),
-    ]
-    save(nodes, [X], [Y], path, [table])
 
 
 def classifier(path: Path) -> None:

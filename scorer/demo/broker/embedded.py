@@ -14,14 +14,13 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker.guard import Guard
-from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, OnProgress, classpath
+from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
 from scorer.demo.broker.node import HOST, cluster_id, free_ports, is_taken, write_node
 
 START_SECONDS = 90.0
@@ -40,8 +39,8 @@ class EmbeddedBroker:
     `folder` must be new or empty and is removed at the end; without it a temporary one is made. `properties` go over those
     of the server; a function that is told the ports (broker, controller) may name listeners beside the node's own.
     `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
-    `on_progress` hears of the download at the very first start; without it a bar shows that on stderr. `jars` are those of
-    another version of Apache Kafka; one before 3.9 needs its voters among the properties (`controller.quorum.voters`).
+    `jars` are those of another version of Apache Kafka; one before 3.9 needs its voters among the properties
+    (`controller.quorum.voters`).
     Whatever happens to this process, the broker ends and its folder goes (see `broker_guard`), unless it was detached.
     """
 
@@ -49,16 +48,14 @@ class EmbeddedBroker:
         self,
         folder: Path | None = None,
         properties: Properties | None = None,
-        heap_mb: int = 512,
-        on_progress: OnProgress | None = None,
         *,
+        heap_mb: int = 512,
         quick_start: bool = True,
         jars: tuple[Jar, ...] = (),
     ) -> None:
         self._given_folder = folder
         self._properties: Properties = properties or {}
         self._options = [f"-Xmx{heap_mb}m", *(QUICK_START if quick_start else ())]
-        self._on_progress = on_progress
         self._jars = jars
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
@@ -91,14 +88,11 @@ class EmbeddedBroker:
         """Start on free ports and wait until it answers. Raises BrokerUnavailable, and ValueError for a folder in use."""
         if self._folder is not None:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
-        jars = classpath(on_progress=self._on_progress, jars=self._jars)
+        jars = classpath(jars=self._jars)
         self._folder = _new_folder(self._given_folder)
         self._java = [java_executable(), *self._options, f"-Dscorestream.log={self._folder / 'broker.log'}"]
-        self._java += [
-            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
-            "-cp",
-            os.pathsep.join(map(str, jars)),
-        ]
+        self._java += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
+        self._java += ["-cp", os.pathsep.join(map(str, jars))]
         self._guard = Guard(self._folder)
         atexit.register(self.stop)
         try:
@@ -116,10 +110,8 @@ class EmbeddedBroker:
             raise
 
     def restart(self) -> None:
-        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable.
-
-        After `kill` the node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default.
-        """
+        """Start again after `kill` or an end of its own, on the same ports and data. Raises BrokerUnavailable. After `kill` the
+        node answers only when its old session is over: `broker.session.timeout.ms`, 9 s by default."""
         self._end(signal.SIGTERM)
         self._launch()
         if not self._answers():
@@ -134,7 +126,6 @@ class EmbeddedBroker:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def detach(self) -> None:
@@ -155,7 +146,7 @@ class EmbeddedBroker:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _format(self) -> None:
@@ -185,8 +176,9 @@ class EmbeddedBroker:
 
     def _answers(self) -> bool:
         """Wait until this very broker, known by its cluster id, answers; False where its process ended instead."""
-        properties: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": _ignore, **WAITING}
-        admin = AdminClient(properties)
+        # while it starts its refusals are what is expected
+        quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
+        admin = AdminClient(quiet)
         until = time.monotonic() + START_SECONDS
         while self._process is not None and self._process.poll() is None:
             try:
@@ -199,13 +191,8 @@ class EmbeddedBroker:
         return False
 
     def _last_words(self) -> str:
-        lines = [
-            line
-            for name in ("console.log", "broker.log")
-            if (self.folder / name).is_file()
-            for line in (self.folder / name).read_text(errors="replace").splitlines()
-        ]
-        return telling(lines)
+        logs = (self.folder / "console.log", self.folder / "broker.log")
+        return telling([line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()])
 
     def _end(self, first: signal.Signals) -> None:
         """Send the signal to the process, SIGKILL after a bounded wait, and reap it."""
@@ -254,7 +241,3 @@ def _new_folder(folder: Path | None) -> Path:
 def _environment() -> dict[str, str]:
     """This process's environment without what changes every JVM."""
     return {key: value for key, value in os.environ.items() if key not in JAVA_VARIABLES}
-
-
-def _ignore(_error: KafkaError) -> None:
-    """While the broker starts its refusals are what is expected."""

@@ -54,8 +54,6 @@ class Guard:
 
 def killer(pid: int) -> Callable[[], None]:
     """What kills exactly this process, also when its number has been given to another one since (Linux)."""
-    if sys.platform != "linux":
-        return lambda: os.kill(pid, signal.SIGKILL)
     handle = os.pidfd_open(pid)
 
     def kill() -> None:

@@ -8,11 +8,10 @@ A note of where all were found lets later starts skip all of this.
 
 import fcntl
 import hashlib
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -49,12 +48,10 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> Path:
-        """Where a Maven repository keeps it."""
         return Path(*self.group.split("."), self.artifact, self.version, self.name)
 
     def is_at(self, path: Path) -> bool:
@@ -74,10 +71,8 @@ def jar_list(text: str | None = None) -> tuple[Jar, ...]:
 
 
 def central(settings: str, default: str) -> str:
-    """The address to use for Maven Central: the first mirror for it in a Maven settings.xml, else `default`.
-
-    `mirrorOf` is a comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`. Raises ParseError.
-    """
+    """The address to use for Maven Central: the first mirror for it in a Maven settings.xml, else `default`. `mirrorOf` is a
+    comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`. Raises ParseError."""
     for mirror in ElementTree.fromstring(settings).iterfind(".//{*}mirrors/{*}mirror"):
         url = (mirror.findtext("{*}url") or "").strip()
         of = {pattern.strip() for pattern in (mirror.findtext("{*}mirrorOf") or "").split(",")}
@@ -114,26 +109,22 @@ def user_sources() -> Sources:
 def classpath(
     sources: Sources | None = None, on_progress: OnProgress | None = None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
-    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without
-    `on_progress` a bar on stderr shows that.
-
-    Raises BrokerUnavailable with one line where they can neither be found nor downloaded.
-    """
+    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without `on_progress`
+    a bar on stderr shows that. Raises BrokerUnavailable with one line where they can neither be found nor downloaded."""
     sources = sources or user_sources()
     jars = jars or jar_list()
     note = sources.cache / f"{hashlib.sha256(repr(jars).encode()).hexdigest()[:16]}.found"
-    known = noted(note, jars)
-    if known:
+    if known := _noted(note, jars):
         return known
     sources.cache.mkdir(parents=True, exist_ok=True)
     with (sources.cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two first starts at once download once
-        found = noted(note, jars) or _gather(jars, sources, on_progress)
+        found = _noted(note, jars) or _gather(jars, sources, on_progress)
         note.write_text("\n".join(str(path) for path in found))
         return found
 
 
-def noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
+def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     """The paths that an earlier start noted, if all are still there in their right size; else nothing."""
     if not note.is_file():
         return ()
@@ -149,7 +140,7 @@ def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress | Non
     found = {jar: path for jar in jars for place in places if jar.is_at(path := place / jar.path)}
     missing = [jar for jar in jars if jar not in found]
     if missing:
-        with progress_bar() if on_progress is None else _given(on_progress) as progress:
+        with progress_bar() if on_progress is None else nullcontext(on_progress) as progress:
             found |= _download(missing, sources, progress)
     return tuple(found[jar] for jar in jars)
 
@@ -179,7 +170,7 @@ def _download(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) ->
         return dict(zip(jars, pool.map(fetch, jars), strict=True))
     except (OSError, RuntimeError) as error:  # what requests raises is an OSError
         raise BrokerUnavailable(
-            f"no embedded Kafka: its jars are not in {sources.cache} and cannot be downloaded ({reason(error)}); {WAY_OUT}"
+            f"no embedded Kafka: its jars are not in {sources.cache} and cannot be downloaded ({_reason(error)}); {WAY_OUT}"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -202,7 +193,7 @@ def _following(total: int, on_progress: OnProgress) -> Callable[[str, int], Abst
     return follow
 
 
-def reason(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """The innermost words of an error, in one line of at most 160 characters."""
     while error.__context__ is not None:
         error = error.__context__
@@ -210,24 +201,9 @@ def reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _given(on_progress: OnProgress) -> Iterator[OnProgress]:
-    yield on_progress
-
-
-@contextmanager
-def progress_bar(console: Console | None = None) -> Iterator[OnProgress]:
-    """A bar of the bytes of all jars, on stderr or the console given."""
-    columns = (
-        TextColumn("Apache Kafka"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console or Console(file=sys.stderr)) as progress:
+def progress_bar() -> Iterator[OnProgress]:
+    """A bar of the bytes of all jars, on stderr."""
+    columns = TextColumn("Apache Kafka"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=None)
-
-        def show(jar: str, done: int, total: int) -> None:
-            progress.update(task, description=jar, completed=done, total=total)
-
-        yield show
+        yield lambda jar, done, total: progress.update(task, description=jar, completed=done, total=total)

@@ -67,7 +67,6 @@ def cluster_id(random_bytes: bytes) -> str:
 
 
 def free_ports() -> tuple[int, int]:
-    """Two different ports that nobody listens on now."""
     found: list[int] = []
     while len(found) < 2:
         port = random.choice(PORTS)
@@ -77,7 +76,6 @@ def free_ports() -> tuple[int, int]:
 
 
 def is_taken(port: int) -> bool:
-    """Whether somebody else has the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port in TIME_WAIT is free
         try:

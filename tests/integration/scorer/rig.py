@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import yaml
 from confluent_kafka import (
@@ -127,6 +127,16 @@ class Rig:
         """The channel `prod` to a version."""
         self.run("model-registry", "promote", "oci:./registry/model", "--to", version, "--reason", reason)
 
+    def stocked(self, partitions: int = 4, versions: int = 1) -> Self:
+        """Version 1.0.0, score = 2 n, in production, and all topics; with two versions also 2.0.0, score = 3 n."""
+        from tests.support import models  # slow to import, and not every test with a broker asks for it
+
+        for number in range(1, versions + 1):
+            self.push(models.linear_package(self.folder / f"{number}.0.0", number + 1.0), f"{number}.0.0")
+        self.promote("1.0.0")
+        self.create(partitions)
+        return self
+
     def create(self, partitions: int = 4, code: int = 0) -> None:
         """Every topic; `code` 1 where there is no model yet."""
         self.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(partitions), code=code)
@@ -226,6 +236,16 @@ class Rig:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": f"{self.name}.ends"})
         numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
+
+    def faults(self) -> dict[str, int]:
+        """What the second auditor finds wrong, and how often."""
+        return {name: count for name, count in self.audit().items() if name != "inputs" and count}
+
+    def assert_audited(self, **counts: int) -> None:
+        """The product's own auditor finds nothing wrong, and counts so."""
+        report = json.loads(self.run("scorer", "audit", "scorer.yaml", "--json").stdout)
+        assert report["clean"], report
+        assert {name: report[name] for name in counts} == counts
 
     def audit(self, since_ms: int = 0) -> dict[str, Any]:
         """The count of an auditor that shares no code with the product; of answers to events of that time or later."""

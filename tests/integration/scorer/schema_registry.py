@@ -12,15 +12,15 @@ import struct
 import subprocess
 import tarfile
 import threading
-import time
-import urllib.error
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from scorer.demo.broker.jars import TIMEOUT_SECONDS, Sources, user_sources
 from scorer.demo.broker.node import HOST, free_ports
+from tests.support.waiting import until
 
 GROUP, ARTIFACT, VERSION = "io.apicurio", "apicurio-registry-app", "3.0.9"
 SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
@@ -56,18 +56,14 @@ class SchemaRegistry:
 
     def wait(self) -> "SchemaRegistry":
         """Wait until it answers. Fails where it does not."""
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            waiting = self._process.poll() is None and time.monotonic() < deadline
-            assert waiting, self._log.read_text(errors="replace")[-2_000:]
-            time.sleep(0.1)
+        until(lambda: self._answers() or self._process.poll() is not None, "the schema registry", START_SECONDS)
+        assert self._process.poll() is None, self._log.read_text(errors="replace")[-2_000:]
         return self
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):
-                return True
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return httpx.get(f"{self.url}/subjects", timeout=5).is_success
+        except httpx.TransportError:
             return False
 
     def close(self) -> None:

@@ -38,15 +38,9 @@ class Bench:
         self.producer.begin_transaction()
         for partition, offset, version in scores:
             source = {"topic": self.events, "partition": partition, "offset": offset}
-            record = {
-                "id": f"{partition}-{offset}",
-                "status": "scored",
-                "digest": version,
-                "version": version,
-                "source": source,
-            }
+            record = {"id": f"{partition}-{offset}", "status": "scored", "digest": version, "version": version}
             at = T0 + (2 * offset + partition) * 1_000
-            self.producer.produce(self.scores, json.dumps(record), partition=partition, timestamp=at)
+            self.producer.produce(self.scores, json.dumps(record | {"source": source}), partition=partition, timestamp=at)
         offsets = [TopicPartition(self.events, partition, offset) for partition, offset in commit.items()]
         member = Consumer({"bootstrap.servers": self.servers, "group.id": self.group})
         if offsets:

@@ -1,24 +1,11 @@
 """Where a partition begins: nothing goes missing in a partition that was added, or in a topic that was made again, and nothing
 is scored twice because a group's positions are gone."""
 
-import json
-from typing import Any
-
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import NewPartitions
 
 from tests.integration.scorer.rig import MakeRig, Rig, until
-from tests.support import models
-
-
-def scoring(make_rig: MakeRig, partitions: int = 2, **overrides: Any) -> Rig:
-    """Topics and a version, nothing running."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "linear", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
-    return rig
 
 
 def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
@@ -34,14 +21,8 @@ def ids(rig: Rig) -> list[str]:
     return [record["id"] for record in rig.scores()]
 
 
-def assert_audited(rig: Rig, events: int, gone: int = 0) -> None:
-    """The product's own count."""
-    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
-    assert (report["clean"], report["events"], report["gone"]) == (True, events, gone), report
-
-
 def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig, input={"start": "latest"})
+    rig = make_rig(input={"start": "latest"}).stocked(2)
     write(rig, 10, 0)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
@@ -60,7 +41,7 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
-    rig = scoring(make_rig, input={"start": start}, kafka={"group_protocol": protocol})
+    rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
     for partition in (0, 1):
@@ -76,12 +57,12 @@ def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginni
     swaps = [row for row in rig.swaps() if row["topic_id"] not in first]
     assert [(row["partition"], row["cut_over_offset"]) for row in swaps] == [(0, 0), (1, 0)]
     assert sum(swaps[0]["scores_from"]) >= 40
-    assert_audited(rig, 100, gone=40)
+    rig.assert_audited(events=100, gone=40)
     assert scorer.stop() == 0
 
 
 def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig, input={"start": "latest"})
+    rig = make_rig(input={"start": "latest"}).stocked(2)
     scorer = rig.start().ready()
     until(lambda: len(rig.marks()) == 2, "the positions where it began")
     write(rig, 10, 0)
@@ -92,15 +73,18 @@ def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(ma
     rig.start().ready()
     until(lambda: rig.answered() >= 40, "the scores of the new topic")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(10)] + [f"e{n}" for n in range(100, 130)])
-    assert_audited(rig, 30, gone=10)
+    rig.assert_audited(events=30, gone=10)
 
 
 def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig)
+    rig = make_rig().stocked(2)
     scorer = rig.start().ready()
     write(rig, 10, 0)
     until(lambda: rig.answered() == 10, "the scores")
     scorer.stop()
+    told = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name)])[rig.name].result()
+    assert [p.leader_epoch for p in told.topic_partitions or [] if p.partition == 0] == [0]
+    assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1
     rig.admin.delete_consumer_groups([rig.name])[rig.name].result()
     assert (refused := rig.start()).wait() == 3
     assert f"{rig.events_topic}[0] was scored" in refused.said
@@ -110,15 +94,4 @@ def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -
     rig.start().ready()
     until(lambda: rig.answered() >= 20, "the rest")
     assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(15)] + [f"e{n}" for n in range(20, 25)])
-    assert_audited(rig, 20)
-
-
-def test_committed_offsets_carry_the_leader_epoch_and_the_topic(make_rig: MakeRig) -> None:
-    rig = scoring(make_rig)
-    rig.start().ready()
-    write(rig, 10, 0)
-    until(lambda: rig.answered() == 10, "the scores")
-    wanted = [ConsumerGroupTopicPartitions(rig.name)]
-    told = rig.admin.list_consumer_group_offsets(wanted)[rig.name].result().topic_partitions or []
-    assert [p.leader_epoch for p in told if p.partition == 0] == [0]
-    assert len({mark["topic_id"] for mark in rig.marks().values()} - {""}) == 1
+    rig.assert_audited(events=20, gone=0)

@@ -11,15 +11,6 @@ from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
 
 
-def ready(make_rig: MakeRig, **overrides: object) -> Rig:
-    """One version in production, topics made."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-    return rig
-
-
 def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
     """`scorer check`: detail by check, of those that failed."""
     findings = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)
@@ -33,6 +24,9 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")
     assert set(checks(rig, code=1)) == {"topic"}
+    said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+    assert f"topic {rig.events_topic} does not exist" in said
+    assert "check CONFIG --create" in said
     assert checks(rig, "--create", "--partitions", "3", code=0) == {}
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
@@ -66,40 +60,20 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
 
 
 def test_check_refuses_a_dead_letter_topic_that_might_not_take_a_dead_letter(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     rig.alter(rig.dead_topic, "max.message.bytes", "1000")
     assert "max.message.bytes" in checks(rig, code=1)["topic"]
     assert "max.message.bytes" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
 
 
 def test_check_minds_the_brokers_limits_of_the_consumer_protocol(make_rig: MakeRig) -> None:
-    rig = ready(make_rig, kafka={"group_protocol": "consumer"})
+    rig = make_rig(kafka={"group_protocol": "consumer"}).stocked()
     rig.configure(kafka={"session_timeout_ms": 1_000})
     assert "group.consumer.session.timeout.ms" in checks(rig, code=1)["group protocol"]
 
 
-def test_run_creates_no_topics(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    said = rig.run("scorer", "run", "scorer.yaml", code=2).stderr
-    assert f"topic {rig.events_topic} does not exist" in said
-    assert "scorer check CONFIG --create" in said
-
-
-def test_two_live_processes_with_one_replica_are_refused(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
-    first = rig.start("same").ready()
-    second = rig.start("same")
-    assert second.wait() == 3
-    assert "--set replica=" in second.said
-    rig.emit(events(50))
-    until(lambda: rig.answered() == 50, "scores of the first")
-    assert first.stop() == 0
-
-
 def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     rig.emit(events(100))
     until(lambda: rig.answered() == 100, "the scores")
@@ -118,19 +92,8 @@ def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_ri
     until(lambda: rig.answered() == 110, "scores after going on")
 
 
-def test_a_group_without_offsets_begins_where_configured(make_rig: MakeRig) -> None:
-    rig = ready(make_rig, input={"start": "latest"})
-    rig.emit(events(50))
-    scorer = rig.start().ready()
-    until(lambda: scorer.metric("scorer_assigned_partitions") == 4, "the assignment")
-    until(lambda: scorer.get("/metrics")[1].count("scorer_lag_records{") == 4, "the positions")
-    rig.emit(events(50, start=50))
-    until(lambda: rig.answered() >= 50, "the scores")
-    assert {record["id"] for record in rig.scores()} == {f"e{n}" for n in range(50, 100)}
-
-
 def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     rig.start().ready()
     rig.emit(events(20))
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "20").stdout.splitlines()
@@ -142,13 +105,13 @@ def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
 
 def test_emit_says_where_it_cannot_write(make_rig: MakeRig) -> None:
     rig = make_rig()
-    assert "scorer check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
+    assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
     nowhere = ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
     assert "no Kafka broker answers" in rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
 
 
 def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start("a").ready()
     rig.start("b").ready()
     rig.emit(events(100))
@@ -163,7 +126,7 @@ def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
 
 
 def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     rig.emit(events(500))
     until(lambda: rig.answered() == 500, "the scores")
@@ -230,7 +193,7 @@ def test_a_missing_setting_and_a_broken_file_are_named(make_rig: MakeRig) -> Non
 
 
 def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_path: Path) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     blocked = tmp_path / "site"
     blocked.mkdir()
     (blocked / "onnxruntime.py").write_text("raise ImportError('not installed')\n")

@@ -1,29 +1,22 @@
 """The console on a real broker and a real registry, in Debian's Chromium; and what it says when both are away."""
 
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.integration.scorer.browser import barriers, chromium, console, open_page
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, events, until
-from tests.support import models
 
 SCORED, DEAD = 80, 2
 expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
-def fetched(address: str, host: str) -> tuple[int, str]:
-    """Status and body, asked for under this host name."""
-    request = urllib.request.Request(f"{address}/", headers={"Host": host})
-    try:
-        with urllib.request.urlopen(request, timeout=STEP_SECONDS) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+def fetched(address: str, host: str) -> httpx.Response:
+    """The first page, asked for under this host name."""
+    return httpx.get(address, headers={"Host": host}, timeout=STEP_SECONDS)
 
 
 def swap_is_seen_live(rig: Rig, page: Page) -> None:
@@ -81,11 +74,7 @@ def letters_are_replayed(rig: Rig, page: Page) -> None:
 
 @pytest.mark.debian("chromium")
 def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.push_unchecked(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.push_unchecked(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
-    rig.promote("1.0.0", "first")
-    rig.create()
+    rig = make_rig().stocked(versions=2)
     rig.start().ready()
     broken = [{"id": f"bad{n}", "key": "k", "a": "one", "b": 0.0} for n in range(DEAD)]
     rig.emit([*events(SCORED // 2), *broken])
@@ -113,10 +102,10 @@ def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: Mak
     (tmp_path / "registry").write_text("no folder")
     flags = ("--set", "kafka.bootstrap_servers=127.0.0.1:1", "--allow-host", "console.example.com", "--user-header", "X-User")
     with console(rig, *flags) as address:
-        until(lambda: fetched(address, "localhost")[1].count("is away</strong>") == 2, "both troubles")
-        said = fetched(address, "console.example.com")[1]
+        until(lambda: fetched(address, "localhost").text.count("is away</strong>") == 2, "both troubles")
+        said = fetched(address, "console.example.com").text
         assert "no Kafka broker answers at 127.0.0.1:1" in said
         assert "read-only" in said
-        assert fetched(address, "elsewhere.example.com")[0] == 400
+        assert fetched(address, "elsewhere.example.com").status_code == 400
         taken = address.removeprefix("http://")
         assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", taken, code=2).stderr

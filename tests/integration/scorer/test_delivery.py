@@ -1,15 +1,10 @@
 """At-least-once delivery on the real broker: nothing lost, and what is doubled is what a crash may double."""
 
-from tests.integration.scorer.rig import MakeRig, Rig, events, until
-from tests.integration.scorer.test_kill import load, running
-from tests.support import models
+from tests.integration.scorer.rig import MakeRig, Rig, until
+from tests.integration.scorer.test_kill import load
 
 RATE = 2_000
 REPEATED_SECONDS = 3.0  # a checkpoint each second, the second that a busy machine may be late, and what was on its way
-
-
-def at_least_once(make_rig: MakeRig, **overrides: object) -> Rig:
-    return running(make_rig, delivery="at-least-once", **overrides)
 
 
 def counts(rig: Rig, *names: str) -> tuple[int, ...]:
@@ -17,21 +12,8 @@ def counts(rig: Rig, *names: str) -> tuple[int, ...]:
     return tuple(audit[name] for name in names)
 
 
-def test_at_least_once_answers_everything_bad_events_included(make_rig: MakeRig) -> None:
-    rig = at_least_once(make_rig)
-    scorer = rig.start().ready()
-    rig.emit(events(5_000))
-    rig.emit([b"not JSON"], key=None)
-    until(lambda: rig.answered() >= 5_001, "all answers")
-    assert [letter["reason"] for letter in rig.dead()] == ["malformed"]
-    assert counts(rig, "inputs", "missing", "duplicates", "phantoms", "out_of_order") == (5_001, 0, 0, 0, 0)
-    until(lambda: scorer.metric("scorer_commits_total") > 0, "a checkpoint")
-    assert scorer.metric("scorer_aborts_total") == 0
-    assert scorer.stop() == 0
-
-
 def test_kill_9_loses_nothing_and_repeats_about_a_second(make_rig: MakeRig) -> None:
-    rig = at_least_once(make_rig)
+    rig = make_rig(delivery="at-least-once").stocked(6, versions=2)
     first, second = rig.start("a").ready(), rig.start("b").ready()
     flow = load(rig, 16_000, RATE)
     until(lambda: rig.answered() > 5_000, "the first scores")
@@ -46,7 +28,7 @@ def test_kill_9_loses_nothing_and_repeats_about_a_second(make_rig: MakeRig) -> N
 
 
 def test_a_hand_over_in_good_order_doubles_nothing(make_rig: MakeRig) -> None:
-    rig = at_least_once(make_rig)
+    rig = make_rig(delivery="at-least-once").stocked(6, versions=2)
     first = rig.start("a").ready()
     flow = load(rig, 12_000, RATE)
     until(lambda: rig.answered() > 2_000, "the first scores")
@@ -61,16 +43,3 @@ def test_a_hand_over_in_good_order_doubles_nothing(make_rig: MakeRig) -> None:
     names = "inputs", "missing", "duplicates", "phantoms", "out_of_order", "version_regressions"
     assert counts(rig, *names) == (12_000, 0, 0, 0, 0, 0)
     assert all("aborts" not in scorer.said and "recovering" not in scorer.said for scorer in rig.scorers)
-
-
-def test_nothing_is_repeated_after_a_restart_of_the_only_scorer(make_rig: MakeRig) -> None:
-    rig = make_rig(delivery="at-least-once")
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-    for start in (0, 500, 1_000):
-        rig.emit(events(500, start=start))
-        scorer = rig.start("a").ready()
-        until(lambda wanted=start + 500: rig.answered() >= wanted, "all scores")  # type: ignore[misc]
-        assert scorer.stop() == 0
-    assert counts(rig, "inputs", "missing", "duplicates") == (1_500, 0, 0)

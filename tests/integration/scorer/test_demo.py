@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer.rig import command, until
+from tests.integration.scorer.test_workers import alive
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -93,14 +94,6 @@ def asked(go: str, line: str) -> Any:
 
 def test_two_regions_need_clusters_of_their_own() -> None:
     assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (one that nobody has waited for yet does not)."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_broker_that_is_not_there_is_said_in_one_line() -> None:

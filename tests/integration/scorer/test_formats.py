@@ -26,13 +26,6 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schema
         yield running.wait()
 
 
-def serve(rig: Rig) -> None:
-    """score = 2 * (a + b), in production, topics made."""
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-
-
 def by_id(rig: Rig) -> dict[str, float]:
     return {record["id"]: record["score"] for record in rig.scores()}
 
@@ -48,7 +41,7 @@ NAMELESS: list[tuple[str, Callable[[float, float], bytes], bytes]] = [
 def test_formats_without_names(make_rig: MakeRig, format_: str, write: Callable[[float, float], bytes], bad: bytes) -> None:
     enveloped = format_ == "json-envelope"
     rig = make_rig(input={"format": format_, "id": "id" if enveloped else "header:ce_id"})
-    serve(rig)
+    rig.stocked()
     scorer = rig.start().ready()
     for number in range(3):
         header = [] if enveloped else [("ce_id", str(number).encode())]
@@ -78,7 +71,7 @@ def test_avro_schemas_change_while_events_flow(make_rig: MakeRig, schema_registr
     url = schema_registry.url
     client = SchemaRegistryClient({"url": url})
     rig = make_rig(input={"format": "avro"}, schema_registry={"url": url, "extra": {"timeout": 5}})
-    serve(rig)
+    rig.stocked()
     scorer = rig.start().ready()
     generated = rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "avro", "--id", "id").stdout
     first = avro_writer(client, generated, rig.events_topic)
@@ -110,7 +103,7 @@ def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_reg
     url = schema_registry.url
     client = SchemaRegistryClient({"url": url})
     rig = make_rig(input={"format": "protobuf"}, schema_registry={"url": url})
-    serve(rig)
+    rig.stocked()
     generated = rig.run("scorer", "schema", "oci:./registry/model", "--format", "protobuf", "--id", "id").stdout
     first = protobuf_writer(client, generated, rig.events_topic)
     second = protobuf_writer(client, generated.replace("}", "  optional string note = 9;\n}"), rig.events_topic)
@@ -127,7 +120,7 @@ def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_reg
 def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
     url = schema_registry.url
     rig = make_rig(output={"format": "avro", "headers": ["id"]}, schema_registry={"url": url})
-    serve(rig)
+    rig.stocked()
     rig.start().ready()
     assert rig.emit(events(200)) == 200
     until(lambda: rig.answered() == 200, "the scores")
@@ -150,7 +143,7 @@ def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) ->
     )
     text = 'syntax = "proto3"; message Other {} message Event { string id = 1; float a = 2; double b = 3; }'
     rig.path.with_name("events.proto").write_text(text)
-    serve(rig)
+    rig.stocked()
     scorer = rig.start().ready()
     rig.produce(proto_class(text, "Event")(id="one", a=1.0, b=2.0).SerializeToString(), key=b"k")
     until(lambda: rig.answered() == 1, "the score")

@@ -10,24 +10,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
-from tests.support import models
 
-FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
+NO_FAULTS = dict.fromkeys(("missing", "duplicates", "phantoms", "out_of_order", "version_regressions"), 0)
 COUNT = 24_000
 FEW, TRIES = 20_000, 6
-
-
-def running(make_rig: MakeRig, **overrides: object) -> Rig:
-    """Two versions, the first in production."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
-    rig.promote("1.0.0")
-    rig.create(6)
-    return rig
 
 
 def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> threading.Thread:
@@ -39,9 +26,7 @@ def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> thr
 
 def assert_clean(rig: Rig, count: int) -> None:
     """Both auditors."""
-    audit = rig.audit()
-    assert {fault: audit[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0)
-    assert audit["inputs"] == count
+    assert rig.audit() == {**NO_FAULTS, "inputs": count}
     own = rig.run(
         "publisher", "audit", "--bootstrap-servers", rig.bootstrap_servers, "--input", rig.events_topic,
         "--output", rig.scores_topic, "--dead", rig.dead_topic, "--swaps", f"{rig.name}.swaps", "--group", rig.name, "--json",
@@ -52,7 +37,7 @@ def assert_clean(rig: Rig, count: int) -> None:
 
 
 def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: MakeRig) -> None:
-    rig = running(make_rig)
+    rig = make_rig().stocked(6, versions=2)
     first, second = rig.start("a").ready(), rig.start("b").ready()
     events_flow = load(rig)
     until(lambda: rig.answered() > 6_000, "the first scores")
@@ -70,7 +55,7 @@ def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: Make
 def test_a_survivor_that_recovers_ends_the_transaction_of_the_dead(make_rig: MakeRig) -> None:
     """It recovers where the group's new generation refuses its own transaction, as happens more often than not; else only the
     time-out would end the other, here later than this test does."""
-    rig = running(make_rig, kafka={"transaction_timeout_ms": 300_000})
+    rig = make_rig(kafka={"transaction_timeout_ms": 300_000}).stocked(6, versions=2)
     survivor, tries = rig.start("b").ready(), 0
     while "ILLEGAL_GENERATION" not in survivor.said:
         assert tries < TRIES
@@ -111,7 +96,7 @@ def doomed(rig: Rig, armed: Path) -> Iterator[None]:
 
 
 def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
-    rig = running(make_rig)
+    rig = make_rig().stocked(6, versions=2)
     zombie, survivor = rig.start("a").ready(), rig.start("b").ready()
     events_flow = load(rig)
     until(lambda: rig.answered() > 4_000, "the first scores")
@@ -124,7 +109,7 @@ def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
 
 
 def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: MakeRig) -> None:
-    rig = running(make_rig, kafka={"group_protocol": "consumer"})
+    rig = make_rig(kafka={"group_protocol": "consumer"}).stocked(6, versions=2)
     rig.start("a").ready()
     rig.start("b").ready()
     events_flow = load(rig, 16_000)
@@ -140,22 +125,20 @@ def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: M
 
 def test_a_scorer_that_holds_nothing_leaves_its_group_when_it_stops(make_rig: MakeRig) -> None:
     """Else the next assignment waits until its session is over: here far longer than this test does."""
-    rig = make_rig(kafka={"group_protocol": "classic", "session_timeout_ms": 300_000})
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(1)
+    rig = make_rig(kafka={"group_protocol": "classic", "session_timeout_ms": 300_000}).stocked(1)
     busy = rig.start("a").ready()
     until(lambda: busy.metric("scorer_assigned_partitions") == 1, "the partition")
     idle = rig.start("b").ready()
     until(lambda: "assigned: nothing" in idle.said, "a place in the group")
     assert idle.stop() == 0
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap_servers})
-    until(lambda: len(admin.describe_consumer_groups([rig.name])[rig.name].result().members) == 1, "the way out of the group")
+    until(
+        lambda: len(rig.admin.describe_consumer_groups([rig.name])[rig.name].result().members) == 1, "the way out of the group"
+    )
 
 
 def test_a_backlog_survives_a_kill_of_every_scorer(make_rig: MakeRig) -> None:
     """No survivor: a restart under the same name decides what was left open, then reads on from what was committed."""
-    rig = running(make_rig, batching={"max_events": 100, "latency_target_ms": 5})
+    rig = make_rig(batching={"max_events": 100, "latency_target_ms": 5}).stocked(6, versions=2)
     count = rig.emit(events(30_000, keys=300))
     for _ in range(3):
         scorer = rig.start("a").ready()

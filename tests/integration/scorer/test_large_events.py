@@ -8,18 +8,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
-from tests.support import models
 
 MIB = 1_024 * 1_024
-
-
-def serve(make_rig: MakeRig) -> Rig:
-    """One version in production."""
-    rig = make_rig()
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-    return rig
 
 
 def write(rig: Rig, sizes: list[int]) -> None:
@@ -41,7 +31,7 @@ def peak(scorer: ScorerProcess) -> int:
 
 
 def test_the_largest_event_is_scored_and_a_larger_one_dead_lettered(make_rig: MakeRig) -> None:
-    rig = serve(make_rig)
+    rig = make_rig().stocked()
     rig.start().ready()
     write(rig, [1_000_000, 1_000_001, 1_048_000, 100])
     until(lambda: rig.answered() == 4, "all answers")
@@ -50,7 +40,7 @@ def test_the_largest_event_is_scored_and_a_larger_one_dead_lettered(make_rig: Ma
 
 
 def test_a_backlog_of_large_events_does_not_fill_the_memory(make_rig: MakeRig) -> None:
-    rig = serve(make_rig)
+    rig = make_rig().stocked()
     small, count = 200, 400
     write(rig, [100] * small + [900_000] * count)
     scorer = rig.start().ready()

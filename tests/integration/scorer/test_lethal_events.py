@@ -15,16 +15,12 @@ from tests.integration.scorer.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMO
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
 
-FAULTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions")
 KAFKA = {"session_timeout_ms": 1_500, "transaction_timeout_ms": 3_000}
 
 
 def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
     """A linear model in production, served by processes that deadly events kill."""
-    rig = make_rig(kafka=KAFKA, **overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
+    rig = make_rig(kafka=KAFKA, **overrides).stocked(partitions)
     rig.program = [sys.executable, str(Path(__file__).with_name("lethal.py"))]
     return rig
 
@@ -36,10 +32,8 @@ def with_deadly(count: int, deadly: dict[int, dict[str, Any]]) -> list[dict[str,
 
 def assert_clean(rig: Rig, count: int) -> None:
     """Both auditors."""
-    audit = rig.audit()
-    assert {fault: audit[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0)
-    report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
-    assert (report["clean"], report["events"]) == (True, count)
+    assert rig.faults() == {}
+    rig.assert_audited(events=count)
 
 
 def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:

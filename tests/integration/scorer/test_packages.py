@@ -3,20 +3,12 @@
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
 
 Write = Callable[[Path], None]
-
-
-def serving(make_rig: MakeRig, **overrides: object) -> Rig:
-    """Version 1.0.0 is in production: score = 2 n."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create()
-    return rig
 
 
 def score(rig: Rig, count: int, start: int) -> None:
@@ -31,7 +23,7 @@ def in_cache(rig: Rig) -> int:
 
 
 def test_a_container_image_is_a_version_like_any_other(make_rig: MakeRig) -> None:
-    rig = serving(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     score(rig, 20, 0)
     rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0", "--image", "scratch", "--licenses", "Apache-2.0")
@@ -48,37 +40,57 @@ def large(path: Path) -> None:
     path.write_bytes(b"w" * 100_001)
 
 
-REFUSED: dict[str, tuple[Write, list[str], str]] = {
-    "a device": (lambda path: models.linear(path, 1.0), ["--device", "cuda"], "it needs device cuda, this scorer has cpu"),
-    "an operator": (models.contrib, [], "uses the operator 'Gelu' of domain 'com.microsoft', which is not allowed"),
-    "too large": (large, ["unchecked"], "at most 100000 are read"),
-    "a file outside": (models.reading_outside, ["unchecked"], "keeps weights in '../secret.bin'"),
+def truncated(path: Path) -> None:
+    models.linear(path, 1.0)
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def linear(path: Path) -> None:
+    models.linear(path, 1.0)
+
+
+ANOTHER = {**models.LINEAR, "inputs": [{"tensor": "z", "dtype": "float32", "fields": ["a", "b"]}]}
+REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
+    "a device": (linear, {}, "it needs device cuda, this scorer has cpu"),
+    "an operator": (models.contrib, {}, "uses the operator 'Gelu' of domain 'com.microsoft', which is not allowed"),
+    "too large": (large, {}, "at most 100000 are read"),
+    "a file outside": (models.reading_outside, {}, "keeps weights in '../secret.bin'"),
+    "truncated": (truncated, {}, "onnx"),
+    "wrong shape": (lambda path: models.linear(path, 1.0, width=3), {}, "the signature gives (B, 2)"),
+    "other input": (linear, {"signature": ANOTHER}, "z"),
+    "golden": (linear, {"golden": [{"event": {"a": 1, "b": 2}, "score": 9.0, "tolerance": 1e-3}]}, "golden example 1"),
 }
 
 
 def test_what_must_not_be_loaded_is_refused_by_name_and_the_running_version_goes_on(make_rig: MakeRig) -> None:
-    rig = serving(make_rig, model={"op_domains": [], "max_bytes": 100_000})
+    rig = make_rig(model={"op_domains": [], "max_bytes": 100_000}).stocked(versions=2)
     scorer = rig.start().ready()
-    for number, (name, (write, flags, reason)) in enumerate(REFUSED.items(), start=1):
-        folder = models.package(rig.folder / name, write)
-        if flags == ["unchecked"]:
-            rig.push_unchecked(folder, f"9.{number}.0")
+    for number, (name, (write, more, reason)) in enumerate(REFUSED.items(), start=1):
+        folder, version = models.package(rig.folder / name, write, **more), f"9.{number}.0"
+        if name == "a device":
+            rig.push(folder, version, "--device", "cuda")
         else:
-            rig.push(folder, f"9.{number}.0", *flags)
-        rig.promote(f"9.{number}.0")
+            rig.push_unchecked(folder, version)
+        rig.promote(version)
         until(lambda number=number: scorer.metric("scorer_versions_refused_total") == number, name)  # type: ignore[misc]
-        assert reason in scorer.said, name
-    score(rig, 20, 0)
+        (said,) = (line["message"] for line in scorer.lines() if f"{version} is refused" in line["message"])
+        assert reason in said, name
+        assert scorer.get("/readyz")[0] == 200
+        score(rig, 20, 20 * (number - 1))
     assert {record["version"] for record in rig.scores()} == {"1.0.0"}
-    assert reason in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    rig.promote("2.0.0")
+    until(lambda: scorer.metric("scorer_model_revision") == 2 + len(REFUSED), "the good version")
+    until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "2.0.0", "the status record")
+    rig.promote("9.1.0")
+    assert REFUSED["a device"][2] in rig.run("scorer", "check", "scorer.yaml", code=1).stderr
     rig.configure(model={"op_domains": ["com.microsoft"]})
     rig.promote("9.2.0")
-    until(lambda: scorer.metric("scorer_versions_refused_total") == len(REFUSED) + 1, "its refusal by the running scorer")
+    until(lambda: scorer.metric("scorer_versions_refused_total") == len(REFUSED) + 2, "its refusal by the running scorer")
     rig.run("scorer", "check", "scorer.yaml")
 
 
 def test_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
-    rig = serving(make_rig, model={"cache_bytes": "1KiB"})
+    rig = make_rig(model={"cache_bytes": "1KiB"}).stocked()
     scorer = rig.start().ready()
     for number in range(2, 5):
         rig.push_unchecked(models.linear_package(rig.folder / f"v{number}", float(number)), f"{number}.0.0")
@@ -90,7 +102,7 @@ def test_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
 
 
 def test_a_full_disk_stops_no_scoring_and_the_next_try_succeeds(make_rig: MakeRig) -> None:
-    rig = serving(make_rig)
+    rig = make_rig().stocked()
     scorer = rig.start().ready()
     package = models.linear_package(rig.folder / "two", 3.0)
     (package / "weights.bin").write_bytes(b"w" * 2_000_000)

@@ -18,12 +18,7 @@ TOLD_SECONDS = 2.0  # from the move to the flip of every partition, where the sc
 @pytest.fixture
 def rig(make_rig: MakeRig) -> Rig:
     """Two versions, the first in production; a poll that nobody would wait for."""
-    rig = make_rig(model={"poll_seconds": 600})
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0")
-    rig.promote("1.0.0")
-    rig.create(PARTITIONS)
-    return rig
+    return make_rig(model={"poll_seconds": 600}).stocked(PARTITIONS, versions=2)
 
 
 def told(rig: Rig, *arguments: str, code: int = 0) -> Any:
@@ -56,6 +51,10 @@ def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig)
     back = told(rig, "rollback", "--reason", "worse", "--wait")
     assert (back["to_version"], back["revision"], back["restores"]) == ("1.0.0", 3, 1)
     assert back["rollout"]["seconds"] < TOLD_SECONDS
+    rig.emit(events(100, start=200))
+    until(lambda: rig.answered() == 300, "the scores of the version that is back")
+    assert [record["version"] for record in rig.scores()].count("1.0.0") == 200
+    rig.assert_audited(scored=300, version_regressions=0)
     for role in (("--canary", "1.0.0=10"), ("--shadow", "1.0.0")):
         refused = rig.run("model-registry", "promote", REPO, "--to", "2.0.0", *role, code=2).stderr
         assert "no scorer acts on roles yet" in refused
@@ -94,7 +93,7 @@ def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_po
     elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{unused_port}")
     assert "no Kafka broker answers" in rig.run(*promote, *elsewhere, code=4).stderr
     said = rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
-    assert "scorer check CONFIG --create" in said
+    assert "check CONFIG --create" in said
     moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
     assert [move["to_version"] for move in moves] == ["1.0.0"]
 

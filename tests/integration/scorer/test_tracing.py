@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.scorer.rig import MakeRig, Rig, events, until
-from tests.integration.scorer.test_commands import ready
+from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.support import auditor
 from tests.support.otlp import Collector, attributes
 
@@ -30,7 +29,7 @@ def headers(rig: Rig, topic: str) -> dict[bytes | None, dict[str, bytes]]:
 
 
 def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
-    rig = ready(make_rig, tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]})
+    rig = make_rig(tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]}).stocked()
     rig.produce(
         b'{"id": "1", "a": 1, "b": 2}', key=b"traced", headers=[("traceparent", PARENT.encode()), ("tracestate", b"v=1")]
     )
@@ -53,16 +52,3 @@ def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Co
     own = {f"00-{span.trace_id.hex()}-{span.span_id.hex()}".encode() for span in spans}
     assert {scores[key]["traceparent"][:-3] for key in (b"untraced", b"garbled")} <= own
     assert headers(rig, rig.dead_topic)[b"dead"]["traceparent"] == PARENT.replace(SPAN, "1" * 16).encode()
-
-
-def test_without_tracing_no_header_is_added_and_a_missing_collector_costs_nothing(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
-    rig.emit(events(10), "--header", f"traceparent={PARENT}")
-    first = rig.start().ready()
-    until(lambda: rig.answered() == 10, "the scores")
-    assert first.stop() == 0
-    assert set(map(str, headers(rig, rig.scores_topic).values())) == {"{}"}
-    second = rig.start("b", "--set", "tracing.endpoint=http://127.0.0.1:1").ready()
-    rig.emit(events(10, start=10))
-    until(lambda: rig.answered() == 20, "the scores")
-    assert second.stop() == 0

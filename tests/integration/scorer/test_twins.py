@@ -3,24 +3,15 @@
 import threading
 
 from publisher.session.transactional_ids import POOL_SIZE
-from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.integration.scorer.rig import MakeRig, events, until
 from tests.integration.scorer.test_kill import assert_clean
-from tests.support import models
 
 COUNT = 12_000
 HINT = "give each process a replica of its own"
 
 
-def ready_to_run(make_rig: MakeRig) -> Rig:
-    rig = make_rig()
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(4)
-    return rig
-
-
 def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
-    rig = ready_to_run(make_rig)
+    rig = make_rig().stocked()
     flow = threading.Thread(target=rig.emit, args=(events(COUNT, keys=300), "--rate", "800"))
     twins = [rig.start("a"), rig.start("a")]
     flow.start()
@@ -49,7 +40,7 @@ def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make
 
 def test_a_dead_member_that_the_group_keeps_is_no_twin(make_rig: MakeRig) -> None:
     """A broker may keep a dead member beyond its session while the group is busy; here it has a long one."""
-    rig = ready_to_run(make_rig)
+    rig = make_rig().stocked()
     dead = rig.start("a", "--set", "kafka.session_timeout_ms=60000").ready()
     rig.emit(events(100))
     until(lambda: rig.answered() >= 100, "the first scores")

@@ -3,27 +3,17 @@
 import os
 import re
 import signal
-import urllib.request
 from collections.abc import Sequence
 
+import httpx
 import psutil
 import pytest
 
 from scorer.demo.broker.node import free_ports, is_taken
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.integration.scorer.test_kill import assert_clean, load
-from tests.support import models
 
 WORKERS = 2
-
-
-def ready(make_rig: MakeRig, **overrides: object) -> Rig:
-    """One version in production, topics made."""
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(4)
-    return rig
 
 
 def processes(supervisor: ScorerProcess) -> list[int]:
@@ -40,7 +30,10 @@ def shared(rig: Rig, owners: Sequence[str]) -> bool:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was not waited for does not."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def started(rig: Rig) -> ScorerProcess:
@@ -51,7 +44,7 @@ def started(rig: Rig) -> ScorerProcess:
 
 
 def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     supervisor = started(rig)
     count = 12_000
     flow = load(rig, count)
@@ -73,7 +66,7 @@ def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: 
 
 
 def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: MakeRig) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     supervisor = started(rig)
     pids = processes(supervisor)
     count = 6_000
@@ -90,14 +83,13 @@ def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: Mak
 
 def test_each_worker_has_a_port_of_its_own(make_rig: MakeRig) -> None:
     first = next(port for port, _ in iter(free_ports, None) if not is_taken(port + 1))
-    rig = ready(make_rig, http={"listen": f"127.0.0.1:{first}"})
+    rig = make_rig(http={"listen": f"127.0.0.1:{first}"}).stocked()
     started(rig)
     rig.emit(events(200))
     until(lambda: rig.answered() == 200, "the scores")
 
     def scored(port: int) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
         return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith("scorer_events_total"))
 
     until(lambda: scored(first) + scored(first + 1) == 200, "the counts of both")
@@ -113,7 +105,7 @@ def test_each_worker_has_a_port_of_its_own(make_rig: MakeRig) -> None:
 def test_what_stops_one_before_any_has_served_stops_all_with_one_message(
     make_rig: MakeRig, flags: list[str], code: int, said: str
 ) -> None:
-    rig = ready(make_rig)
+    rig = make_rig().stocked()
     supervisor = rig.start("w", *(part for flag in flags for part in ("--set", flag)), workers=3)
     assert supervisor.wait() == code, supervisor.said
     errors = [line for line in supervisor.said.splitlines() if line.startswith("error:")]

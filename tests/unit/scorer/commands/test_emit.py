@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from scorer.commands.emit import TICK, Key, Pace
+from scorer.commands.emit import TICK, Pace, key_of
 
 
 @given(rate=st.floats(1, 10_000), count=st.integers(1, 500), hiccup=st.floats(0, 0.5))
@@ -24,11 +24,11 @@ def test_without_a_rate_nothing_waits() -> None:
 
 
 def test_the_key_is_a_template_over_the_event() -> None:
-    assert Key("{carrier}-{flight}").of(b'{"carrier": "UA", "flight": 15}', 1) == b"UA-15"
-    assert Key(None).of(b"not json", 1) is None
+    assert key_of("{carrier}-{flight}", b'{"carrier": "UA", "flight": 15}', 1) == b"UA-15"
+    assert key_of(None, b"not json", 1) is None
 
 
 @pytest.mark.parametrize("line", [b'{"carrier": "UA"}', b"[1]", b"not json"])
 def test_an_event_without_the_keys_fields_is_named(line: bytes) -> None:
     with pytest.raises(Fatal, match="line 7"):
-        Key("{carrier}-{flight}").of(line, 7)
+        key_of("{carrier}-{flight}", line, 7)

@@ -6,40 +6,36 @@ from rich.console import Console
 
 from scorer.commands.status import table
 from scorer.console.scorers import Heard
-from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
+from scorer.observe.status import PartitionStatus
+from tests.unit.scorer.console.told import NOW, status
 
 NAME = "flight-delay"
 REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")
-NOW = 1_800_000_000_000
 WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
 
 
 def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
-    """Three scorers with names and figures as they are in production."""
-    served = VersionStatus("flight-delay", "2025.11.05-3", "sha256:" + "a3" * 32, 41)
-    told = [
-        ScorerStatus(
+    """Scorers with names and figures as they are in production."""
+    found = []
+    for number, replica in enumerate(replicas):
+        told = status(
             f"{NAME}.{replica}",
-            "eu-west-1",
-            "running",
-            NOW - 3_000 - 100_000 * number,
-            NOW - 86_400_000,
-            4711,
-            [PartitionStatus("fraud.payments.authorised.v2", p, 123_456) for p in range(number, 24, 3)],
-            {"champion": served},
-            {"2025.12.01-1": WHY} if refused else {},
-            (1e-4, 1e-6),
-            {"events": 1_234_567_890},
+            "2025.11.05-3",
+            41,
+            region="eu-west-1",
+            heartbeat_ms=int(NOW * 1_000) - 3_000 - 100_000 * number,
+            partitions=[PartitionStatus("fraud.payments.authorised.v2", p, 123_456) for p in range(number, 24, 3)],
+            refused={"2025.12.01-1": WHY} if refused else {},
+            counters={"events": 1_234_567_890},
         )
-        for number, replica in enumerate(replicas)
-    ]
-    return [Heard(status, status.heartbeat_ms / 1_000, status) for status in told]
+        found.append(Heard(told, told.heartbeat_ms / 1_000, told))
+    return found
 
 
 def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS) -> list[str]:
     """The table's lines on a terminal of that width."""
     console = Console(width=width, file=io.StringIO())
-    console.print(table(NAME, fleet(replicas, refused=refused), NOW / 1_000, wide=wide))
+    console.print(table(NAME, fleet(replicas, refused=refused), NOW, wide=wide))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -64,5 +60,5 @@ def test_a_long_name_folds_and_nothing_else_does() -> None:
 def test_wide_has_every_fact_on_one_line() -> None:
     _, _, *rows = lines(10_000, refused=True, wide=True)
     assert len(rows) == len(REPLICAS)
-    for fact in ("eu-west-1", "sha256:a3a3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0,3,6", WHY):
+    for fact in ("eu-west-1", "sha256:20251105-3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0,3,6", WHY):
         assert fact in rows[0]

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from confluent_kafka import Message
 
 from scorer.console import records
 from scorer.console.flow import STEP_SECONDS, FlowFold
-from scorer.console.letters import KEPT, LetterFold
-from scorer.console.state import State
-from scorer.console.swaps import SwapFold
+from scorer.console.state import LETTERS_KEPT, LetterFold, State, SwapFold
 from scorer.observe.status import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import told
 from tests.unit.scorer.console.told import NOW
@@ -37,7 +37,7 @@ def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
     state = State()
     told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "silent"
-    state.scorers.caught_up = True
+    state.scorers.fleet.caught_up = True
     told.hear(state, told.status(heartbeat_ms=int((NOW - 60) * 1_000)))
     assert state.scorers.last["m.a"].state(NOW) == "running"  # heard now: its clock is wrong, it is not
     told.hear(state, told.status(state="stopped"))
@@ -46,11 +46,7 @@ def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
 
 
 def test_what_is_no_scorers_record_is_passed_over() -> None:
-    fleet = State().scorers
-    assert not fleet.hear(b"_channel/prod", b"{}", NOW)
-    assert not fleet.hear(b"m.a", b"{", NOW)
-    assert not fleet.hear(b"m.a", b"\xff", NOW)
-    assert not fleet.hear(b"m.a", None, NOW)
+    assert not State().scorers.hear(b"_channel/prod", b"{}", NOW)
     assert records.swap(b"[]") is None
     assert records.swap(b'{"scorer": 1}') is None
     assert records.score(b"\xff{") is None
@@ -59,8 +55,7 @@ def test_what_is_no_scorers_record_is_passed_over() -> None:
 def test_the_last_swap_of_each_partition_counts() -> None:
     fold = SwapFold()
     for record in (told.swap(0, "1.0.0"), told.swap(1, "1.0.0"), told.swap(0, "2.0.0", 40, 2)):
-        decoded = records.swap(told.encoded(record))
-        assert decoded == record
+        assert records.swap(msgspec.json.encode(record)) == record
         fold.hear(record)
     assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
     assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
@@ -68,22 +63,22 @@ def test_the_last_swap_of_each_partition_counts() -> None:
 
 def test_letters_wait_until_they_were_put_back() -> None:
     fold = LetterFold()
-    for offset in range(KEPT + 5):
+    for offset in range(LETTERS_KEPT + 5):
         fold.hear(told.letter(offset, "malformed" if offset % 2 else "wrong-type"))
     fold.hear_replayed("dead", b"eu/dead/0/1003")
     fold.hear_replayed("dead", b"eu/another/0/1002")
     fold.hear_replayed("dead", b"nonsense")
-    assert len(fold.letters) == KEPT
-    assert fold.letters[0].offset == KEPT + 4
-    assert fold.by_reason() == {"wrong-type": KEPT // 2, "malformed": KEPT // 2 - 1}
+    assert len(fold.letters) == LETTERS_KEPT
+    assert fold.letters[0].offset == LETTERS_KEPT + 4
+    assert fold.by_reason() == {"wrong-type": LETTERS_KEPT // 2, "malformed": LETTERS_KEPT // 2 - 1}
 
 
 def test_a_letter_is_shown_with_what_the_event_was() -> None:
     headers = [("ce_id", b"7"), ("bin", b"\xff"), ("dead.reason", b"malformed"), ("dead.at", b"5"), ("dead.source", b"a/b/0/1")]
-    found = records.letter(2, 9, 1, b"k", b"x" * 5_000, headers)
+    found = records.letter(Message("dead", 2, 9, b"k", b"x" * 5_000, timestamp=(1, 1)), headers)
     assert (found.reason, found.at_ms, found.key, found.cut, len(found.value)) == ("malformed", 5, "k", True, 4_000)
     assert found.headers == (("ce_id", "7"), ("bin", "\\xff"))
-    bare = records.letter(2, 9, 1, None, None, [])
+    bare = records.letter(Message("dead", 2, 9, timestamp=(1, 1)), [])
     assert (bare.reason, bare.at_ms, bare.value) == ("unknown", 1, "")
 
 

@@ -9,38 +9,33 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, short
 from scorer.console.state import DEEDS, Deed, State
-from scorer.observe.status import PartitionStatus
+from scorer.observe.status import PartitionStatus, ScorerStatus
 from scorer.settings import Settings
 from tests.unit.scorer.console import told
 from tests.unit.scorer.console.told import NOW
 
 
-def rolled(*statuses: object) -> tuple[rollout_view.Rollout, tuple[str, str]]:
+def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.Rollout, tuple[str, str]]:
     """The view of a rollout of 2.0.0 (revision 2) that these scorers are in."""
     state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
     for status in statuses:
-        told.hear(state, status)  # type: ignore[arg-type]
+        told.hear(state, status)
     view = rollout_view.rollout(state, "prod", {}, NOW)
     return view, rollout_view.headline(view)
 
 
-def test_a_rollout_is_flipped_when_every_scorer_serves_it() -> None:
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "2.0.0", 2))
-    assert (word, view.counts["flipped"]) == ("flipped", 2)
-    assert sentence == "every scorer serves it: 2 scorers, 2 partitions"
-
-
-def test_a_rollout_waits_for_the_last_scorer() -> None:
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1))
-    assert (word, sentence) == ("waiting", "1 of 2 scorers serve it")
+def test_a_rollout_is_flipped_when_every_scorer_serves_it_and_refused_where_one_does_not_take_it() -> None:
+    done, behind = told.status("m.a", "2.0.0", 2), told.status("m.b", "1.0.0", 1)
+    view, headline = rolled(done, told.status("m.b", "2.0.0", 2))
+    assert view.counts["flipped"] == 2
+    assert headline == ("flipped", "every scorer serves it: 2 scorers, 2 partitions")
+    view, headline = rolled(done, behind)
+    assert headline == ("waiting", "1 of 2 scorers serve it")
     assert [(s.version, s.scorers, s.share) for s in view.served] == [("2.0.0", 1, 0.5), ("1.0.0", 1, 0.5)]
-
-
-def test_a_refusal_is_told_with_who_and_why() -> None:
     refusing = told.status("m.b", "1.0.0", 1, refused={"2.0.0": "golden example 1"}, aspired_revision=2)
-    view, (word, sentence) = rolled(told.status("m.a", "2.0.0", 2), refusing)
-    assert (word, view.refusals) == ("refused", [("m.b", "golden example 1")])
-    assert sentence == "1 of 2 scorers refused it; what ran before goes on there"
+    view, headline = rolled(done, refusing)
+    assert view.refusals == [("m.b", "golden example 1")]
+    assert headline == ("refused", "1 of 2 scorers refused it; what ran before goes on there")
 
 
 def test_a_partition_that_nobody_has_any_more_keeps_a_rollout_open() -> None:
@@ -65,11 +60,11 @@ def test_thousands_of_scorers_are_one_page() -> None:
         state.swaps.hear(told.swap(number, "1.0.0"))
     view = rollout_view.rollout(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
-    assert view.rows.rows[-1].scorer == "m.1499"
+    assert view.rows.rows[-1].heard.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
     found = rollout_view.rollout(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
-    assert ([row.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
+    assert ([row.heard.status.scorer for row in found.rows], found.total, found.everything) == (["m.0042"], 1, 1_500)
     assert rollout_view.rollout(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
@@ -137,10 +132,9 @@ def test_trouble_keeps_its_first_time_and_ends() -> None:
     state = State()
     state.trouble("bus", "no answer", "is it there?", 5.0)
     state.trouble("bus", "no answer", "is it there?", 9.0)
-    assert state.bus_trouble is not None
-    assert state.bus_trouble.since == 5.0
+    assert state.troubles["bus"].since == 5.0
     state.well("bus")
-    assert state.bus_trouble is None
+    assert state.troubles == {}
 
 
 def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
@@ -156,15 +150,8 @@ def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
 def test_figures_are_short() -> None:
     assert [count(n) for n in (0, 3.21, 12.0, 12345.6)] == ["0", "3.2", "12", "12,346"]
     assert [figure(n) for n in (None, float("nan"), 0.12345, 4321.0)] == [DASH, DASH, "0.123", "4,321"]
-    assert [seconds(n) for n in (None, 0.0, 4.21, 42, 600, 7_200, 864_000)] == [
-        DASH,
-        "0 s",
-        "4.2 s",
-        "42 s",
-        "10 min",
-        "2 h",
-        "10 d",
-    ]
+    times = None, 0.0, 4.21, 42, 600, 7_200, 864_000
+    assert [seconds(n) for n in times] == [DASH, "0 s", "4.2 s", "42 s", "10 min", "2 h", "10 d"]
     assert [milliseconds(n) for n in (None, 3.21, 140, 2_100)] == [DASH, "3.2 ms", "140 ms", "2.1 s"]
     assert [percent(n) for n in (0.0, 0.043, 0.86)] == ["0 %", "4.3 %", "86 %"]
     assert (short("sha256:" + "ab" * 32), short("x")) == ("sha256:abababababab", "x")

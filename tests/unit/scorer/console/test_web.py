@@ -1,9 +1,7 @@
 """The pages over HTTP, without broker or registry: every view in every state, and what must not be served or done."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from unittest.mock import Mock, call, create_autospec
 
 import pytest
 from starlette.testclient import TestClient
@@ -20,36 +18,16 @@ PATHS = [path for path, _, _ in VIEWS]
 SCRIPT = "<script>alert(1)</script>"
 
 
-@dataclass
-class Noted:
+def noting() -> Mock:
     """Stands in for Actions: notes what was asked for."""
-
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def promote(self, *what: Any) -> None:
-        self.asked.append(("promote", *what))
-
-    def rollback(self, *what: Any) -> None:
-        self.asked.append(("rollback", *what))
-
-    def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
-        self.asked.append(("replay", actor, list(reasons), dry_run))
+    return create_autospec(Actions, instance=True)  # type: ignore[no-any-return]
 
 
-def client(settings: Settings, state: State, actions: Noted | None = None, user_header: str | None = None) -> TestClient:
+def client(settings: Settings, state: State, actions: Mock | None = None, user_header: str | None = None) -> TestClient:
     """A browser at a console on loopback."""
-    hosts = ["127.0.0.1", "console.example.com"]
-    console = Console(
-        settings,
-        state,
-        CommandLines(settings, "scorer.yaml"),
-        cast("Actions | None", actions),
-        hosts,
-        "ann@host (console)",
-        user_header,
-        lambda: True,
-        lambda: told.NOW,
-    )
+    hosts, lines = ["127.0.0.1", "console.example.com"], CommandLines(settings, "scorer.yaml")
+    who, now = "ann@host (console)", told.NOW
+    console = Console(settings, state, lines, actions, hosts, who, user_header, stopping=lambda: True, clock=lambda: now)
     return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
 
 
@@ -89,7 +67,7 @@ def test_every_page_is_there_with_nothing_to_show(minimal: Settings, path: str) 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_that_others_wrote_becomes_part_of_a_page(minimal: Settings, path: str) -> None:
-    answer = client(minimal, busy(), Noted()).get(path)
+    answer = client(minimal, busy(), noting()).get(path)
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
     assert "&lt;script&gt;alert" in answer.text
@@ -103,11 +81,8 @@ def test_nothing_that_others_wrote_becomes_part_of_a_page(minimal: Settings, pat
 def test_everything_a_page_names_is_served_from_here(minimal: Settings) -> None:
     browser = client(minimal, State())
     named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
-    assert {name.partition("?")[0] for name in named} >= {
-        "/static/console.css",
-        "/static/uPlot.iife.min.js",
-        "/static/console.js",
-    }
+    wanted = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
+    assert {name.partition("?")[0] for name in named} >= wanted
     for name in named:
         assert name.startswith("/")
         assert browser.get(name).status_code == 200
@@ -135,36 +110,34 @@ def test_a_read_only_console_does_nothing_and_says_so(minimal: Settings) -> None
 
 
 def test_a_form_of_somebody_else_does_nothing(minimal: Settings) -> None:
-    noted = Noted()
+    noted = noting()
     browser = client(minimal, busy(), noted)
     given = {"channel": "prod", "reason": "r", "revision": "1"}
     assert browser.post("/actions/rollback", data=given).status_code == 403
-    stolen = token(client(minimal, busy(), Noted()))
+    stolen = token(client(minimal, busy(), noting()))
     token(browser)
     assert browser.post("/actions/rollback", data={**given, "token": stolen}).status_code == 403
     assert browser.get("/actions/rollback").status_code == 405
-    assert noted.asked == []
+    assert noted.mock_calls == []
 
 
 def test_forms_become_actions(minimal: Settings) -> None:
-    noted = Noted()
+    noted = noting()
     browser = client(minimal, busy(), noted, user_header="X-Forwarded-User")
     given = {"token": token(browser), "channel": "prod", "reason": " it's  better ", "revision": "2"}
     who = "ann@host (console)"
     assert browser.post("/actions/promote", data={**given, "version": "2.0.0"}).status_code == 303
     assert browser.post("/actions/rollback", data=given).status_code == 303
-    assert (
-        browser.post("/actions/rollback", data={**given, "to_revision": "1"}, headers={"X-Forwarded-User": "bob"}).status_code
-        == 303
-    )
+    back, as_bob = {**given, "to_revision": "1"}, {"X-Forwarded-User": "bob"}
+    assert browser.post("/actions/rollback", data=back, headers=as_bob).status_code == 303
     assert browser.post("/actions/replay", data={**given, "reason": "", "mode": "replay"}).status_code == 303
     assert browser.post("/actions/replay", data={**given, "reason": "malformed", "mode": "dry-run"}).status_code == 303
-    assert noted.asked == [
-        ("promote", who, "prod", "2.0.0", "it's better", 2),
-        ("rollback", who, "prod", None, "it's better", 2),
-        ("rollback", "bob", "prod", 1, "it's better", 2),
-        ("replay", who, [], False),
-        ("replay", who, ["malformed"], True),
+    assert noted.mock_calls == [
+        call.promote(who, "prod", "2.0.0", "it's better", 2),
+        call.rollback(who, "prod", None, "it's better", 2),
+        call.rollback("bob", "prod", 1, "it's better", 2),
+        call.replay(who, [], dry_run=False),
+        call.replay(who, ["malformed"], dry_run=True),
     ]
 
 
@@ -181,17 +154,17 @@ def test_forms_become_actions(minimal: Settings) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said(minimal: Settings, path: str, wrong: dict[str, str], said: str) -> None:
-    noted = Noted()
+    noted = noting()
     browser = client(minimal, busy(), noted)
     given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
     answer = browser.post(f"/actions/{path}", data={**given, **wrong})
     assert answer.status_code == 400
     assert said in answer.text
-    assert noted.asked == []
+    assert noted.mock_calls == []
 
 
 def test_a_body_without_end_is_refused(minimal: Settings) -> None:
-    browser = client(minimal, busy(), Noted())
+    browser = client(minimal, busy(), noting())
     assert browser.post("/actions/replay", content=b"x" * (BODY_BYTES + 1)).status_code == 413
     assert browser.get("/nowhere").status_code == 404
 

@@ -4,12 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import orjson
 
 from model_registry.channels.history import Move
-from scorer.console.channels import Channel, RegistryView
 from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
-from scorer.console.state import State
+from scorer.console.state import Channel, RegistryView, State
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
 
 NOW = 1_700_000_000.0
@@ -76,8 +74,3 @@ def score(number: Any, version: str = "1.0.0", **changed: Any) -> ScoreRecord:
 def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:
     """A dead letter of partition 0."""
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
-
-
-def encoded(value: Any) -> bytes:
-    """As it stands on the bus."""
-    return orjson.dumps(msgspec.to_builtins(value))

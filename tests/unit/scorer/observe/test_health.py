@@ -4,8 +4,7 @@ import pytest
 
 from publisher.process.outages import COMMITS, MODEL_REGISTRY, Outages
 from publisher.session.protocol import Counters
-from scorer.observe.health import LONG_SECONDS, not_live, not_ready
-from scorer.observe.progress import Progress
+from scorer.observe.progress import LONG_SECONDS, Progress, not_live, not_ready
 
 NOW = 1_000.0
 

@@ -1,63 +1,51 @@
 """How many workers a machine, or a container's quota, has room for."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from scorer.process.cores import affinity, allowed, quotas, whole
+from scorer.process.cores import allowed
 
-
-def files(root: Path, **content: str) -> Path:
-    """Files under a root, by path."""
-    for path, text in content.items():
-        file = root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return root
-
-
-@pytest.mark.parametrize(
-    ("cores", "limits", "expected"),
-    [(8, [], 8), (8, [2.0], 2), (8, [3.9, 64.0], 3), (8, [0.5], 1), (2, [4.0], 2), (1, [0.01], 1)],
-)
-def test_a_quota_is_rounded_down_and_one_core_is_always_there(cores: int, limits: list[float], expected: int) -> None:
-    assert whole(cores, limits) == expected
-
-
-def test_quotas_of_version_2_are_those_of_the_group_and_of_all_above_it(tmp_path: Path) -> None:
-    group = "sys/fs/cgroup/pods/scorer"
-    root = files(
-        tmp_path,
-        **{
+CASES: dict[str, tuple[int, dict[str, str], int]] = {
+    "no control groups": (8, {}, 8),
+    "no quota": (8, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 8),
+    "rounded down": (8, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "390000 100000\n"}, 3),
+    "one core is always there": (8, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "1000 100000\n"}, 1),
+    "fewer cores than the quota": (2, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "400000 100000\n"}, 2),
+    "of a group above": (
+        8,
+        {
             "proc/self/cgroup": "0::/pods/scorer\n",
-            f"{group}/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/pods/scorer/cpu.max": "max 100000\n",
             "sys/fs/cgroup/pods/cpu.max": "250000 100000\n",
         },
-    )
-    assert list(quotas(root)) == [2.5]
-    assert allowed(root) == min(affinity(), 2)
-
-
-def test_within_a_container_the_group_is_the_mount_itself(tmp_path: Path) -> None:
-    root = files(tmp_path, **{"proc/self/cgroup": "0::/../../kube/abc\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"})
-    assert list(quotas(root)) == [1.0]
-    assert allowed(root) == 1
-
-
-def test_quotas_of_version_1(tmp_path: Path) -> None:
-    root = files(
-        tmp_path,
-        **{
+        2,
+    ),
+    "the mount itself, within a container": (
+        8,
+        {"proc/self/cgroup": "0::/../../kube/abc\n", "sys/fs/cgroup/cpu.max": "100000 100000\n"},
+        1,
+    ),
+    "version 1": (
+        8,
+        {
             "proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/x\n",
-            "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "150000\n",
+            "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "350000\n",
             "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000\n",
             "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
-    )
-    assert list(quotas(root)) == [1.5]
+        3,
+    ),
+}
 
 
-def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
-    assert list(quotas(tmp_path)) == []
-    assert allowed(tmp_path) == affinity()
+@pytest.mark.parametrize("case", CASES)
+def test_workers_are_as_many_as_cores_and_quotas_allow(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, files, expected = CASES[case]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert allowed(tmp_path) == expected

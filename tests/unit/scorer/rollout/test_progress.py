@@ -1,7 +1,7 @@
 """How far a move has come, decided from what scorers told."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,40 +10,31 @@ from hypothesis import strategies as st
 
 from model_registry.channels.history import Move
 from scorer.observe import status as records
-from scorer.observe.status import STALE_SECONDS, PartitionStatus, ScorerStatus, VersionStatus
+from scorer.observe.status import STALE_SECONDS, PartitionStatus, ScorerStatus
 from scorer.rollout import progress
 from scorer.rollout.progress import FLIPPED, REFUSED, WAITING, Fleet
+from tests.unit.scorer.console.told import NOW, status
 
 MOVE = Move("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old", "1.0.0", "sha256:new", "2.0.0")
-NOW = 1_000.0
 
 
-def told(
-    name: str,
-    revision: int,
-    partitions: tuple[int, ...] = (),
-    *,
-    state: str = "running",
-    refused: Mapping[str, str] | None = None,
-    aspired: int = 0,
-    tag: str = "prod",
-) -> ScorerStatus:
-    """A record as a scorer writes it, read as a rollout reads it."""
-    version = VersionStatus("m", "2.0.0" if revision >= 7 else "1.0.0", "sha256:x", revision)
-    status = ScorerStatus(
-        name, "local", state, 0, 0, 1, [PartitionStatus("in", p, 0) for p in partitions], {"champion": version},
-        dict(refused or {}), (0.0, 0.0), {}, tag, aspired,
-    )  # fmt: skip
-    record = records.read(name.encode(), msgspec.json.encode(status))
-    assert record is not None
-    return record
+def told(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: Any) -> ScorerStatus:
+    """What a scorer tells that serves this revision."""
+    version = "2.0.0" if revision >= 7 else "1.0.0"
+    facts = {"aspired_revision": 0, "partitions": [PartitionStatus("in", p, 0) for p in partitions], **changed}
+    return status(name, version, revision, **facts)
+
+
+def fleet(*records: ScorerStatus, heard: float = NOW) -> Fleet:
+    """As a rollout reads them, when it has caught up."""
+    made = Fleet(caught_up=True)
+    for record in records:
+        assert made.hear(record.scorer.encode(), msgspec.json.encode(record), heard)
+    return made
 
 
 def verdict(*records: ScorerStatus, wanted: tuple[int, ...] = (), heard: float = NOW) -> progress.Verdict:
-    fleet = Fleet()
-    for record in records:
-        fleet.hear(record, heard)
-    return progress.judge(MOVE, fleet, {("in", p) for p in wanted}, NOW)
+    return progress.judge(MOVE, fleet(*records, heard=heard), {("in", p) for p in wanted}, NOW)
 
 
 def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
@@ -57,19 +48,18 @@ def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
 def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
     assert verdict(told("a", 7), told("b", 6, state="stopped"), told("c", 6, tag="canary")).outcome == FLIPPED
     assert verdict(told("a", 7), heard=NOW - STALE_SECONDS).outcome == WAITING
-    fleet = Fleet()
-    fleet.hear(told("a", 6, (0,)), NOW - STALE_SECONDS)
-    fleet.hear(told("b", 7, (1,)), NOW)
-    assert progress.partitions(MOVE, fleet, NOW) == {("in", 1)}
-    assert progress.judge(MOVE, fleet, {("in", 1)}, NOW).outcome == FLIPPED
+    both = fleet(told("b", 7, (1,)))
+    both.last |= fleet(told("a", 6, (0,)), heard=NOW - STALE_SECONDS).last
+    assert progress.partitions(MOVE, both, NOW) == {("in", 1)}
+    assert progress.judge(MOVE, both, {("in", 1)}, NOW).outcome == FLIPPED
 
 
 def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_all_have_decided() -> None:
     why = {"2.0.0": "golden example 1"}
-    assert verdict(told("a", 6, refused=why, aspired=6)).outcome == WAITING
-    both = told("a", 6, refused=why, aspired=7), told("b", 6, aspired=7)
+    assert verdict(told("a", 6, refused=why, aspired_revision=6)).outcome == WAITING
+    both = told("a", 6, refused=why, aspired_revision=7), told("b", 6, aspired_revision=7)
     assert verdict(*both).outcome == WAITING
-    ended = verdict(both[0], told("b", 7, aspired=7))
+    ended = verdict(both[0], told("b", 7, aspired_revision=7))
     assert ended.outcome == REFUSED
     assert [(s.scorer, s.outcome, s.reason) for s in ended.scorers] == [("a", REFUSED, "golden example 1"), ("b", FLIPPED, "")]
 

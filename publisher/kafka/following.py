@@ -1,0 +1,82 @@
+"""Reads topics as they grow, for people who look on: committed records only, outside any group's work."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka import clients as kafka
+from publisher.kafka import connection, error_codes, rights, topics
+from publisher.kafka.clients import ErrorWatch, KafkaSettings
+from publisher.kafka.error_codes import END, PASSING, Codes
+from publisher.kafka.partitions import Partition
+from publisher.kafka.rights import READ, Operations, Right
+
+CALL_RECORDS = 1_000
+POLL_SECONDS = 0.2
+SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
+
+
+class Following:
+    """`topics` are those of `needed` that exist; `unread` their partitions whose end, as it was, is not reached yet.
+
+    Everything raises Fatal: 2 where a topic that is `required` is missing, 3 where the broker refuses, 4 where it does not
+    answer. Errors in `passing` pass by themselves.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        needed: Mapping[str, Operations],
+        required: Iterable[str],
+        passing: Codes = PASSING,
+    ) -> None:
+        self.topics = topics.existing(settings, client_id, needed, required)
+        self.unread: set[Partition] = {(name, p) for name, topic in self.topics.items() for p in range(topic.partitions)}
+        self._settings = settings
+        self._passing = passing
+        self._watch = ErrorWatch()
+        self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
+
+    def begin(self, offset: int) -> None:
+        """Read every partition from there."""
+        self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
+
+    def news(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
+        """Records that come within so many seconds."""
+        first = self.consumer.poll(seconds)
+        messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first else []
+        if self._watch.fatal is not None:
+            raise connection.refused(self._settings, self._watch.fatal)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                yield message
+            elif error in END:
+                self.unread.discard((message.topic() or "", message.partition() or 0))
+            else:
+                self._mind(message.topic() or "", error)
+
+    def to_end(self) -> Iterator[Message]:
+        """Every record up to the ends as they are now."""
+        deadline = time.monotonic() + SILENCE_SECONDS
+        while self.unread:
+            for message in self.news():
+                yield message
+                deadline = time.monotonic() + SILENCE_SECONDS
+            if self.unread and time.monotonic() > deadline:
+                topic, _ = min(self.unread)
+                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+
+    def close(self) -> None:
+        """Let the client go."""
+        self.consumer.close()
+
+    def _mind(self, topic: str, error: KafkaError) -> None:
+        if kafka.of_no_group(error) or error.retriable() or error in self._passing:
+            return
+        if error in error_codes.REFUSED:
+            raise rights.refused(self._settings, [Right(READ, rights.TOPIC, topic)])
+        raise Fatal(f"topic {topic} cannot be read: {error.str()}", "see the broker's log", REFUSED)
