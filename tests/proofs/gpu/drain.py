@@ -30,7 +30,6 @@ class _OneVersion:
     """In place of the manager of versions: nothing is followed."""
 
     def __init__(self, serving: Servable) -> None:
-        self.serving = {"champion": serving}
         self.champion = serving
 
     def flip(self) -> bool:
