@@ -82,8 +82,8 @@ class Examiner:
         signature = self.ask("open", digest, package, seconds=math.inf)
         self._opened[digest] = package
         try:
-            model = ExaminedModel(self, digest, signature)
-            return made_ready(model, ExaminedDecoder(self, digest), package.golden, self._settings)
+            examined = Examined(self, digest, signature)
+            return made_ready(examined, examined, package.golden, self._settings)
         except Unsuited as error:
             self._opened.pop(digest, None)
             raise ModelRefused(str(error)) from None
@@ -172,38 +172,26 @@ class Examiner:
         self._process = self._pipe = None
 
 
-class ExaminedDecoder:
-    """A decoder in the child."""
-
-    def __init__(self, examiner: Examiner, digest: str) -> None:
-        self._examiner = examiner
-        self._digest = digest
-
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """See `Decoder`. Raises ExaminerDied too."""
-        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values))
-        return decoded
-
-
-class ExaminedModel:
-    """A model in the child."""
+class Examined:
+    """A model and its decoder in the child. Both raise ExaminerDied too."""
 
     def __init__(self, examiner: Examiner, digest: str, signature: Signature) -> None:
         self._examiner = examiner
         self._digest = digest
         self._signature = signature
 
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values))
+        return decoded
+
     def signature(self) -> Signature:
-        """See `Model`."""
         return self._signature
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """See `Model`. Raises ExaminerDied too."""
         outputs: dict[str, Any] = self._examiner.ask("run", self._digest, tensors)
         return outputs
 
     def close(self) -> None:
-        """See `Model`."""
         self._examiner.free(self._digest)
 
 

@@ -4,8 +4,8 @@ A server that refuses is ejected at once, one that misses deadlines after severa
 it is probed when its back-off is over, longer each time, and taken in again by a probe that succeeds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 MISSES = 3  # in a row: one may be the event's fault
 FIRST_BACKOFF = 0.1
@@ -26,16 +26,11 @@ class Endpoint:
     why: str = ""
 
 
-@dataclass(slots=True)
 class Endpoints:
-    """All servers that hold the same models."""
+    """All servers that hold the same models. Each may be asked at first."""
 
-    all: list[Endpoint] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, addresses: Sequence[str]) -> "Endpoints":
-        """Nothing is known of them yet: each may be asked."""
-        return cls([Endpoint(address) for address in addresses])
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self.all = [Endpoint(address) for address in addresses]
 
     def pick(self) -> int | None:
         """The healthy server with the fewest requests in flight; None where all are ejected."""

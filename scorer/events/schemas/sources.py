@@ -109,7 +109,6 @@ class RegistrySource:
             raise MALFORMED from None
 
     def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:
-        """See Source."""
         number = int.from_bytes(header[1:ID_BYTES], "big")
         schema = self._registry.schema(number, self._format)
         try:

@@ -21,7 +21,7 @@ class TestMLServer(RemoteConformance):
         yield from remote_place("mlserver", tmp_path_factory.mktemp("mlserver"))
 
     def named(self, keeper: Model) -> dict[str, str]:
-        return {"model": keeper.flight.remote.name}  # type: ignore[attr-defined]
+        return {"model": keeper.flight.remote.target.name}  # type: ignore[attr-defined]
 
     def test_one_of_two_servers_is_enough(self, place: Place) -> None:
         assert place.server is not None

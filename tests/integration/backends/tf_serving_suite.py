@@ -25,8 +25,8 @@ class TestTensorFlowServing(RemoteConformance):
         yield from remote_place("tf-serving", tmp_path_factory.mktemp("tf"))
 
     def named(self, keeper: Model) -> dict[str, str]:
-        name, version = keeper.flight.remote.name.split(":")  # type: ignore[attr-defined]
-        return {"model": name, "version": version}
+        target = keeper.flight.remote.target  # type: ignore[attr-defined]
+        return {"model": target.parent.name, "version": target.name}
 
     def test_a_label_is_followed_where_the_fleet_keeps_it(self, place: Place, backend: Backend) -> None:
         keeper = backend.open(place.package(17.0, output=models.OUTPUTS))

@@ -22,7 +22,7 @@ class TestTriton(RemoteConformance):
         yield from remote_place("triton", tmp_path_factory.mktemp("triton"))
 
     def named(self, keeper: Model) -> dict[str, str]:
-        return {"model": keeper.flight.remote.name}  # type: ignore[attr-defined]
+        return {"model": keeper.flight.remote.target.name}  # type: ignore[attr-defined]
 
 
 class TestTritonUnderLoad(UnderLoad):

@@ -160,7 +160,6 @@ class Bench:
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests bench")
     parser.add_argument("--out", type=Path, help="the figures as JSON (default: stdout)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: it runs, its figures say nothing")

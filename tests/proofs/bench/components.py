@@ -85,7 +85,6 @@ class _Known:
         self._decoded = decoded
 
     def decode(self, _: Sequence[bytes | None]) -> Decoded:
-        """See `Decoder`."""
         return self._decoded
 
 
@@ -98,7 +97,6 @@ class _KnownModel:
         self._outputs = model.run(tensors)
 
     def run(self, _: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See `Model`."""
         return self._outputs
 
 
@@ -130,7 +128,6 @@ def numbers(text: str) -> list[int]:
 
 
 def main() -> None:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.components")
     parser.add_argument("--batches", type=numbers, default=[1, 8, 64, 512, 4096])
     parser.add_argument("--features", type=numbers, default=[4, 30, 300, 3000])

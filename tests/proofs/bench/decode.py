@@ -135,7 +135,6 @@ def measured(content: Content, seconds: float) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.proofs.bench.decode", description="What decoding costs in each format."
     )

@@ -109,7 +109,6 @@ def summary(found: list[dict[str, float]], mebibytes: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.registry")
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)

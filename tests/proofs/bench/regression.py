@@ -51,7 +51,6 @@ def measure(rounds: int = ROUNDS) -> dict[str, float]:
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.regression")
     parser.add_argument("--write", action="store_true", help="make this run the baseline")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")

@@ -37,7 +37,6 @@ talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() e
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See the module."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
     found: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}

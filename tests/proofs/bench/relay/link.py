@@ -88,7 +88,6 @@ class Link:
 
 
 def main() -> None:
-    """See the module."""
     delay = float(sys.argv[1]) / 2_000
     near = _device(NEAR)
     _call(libc.unshare(CLONE_NEWNET))

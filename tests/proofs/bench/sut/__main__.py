@@ -51,7 +51,6 @@ def run(*arguments: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """See the module."""
     environment = os.environ
     if environment["MODE"] not in DELIVERY:
         sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")

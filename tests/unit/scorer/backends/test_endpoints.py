@@ -7,13 +7,13 @@ from scorer.backends.servers.endpoints import FIRST_BACKOFF, LONGEST_BACKOFF, MI
 
 
 def test_the_server_with_the_fewest_requests_is_picked() -> None:
-    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    servers = Endpoints(["a:1", "b:1", "c:1"])
     servers.all[0].in_flight, servers.all[1].in_flight = 2, 1
     assert servers.pick() == 2
 
 
 def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     servers.failed(0, now=10.0, why="UNAVAILABLE")
     assert servers.pick() is None
     assert servers.complaint() == "a:1: UNAVAILABLE"
@@ -25,7 +25,7 @@ def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
 
 
 def test_backoff_doubles_up_to_a_limit() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     waits = []
     for _ in range(40):
         servers.failed(0, now=0.0, why="")
@@ -35,7 +35,7 @@ def test_backoff_doubles_up_to_a_limit() -> None:
 
 
 def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
-    servers = Endpoints.of(["a:1", "b:1"])
+    servers = Endpoints(["a:1", "b:1"])
     for _ in range(MISSES - 1):
         servers.missed(0, now=1.0)
     assert servers.pick() == 0
@@ -45,7 +45,7 @@ def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
 
 
 def test_an_answer_between_two_misses_makes_good() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     for _ in range(3 * MISSES):
         servers.missed(0, now=1.0)
         servers.succeeded(0)
@@ -53,7 +53,7 @@ def test_an_answer_between_two_misses_makes_good() -> None:
 
 
 def test_a_server_is_probed_by_one_at_a_time() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     servers.failed(0, now=0.0, why="")
     servers.all[0].probing = True
     assert servers.due(1_000.0) == []
@@ -61,7 +61,7 @@ def test_a_server_is_probed_by_one_at_a_time() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "missed"]), st.integers(0, 2)), max_size=50))
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
-    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    servers = Endpoints(["a:1", "b:1", "c:1"])
     for now, (what, at) in enumerate(reports):
         if what == "succeeded":
             servers.succeeded(at)

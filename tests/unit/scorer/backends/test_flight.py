@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends import BackendAway, InferenceFailed
-from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Tensors
+from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
 
 Code = grpc.StatusCode
 
@@ -33,7 +34,7 @@ class Failure(grpc.RpcError):  # type: ignore[misc]
 class Servers:
     """Answers x * 10. `fails(at, x)` gives the code of a failure, or None."""
 
-    name = "scripted"
+    target: Path | None = None
 
     def __init__(self, fails: Callable[[int, Any], grpc.StatusCode | None] = lambda _at, _x: None) -> None:
         self.fails = fails
@@ -59,6 +60,9 @@ class Servers:
 
     def unload(self) -> None:
         raise AssertionError("nothing unloads here")
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        raise AssertionError(f"nobody asks server {at}")
 
     def prepare(self, at: int, seconds: float) -> None:
         assert seconds > 0
