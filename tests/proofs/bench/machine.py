@@ -122,5 +122,10 @@ def memory(pid: int) -> dict[str, float]:
     return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
 
 
+def status_mib(key: str, pid: int | str = "self") -> float:
+    """A figure of a process in MiB (proc(5), /proc/pid/status)."""
+    return int(next(line for line in _lines(Path(f"/proc/{pid}/status")) if line.startswith(key)).split()[1]) / 1024
+
+
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.is_file() else []

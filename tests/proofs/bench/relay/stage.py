@@ -137,7 +137,7 @@ class Stage:
         while seen < records or time.monotonic() - last < REST_SECONDS:
             now = time.monotonic()
             if running.ended or now > deadline:
-                raise RuntimeError(f"{seen} of {records} records came: {running.said()}")
+                raise RuntimeError(f"{seen} of {records} records came: {running.told}")
             if (there := self.readable(topic)) > seen:
                 seen, last, first = there, now, first or now
             time.sleep(LOOK_SECONDS)
