@@ -6,8 +6,9 @@ from pathlib import Path
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.rig import RelayRig
+from tests.proofs.findings import Finding
 from tests.proofs.image.container import GRACE_SECONDS, Container
-from tests.proofs.image.stages import Finding, ready
+from tests.proofs.image.stages import ready
 
 COUNT = 200_000
 

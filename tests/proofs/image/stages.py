@@ -6,13 +6,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tests.integration.scorer.rig import Rig, events, until
+from tests.proofs.bench.machine import cpu_seconds
+from tests.proofs.findings import Finding
 from tests.proofs.image.container import CACHE, GRACE_SECONDS, Container, podman
 from tests.support import models
 
@@ -24,15 +23,6 @@ LIMIT = "512m"
 QUOTA = 0.5  # CPUs
 MEASURE_SECONDS = 8.0
 HUNGRY_NUMBERS = 300_000_000  # of 4 bytes: far more than LIMIT
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One claim, what was seen, and whether that is as claimed."""
-
-    what: str
-    seen: str
-    ok: bool
 
 
 def contents(image: str, folder: Path, extra: str) -> list[Finding]:
@@ -132,12 +122,12 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         address = ready(container)
         until(lambda: rig.answered() > 0, "the first scores")
         process = container.process
-        begin, used, first, done = time.monotonic(), cpu_seconds(process), rig.answered(), 0
+        begin, used, first, done = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
         probes = []
         while (passed := time.monotonic() - begin) < MEASURE_SECONDS and done < count:
             probes.append(status(f"{address}/livez") == 200 and status(f"{address}/readyz") == 200)
             done = rig.answered()
-        share = (cpu_seconds(process) - used) / passed
+        share = (cpu_seconds(process.pid) - used) / passed
         held_back = throttled(process.pid)
     return [
         Finding(f"CPUs used of {QUOTA}", f"{share:.2f}", 0 < share < 1.1 * QUOTA),
@@ -203,12 +193,6 @@ def status(address: str) -> int:
         return error.code
     except OSError:
         return 0
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """CPU time that a process has used, in user and kernel mode."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def throttled(pid: int) -> int:

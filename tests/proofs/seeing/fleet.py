@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -37,7 +36,7 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         self._producer.flush(10)
