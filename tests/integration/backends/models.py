@@ -14,7 +14,7 @@ from model_registry.package import Package
 from tests.support import models
 
 SERVED = Path(__file__).parent / "served"
-SIGNATURE = {
+SIGNATURE: dict[str, Any] = {
     "inputs": [
         {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]},
         {"tensor": "n", "dtype": "int64", "fields": [{"name": "n", "required": False, "default": 0}]},
