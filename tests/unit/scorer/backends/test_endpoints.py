@@ -63,12 +63,8 @@ def test_a_server_is_probed_by_one_at_a_time() -> None:
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
     servers = Endpoints(["a:1", "b:1", "c:1"])
     for now, (what, at) in enumerate(reports):
-        if what == "succeeded":
-            servers.succeeded(at)
-        elif what == "failed":
-            servers.failed(at, float(now), "away")
-        else:
-            servers.missed(at, float(now))
+        more = {"succeeded": (), "failed": (float(now), "away"), "missed": (float(now),)}[what]
+        getattr(servers, what)(at, *more)
         picked = servers.pick()
         if picked is None:
             assert all(one.open for one in servers.all)
