@@ -79,16 +79,14 @@ class Examiner:
 
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
-        signature = self.ask("open", digest, package, seconds=math.inf)
-        self._opened[digest] = package
         try:
-            examined = Examined(self, digest, signature)
+            examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
+            self._opened[digest] = package
             return made_ready(examined, examined, package.golden, self._settings)
-        except Unsuited as error:
+        except BaseException as error:
             self._opened.pop(digest, None)
-            raise ModelRefused(str(error)) from None
-        except BaseException:
-            self._opened.pop(digest, None)
+            if isinstance(error, Unsuited):
+                raise ModelRefused(str(error)) from None
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -230,7 +228,11 @@ def _answer(
     if what == "open":
         _limit_cpu(None)
         model = backend.open(*arguments)
-        opened[digest] = model, formats.decoder(settings, model.signature())
+        try:
+            opened[digest] = model, formats.decoder(settings, model.signature())
+        except Unsuited:
+            model.close()
+            raise
         return model.signature()
     if what == "free":
         if found := opened.pop(digest, None):
