@@ -106,15 +106,10 @@ def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dic
         folder = Path(name)
         parts = Parts(folder, Workload())
         by_batch = [_row(parts, size, rounds) for size in batches]
-        by_features = [_row(Parts(_made(folder / str(n)), Workload(n)), BATCH, rounds) for n in features]
-        held_out = _row(Parts(_made(folder / "held-out"), HELD_OUT), BATCH, rounds)
+        by_features = [_row(Parts(Path(tempfile.mkdtemp(dir=folder)), Workload(n)), BATCH, rounds) for n in features]
+        held_out = _row(Parts(Path(tempfile.mkdtemp(dir=folder)), HELD_OUT), BATCH, rounds)
     unit = round(yardstick(rounds).us, 3)
     return {"yardstick_us": unit, "by_batch": by_batch, "by_features": by_features, "held_out": [held_out]}
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def _row(parts: Parts, size: int, rounds: int) -> Row:

@@ -4,7 +4,7 @@ A model of random bytes, Debian's docker-registry on loopback, and in each round
 a fresh process each, and `skopeo copy` from and to an OCI layout. Every transfer ends with all checksums checked and the files
 on the disk. Exit code 1 where memory or rate (the medians) miss the target.
 
-    python -m tests.proofs.bench.registry [--mebibytes 1024] [--rounds 3]
+    python -m tests.proofs.bench.registry [--mebibytes 1024] [--rounds 3] [--json]
 """
 
 import argparse
@@ -105,6 +105,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.registry")
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--transfer", nargs=3, metavar=("DIRECTION", "REPOSITORY", "DIR"), help="one transfer, for the others")
     options = parser.parse_args()
     if options.transfer:
@@ -119,7 +120,7 @@ def main() -> int:
                 model.write(os.urandom(CHUNK))
         with running(DockerRegistry(folder / "registry")) as registry:
             found = summary(rounds(folder, registry, options.rounds), options.mebibytes)
-    print(json.dumps(found))
+    print(json.dumps(found) if options.json else "\n".join(f"{key}: {value}" for key, value in found.items()))
     return int(found["memory_mib"] > MOST_MEMORY or min(found["of_skopeo"].values()) < LEAST_RATE)
 
 

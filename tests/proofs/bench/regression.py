@@ -3,7 +3,7 @@
 Never wall time, and the lowest of the rounds on both sides, so that a busy machine changes little. Exit code 1 where a
 component costs more than the baseline allows.
 
-    python -m tests.proofs.bench.regression
+    python -m tests.proofs.bench.regression [--json]
     python -m tests.proofs.bench.regression --write     # after a change that is meant to cost, or that made things cheaper
 """
 
@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.proofs.bench.calibration import yardstick
@@ -53,13 +53,17 @@ def measure(rounds: int = ROUNDS) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.regression")
     parser.add_argument("--write", action="store_true", help="make this run the baseline")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
     options = parser.parse_args()
     found = measure()
     if options.write:
         BASELINE.write_text(json.dumps(found, indent=1) + "\n")
     judged = verdicts(found, json.loads(BASELINE.read_text()))
-    for v in judged:
-        print(f"{'DEARER' if v.dearer else 'ok':6} {v.name:12} {v.multiple:8.4f}, baseline {v.baseline:.4f} (x{TOLERANCE})")
+    if options.json:
+        print(json.dumps([asdict(verdict) for verdict in judged]))
+    else:
+        for v in judged:
+            print(f"{'DEARER' if v.dearer else 'ok':6} {v.name:12} {v.multiple:8.4f}, baseline {v.baseline:.4f} (x{TOLERANCE})")
     return int(any(verdict.dearer for verdict in judged))
 
 
