@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 ROWS = 64
-ROUNDS = 9
 LEAST_SECONDS = 0.02
 
 
@@ -30,13 +29,13 @@ class Cost:
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
-def cost(call: Callable[[], object], events: int, *, rounds: int = ROUNDS, least_seconds: float = LEAST_SECONDS) -> Cost:
-    """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
+def cost(call: Callable[[], object], events: int, *, rounds: int) -> Cost:
+    """What `call` costs this thread for each of its `events`. Each round repeats it until LEAST_SECONDS are over."""
     call()
     found = []
     for _ in range(rounds):
         calls, began, spent = 0, time.thread_time(), 0.0
-        while spent < least_seconds:
+        while spent < LEAST_SECONDS:
             call()
             calls += 1
             spent = time.thread_time() - began
@@ -44,7 +43,7 @@ def cost(call: Callable[[], object], events: int, *, rounds: int = ROUNDS, least
     return Cost(statistics.median(found), min(found), max(found))
 
 
-def yardstick(rounds: int = ROUNDS) -> Cost:
+def yardstick(rounds: int) -> Cost:
     """A row of the fixed work."""
     fields = {f"f{k}": k / 7 for k in range(30)}
     text = json.dumps({"id": 1, **fields})

@@ -16,6 +16,7 @@ BASE = "localhost/python-base:ci"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 """Works without overlay file systems and without user namespaces: in a container too."""
+SUITE = "trixie"
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
 TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
 """What pip in the build needs to reach a package index as this machine does; mounted for the RUN steps only."""
@@ -29,16 +30,16 @@ class Built:
     seconds: float
 
 
-def base(suite: str = "trixie") -> None:
+def base() -> None:
     """The base image, a Debian with Python, unless it is there; its root file system is kept in the user's cache."""
     if BASE in _run("buildah", "images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
-    tar = user_cache_path("scorestream") / "image" / f"{suite}.tar"
+    tar = user_cache_path("scorestream") / "image" / f"{SUITE}.tar"
     if not tar.exists():
         tar.parent.mkdir(parents=True, exist_ok=True)
         unfinished = tar.with_name(f"unfinished-{tar.name}")
         say(f"making {tar} (minutes)")
-        _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", suite, str(unfinished))
+        _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, str(unfinished))
         unfinished.rename(tar)
     container = _run("buildah", "from", "scratch").strip()
     try:
