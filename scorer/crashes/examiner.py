@@ -111,7 +111,6 @@ class Examiner:
         return Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
 
     def free(self, digest: str) -> None:
-        """The child frees this version."""
         self._opened.pop(digest, None)
         with contextlib.suppress(Away):
             self.ask("free", digest)

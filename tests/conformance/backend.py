@@ -33,7 +33,6 @@ class Place:
         return backends.find(self.settings.model_copy(update=settings))
 
     def package(self, factor: float, **signature: Any) -> Package:
-        """A version of the suite's model."""
         self.made += 1
         folder = models.folder(self.folder / f"{self.made}", factor, **signature)
         self.model(folder, factor)

@@ -62,7 +62,6 @@ class SchemaDecoder:
         return parts[0][1]
 
     def _group(self, header: bytes, values: Sequence[bytes]) -> Decoded:
-        """Events of one schema."""
         reader, start = self._readers[header], len(header)
         view = reader.layout.view(values, start) if reader.layout else None
         if view is None:

@@ -40,7 +40,6 @@ def tensors(rows: int, first: int = 0) -> Tensors:
 
 
 def expected(given: Tensors, factor: float) -> Tensors:
-    """What the model answers."""
     y = (np.float32(factor) * given["x"].sum(axis=1, keepdims=True) + given["n"]).astype(np.float32)
     return {"y": y, "t": given["s"], "pair": given["x"]}
 

@@ -68,7 +68,6 @@ class Bench:
         self.found: dict[str, Any] = {"machine": description(), "groups": groups}
 
     def run(self) -> dict[str, Any]:
-        """Every group that was asked for."""
         if {"bus", "drain", "workers", "start"} & set(self._groups):
             self._tell("filling the input topic")
             self._stage.fill(self._source, self._stage.workload.events(self._sizes.events))

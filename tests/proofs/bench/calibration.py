@@ -25,7 +25,6 @@ class Cost:
     highest: float
 
     def to_dict(self) -> dict[str, float]:
-        """Rounded."""
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
@@ -44,7 +43,6 @@ def cost(call: Callable[[], object], events: int, *, rounds: int) -> Cost:
 
 
 def yardstick(rounds: int) -> Cost:
-    """A row of the fixed work."""
     fields = {f"f{k}": k / 7 for k in range(30)}
     text = json.dumps({"id": 1, **fields})
     names = tuple(fields)

@@ -118,7 +118,6 @@ def _row(parts: Parts, size: int, rounds: int) -> Row:
 
 
 def numbers(text: str) -> list[int]:
-    """`1,8,64` as numbers."""
     return [int(part) for part in text.split(",")]
 
 

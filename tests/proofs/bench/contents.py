@@ -32,7 +32,6 @@ class Contents:
         return map(self.write, range(count))
 
     def settings(self) -> Settings:
-        """A configuration with this input."""
         stated: dict[str, Any] = {"format": "json", "id": "header:ce_id", "max_event_bytes": 100_000, **self.input}
         return settings_of(stated.pop("format"), **stated)
 

@@ -48,7 +48,6 @@ def ours(workload: Workload, written: Contents, values: list[bytes]) -> Decode:
 
 
 def plain(workload: Workload, format_: str, written: Contents, values: list[bytes]) -> tuple[str, Decode]:
-    """A plain loop over the format's own library."""
     schema = Path(written.input["schema_file"]).read_text() if "schema_file" in written.input else ""
     name, read, get = "json.loads", cast(Callable[[bytes], Any], json.loads), cast(Callable[[Any, str], Any], operator.getitem)
     if format_ == "avro":

@@ -32,12 +32,10 @@ class Cores:
         return cls(scorer, frozenset(available - {scorer}))
 
     def pinned(self, *command: str) -> list[str]:
-        """The command, on the scorer's core."""
         return ["taskset", "-c", str(self.scorer), *command]
 
 
 def description() -> dict[str, object]:
-    """What figures were taken on."""
     cpu = [line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
     return {
         "cpu": cpu[0] if cpu else platform.machine(),
@@ -62,13 +60,11 @@ class Sampler:
     _thread: threading.Thread | None = None
 
     def start(self) -> "Sampler":
-        """Begin."""
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Take no more samples."""
         self._stopping.set()
         if self._thread:
             self._thread.join()
@@ -104,7 +100,6 @@ def _busy(times: Any) -> float:
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and its descendants."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
 

@@ -49,7 +49,6 @@ class Workload:
         return models.package(folder, lambda path: network(path, (self.features, *self.hidden, 1), seed), signature)
 
     def rows(self) -> list[list[float]]:
-        """The pool, as numbers."""
         rows: list[list[float]] = np.random.default_rng(7).normal(size=(POOL, self.features)).round(self.decimals).tolist()
         return rows
 
@@ -84,7 +83,6 @@ def event(pool: list[bytes], number: int) -> bytes:
 
 
 def key(number: int) -> bytes:
-    """The entity of an event."""
     return b"k%d" % (number % KEYS)
 
 

@@ -33,7 +33,6 @@ class _OneVersion:
         self.champion = serving
 
     def flip(self) -> bool:
-        """Never."""
         return False
 
     def hurry(self) -> None:

@@ -69,7 +69,6 @@ def bytes_of(name: str) -> int:
 
 
 def say(text: str) -> None:
-    """To the person who waits."""
     print(text, file=sys.stderr, flush=True)
 
 

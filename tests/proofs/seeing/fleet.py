@@ -83,7 +83,6 @@ class Fleet:
         assert code == 0, f"{pod} ended with {code}"
 
     def start_relay(self) -> Service:
-        """The relay, as a pod."""
         relay = self.relay.start().ready()
         self.addresses[RELAY] = relay.address
         self.prometheus.scrape(relay.endpoint, namespace=NAMESPACE, pod=RELAY)
@@ -98,6 +97,5 @@ class Fleet:
             done.result()
 
     def close(self) -> None:
-        """End what runs."""
         self.rig.close()
         self.relay.close()

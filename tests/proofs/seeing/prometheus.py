@@ -64,25 +64,20 @@ class Prometheus:
         self._write()
 
     def forget(self, address: str) -> None:
-        """No longer."""
         del self._targets[address.removeprefix("http://")]
         self._write()
 
     def ask(self, expression: str) -> list[tuple[Labels, float]]:
-        """What it answers now."""
         found = self._get("query", query=expression)["result"]
         return [(row["metric"], float(row["value"][1])) for row in found]
 
     def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
 
     def fires(self, name: str) -> None:
-        """Wait until this alert fires."""
         until(lambda: name in self.firing(), name, STEP_SECONDS)
 
     def clears(self, *names: str) -> None:
-        """Wait until none of these fires any more."""
         until(lambda: not set(names) & self.firing(), f"the end of {' and '.join(names)}", STEP_SECONDS)
 
     def _answers(self) -> bool:

@@ -65,11 +65,9 @@ class Link:
             os.close(there)
 
     def cut(self) -> None:
-        """Nothing passes any more."""
         self._tell("cut")
 
     def heal(self) -> None:
-        """Everything passes again."""
         self._tell("heal")
 
     def close(self) -> None:

@@ -79,7 +79,6 @@ class Stage:
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
 
     def create(self, topic: str) -> None:
-        """Make a source topic."""
         with self.at_source():
             admin = AdminClient({"bootstrap.servers": self.source_nearby, **QUIET})
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()

@@ -70,7 +70,6 @@ message Event {
 
 
 def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
-    """Settings with a schema file."""
     path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
     path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
     path.write_text(text)
