@@ -12,15 +12,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-from numpy.typing import NDArray
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
-from scorer.backends import Model
 from scorer.events.batch import Batch
-from scorer.events.decoder import Decoded
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
@@ -68,7 +65,10 @@ class Parts:
         batch = self.batch(size)
         loaded = self.servable.loaded
         decoded = loaded.decoder.decode(batch.values)
-        known = replace(loaded, decoder=_Known(decoded), model=_KnownModel(loaded.model, decoded.tensors))
+        outputs, signature = loaded.model.run(decoded.tensors), loaded.model.signature
+        decoder: Any = SimpleNamespace(decode=lambda _: decoded)
+        model: Any = SimpleNamespace(signature=signature, run=lambda _: outputs)
+        known = replace(loaded, decoder=decoder, model=model)  # they have answered before
         calls: dict[str, Callable[[], object]] = {
             "decode": lambda: loaded.decoder.decode(batch.values),
             "infer": lambda: loaded.score(decoded.tensors),
@@ -76,28 +76,6 @@ class Parts:
             "score": lambda: self.scoring.score(batch, self.servable, lambda: NOW_MS),
         }
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
-
-
-class _Known:
-    """A decoder that has decoded its one batch before."""
-
-    def __init__(self, decoded: Decoded) -> None:
-        self._decoded = decoded
-
-    def decode(self, _: Sequence[bytes | None]) -> Decoded:
-        return self._decoded
-
-
-class _KnownModel:
-    """A model that has answered its one batch before."""
-
-    def __init__(self, model: Model, tensors: dict[str, NDArray[Any]]) -> None:
-        self.signature = model.signature
-        self.close = model.close
-        self._outputs = model.run(tensors)
-
-    def run(self, _: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._outputs
 
 
 def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
