@@ -1,6 +1,6 @@
 """One batch as several requests side by side: chunks fly to healthy servers, answers come back in the batch's order.
 
-A request only reads, so any of them may be sent again. What is sent, when, and where is decided in `window.py` and
+A request only reads, so any of them may be sent again. What is sent, when, and where is decided in
 `endpoints.py`; here are the queue, the probes and the meaning of an error. An event is blamed for a failure only if a request
 that is known to be good is answered right after it: everything else is the servers' fault, and then nothing is lost but time.
 
@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.backends import BackendAway, InferenceFailed, check_rows
-from scorer.backends.servers.endpoints import Endpoints
-from scorer.backends.servers.window import Window
+from scorer.backends.servers.endpoints import Endpoints, Window
 
 Tensors = dict[str, NDArray[Any]]
 Stated = Mapping[str, tuple[str, Sequence[int] | None]]

@@ -8,12 +8,16 @@ around a decoder and a model that answer from memory: ids, records, and the scor
 
 import argparse
 import json
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
@@ -22,7 +26,6 @@ from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
-from tests.proofs.bench.calibration import Cost, cost, yardstick
 from tests.proofs.bench.workload import HELD_OUT, Workload, configuration, key
 
 BATCH = 512
@@ -30,6 +33,51 @@ PARTITIONS = 4
 RECORD_BYTES = 1_000_000
 NOW_MS = 1_700_000_000_000
 Row = dict[str, Any]
+YARDSTICK_ROWS = 64
+LEAST_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU microseconds: the median of the rounds, the lowest and the highest."""
+
+    us: float
+    lowest: float
+    highest: float
+
+    def to_dict(self) -> dict[str, float]:
+        return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
+
+
+def cost(call: Callable[[], object], events: int, *, rounds: int) -> Cost:
+    """What `call` costs this thread for each of its `events`. Each round repeats it until LEAST_SECONDS are over."""
+    call()
+    found = []
+    for _ in range(rounds):
+        calls, began, spent = 0, time.thread_time(), 0.0
+        while spent < LEAST_SECONDS:
+            call()
+            calls += 1
+            spent = time.thread_time() - began
+        found.append(spent / calls / events * 1e6)
+    return Cost(statistics.median(found), min(found), max(found))
+
+
+def yardstick(rounds: int) -> Cost:
+    """What one fixed piece of work costs here and now. Figures of two runs, or of two machines, are compared as multiples of
+    it. It resembles the scorer's: JSON in, tuples, a matrix out."""
+    fields = {f"f{k}": k / 7 for k in range(30)}
+    text = json.dumps({"id": 1, **fields})
+    names = tuple(fields)
+
+    def work() -> object:
+        rows = []
+        for _ in range(YARDSTICK_ROWS):
+            row = json.loads(text)
+            rows.append(tuple(row[name] for name in names))
+        return np.array(rows, np.float32)
+
+    return cost(work, YARDSTICK_ROWS, rounds=rounds)
 
 
 class Parts:

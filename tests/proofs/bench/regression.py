@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.proofs.bench.calibration import yardstick
-from tests.proofs.bench.components import Parts
+from tests.proofs.bench.components import Parts, yardstick
 from tests.proofs.bench.workload import Workload
 
 BASELINE = Path(__file__).with_name("baseline.json")

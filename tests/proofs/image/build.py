@@ -3,9 +3,7 @@
 import os
 import subprocess
 import sys
-import time
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -20,14 +18,6 @@ SUITE = "trixie"
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
 TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
 """What pip in the build needs to reach a package index as this machine does; mounted for the RUN steps only."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """An image in the local storage, and how long it took (s)."""
-
-    name: str
-    seconds: float
 
 
 def base() -> None:
@@ -49,18 +39,17 @@ def base() -> None:
         _run("buildah", "rm", container)
 
 
-def image(extra: str) -> Built:
-    """The image from the working tree, with the extra `cpu` or `gpu`, on the base."""
+def image(extra: str) -> str:
+    """Make the image from the working tree, with the extra `cpu` or `gpu`, on the base; its name."""
     name = f"localhost/scorestream:ci-{extra}"
     volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
     revision = _run("git", "rev-parse", "HEAD").strip()
-    begin = time.monotonic()
     say(f"building {name}")
     _run(
         "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
         "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, ".",
     )  # fmt: skip
-    return Built(name, time.monotonic() - begin)
+    return name
 
 
 def bytes_of(name: str) -> int:
