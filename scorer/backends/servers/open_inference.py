@@ -5,6 +5,7 @@ of its own on the server, `<name>-<fingerprint>`, since these servers load and u
 only `remote.json` uses a model that others keep there.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from model_registry.package import Package
 from scorer.backends import InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, NotReady, Stated, Tensors, explain
 from scorer.backends.servers.oip_messages import NAMES, M, describe, pack, unpack
-from scorer.backends.servers.placement import Named, fingerprint, remove
+from scorer.backends.servers.placement import Named, fingerprint
 from scorer.backends.servers.remote import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
 
 
@@ -87,7 +88,7 @@ class _Version:
             return
         request = M["RepositoryModelLoadRequest"](model_name=self._model)
         for_each(self._calls, lambda calls: calls.unload(request, timeout=UNLOAD_SECONDS))
-        remove(self.target)
+        shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
         """Servers differ in what they say of a model that they do not know: false, or some error."""

@@ -80,7 +80,9 @@ class RemoteBackend(ABC):
 
     def open(self, package: Package) -> "RemoteModel":
         """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
-        signature, named, settings = signature_of(package), read_remote(package), self._settings
+        if (signature := package.signature) is None:
+            raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+        named, settings = read_remote(package), self._settings
         files, folder = package.folder / self.FILES, settings.server_folder
         if files.is_dir() and folder is None:
             hint = "set model.server_folder to the folder that the servers load from"
@@ -129,13 +131,6 @@ class RemoteModel:
     def close(self) -> None:
         """Unload the version where it was loaded by us. A server that does not answer keeps it."""
         self.flight.remote.unload()
-
-
-def signature_of(package: Package) -> Signature:
-    """A remote package states its signature. Raises ModelRefused."""
-    if package.signature is None:
-        raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
-    return package.signature
 
 
 def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> None:

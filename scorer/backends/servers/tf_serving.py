@@ -6,6 +6,7 @@ that, so a server whose folder a scorer writes serves nothing else. A package th
 label, that others keep on a shared fleet, and loads and unloads nothing.
 """
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import grpc
 from model_registry.package import Package
 from scorer.backends import ModelRefused
 from scorer.backends.servers.flight import NotReady, Stated, Tensors
-from scorer.backends.servers.placement import Named, fingerprint, remove
+from scorer.backends.servers.placement import Named, fingerprint
 from scorer.backends.servers.remote import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
 from scorer.backends.servers.tf_messages import NAMES, M, decode, encode
 
@@ -91,7 +92,7 @@ class _Version:
         if self.target is None:
             return
         for_each(range(len(self._calls)), self._unload)
-        remove(self.target)
+        shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
         """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
