@@ -1,6 +1,5 @@
 """Avro and Protobuf: fixed layout and library say the same, and the same as a plain decoder."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +9,7 @@ from hypothesis import strategies as st
 
 from scorer.events.schemas.decoder import SchemaDecoder
 from tests.unit.scorer.events.formats import MIXED, NUMBERS, WIDTH, assert_plain, assert_same, damaged, floats, number_events
-from tests.unit.scorer.events.schema_events import (
-    AVRO,
-    MIXED_AVRO,
-    MIXED_PROTO,
-    PROTO,
-    Encode,
-    avro_encoder,
-    configured,
-    proto_encoder,
-)
+from tests.unit.scorer.events.schema_events import Encode, with_schema
 
 whole = st.fixed_dictionaries(
     {
@@ -49,19 +39,11 @@ class Case:
     usual: dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=["avro", "protobuf", "mixed avro", "mixed protobuf"])
+@pytest.fixture(scope="module", params=[(format_, mixed) for format_ in ("avro", "protobuf") for mixed in (False, True)])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    signature, events, usual = (
-        (MIXED, whole, USUAL_MIXED) if "mixed" in request.param else (NUMBERS, number_events, USUAL_NUMBERS)
-    )
-    encode, text, format_ = {
-        "avro": (avro_encoder(AVRO), json.dumps(AVRO), "avro"),
-        "protobuf": (proto_encoder(PROTO, at=1_700_000_000_000, opaque=b"\xff\0"), PROTO, "protobuf"),
-        "mixed avro": (avro_encoder(MIXED_AVRO), json.dumps(MIXED_AVRO), "avro"),
-        "mixed protobuf": (proto_encoder(MIXED_PROTO), MIXED_PROTO, "protobuf"),
-    }[request.param]
-    more = {"message": "Event"} if format_ == "protobuf" else {}
-    configuration = configured(tmp_path_factory.mktemp("schemas"), format_, text, **more)
+    format_, mixed = request.param
+    signature, events, usual = (MIXED, whole, USUAL_MIXED) if mixed else (NUMBERS, number_events, USUAL_NUMBERS)
+    encode, configuration = with_schema(format_, tmp_path_factory.mktemp("schemas"), mixed=mixed)
     fast, slow = SchemaDecoder(signature, configuration), SchemaDecoder(signature, configuration)
     for reader in slow._readers.values():
         assert reader.layout is not None
