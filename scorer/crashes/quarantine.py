@@ -66,12 +66,7 @@ class Quarantine:
         log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
         return guilty
 
-    def look(
-        self,
-        committed: dict[Partition, int],
-        elsewhere: Callable[[Iterable[Partition]], dict[Partition, int]],
-        versions: VersionManager,
-    ) -> None:
+    def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
         """Once in a while: move the model into this process where nothing is suspected any more. `committed` are the positions
         of this worker's partitions."""
         if self._examiner is None:
