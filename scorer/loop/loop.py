@@ -270,7 +270,7 @@ class Loop:
         return True
 
     def _show(self) -> None:
-        champion = self._versions.champion
+        serving, champion = self._versions.serving, self._versions.champion
         revision = champion.resolution.revision
-        self._with.metrics.serving([champion.encoder.provenance], revision)
+        self._with.metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
         log.info("serving %s (revision %d)", champion.label, revision)

@@ -38,7 +38,7 @@ class Reporter:
 
     def status(self, state: str) -> ScorerStatus:
         """The status record of now."""
-        champion, progress = self._versions.champion, self._progress
+        serving, progress = self._versions.serving, self._progress
         places = sorted(progress.lag.keys() | progress.paused.keys())
         aspired = self._versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
         return ScorerStatus(
@@ -51,9 +51,9 @@ class Reporter:
             partitions=[
                 PartitionStatus(*place, progress.lag.get(place, 0), progress.paused.get(place, "")) for place in places
             ],
-            versions={champion.encoder.provenance["role"]: _version(champion)},
+            versions={role: _version(servable) for role, servable in serving.items()},
             refused={refusal.version: refusal.reason for refusal in self._versions.refusals()},
-            cost=champion.loaded.cost.line(),
+            cost=self._versions.champion.loaded.cost.line(),
             counters={
                 "events": progress.events,
                 "batches": progress.batches,

@@ -1,19 +1,20 @@
 """Follows the model's tag: polls the registry, makes the aspired version ready beside the serving one, flips between batches.
 
 Two threads: one of its own polls and does everything slow; the thread that scores calls `flip` between two batches, which only
-exchanges references. The registry being down never stops scoring: the serving version goes on, and a start falls back on the
-last version known good.
+exchanges references. The registry being down never stops scoring: the serving version goes on, and a
+start falls back on the last version known good.
 """
 
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from model_registry.channels import channel
 from model_registry.channels.channel import Resolution
+from model_registry.channels.roles import CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
@@ -43,17 +44,17 @@ class Refusal:
 class _Shared:
     """What both threads see; every change holds the lock."""
 
-    aspired: Resolution | None = None
+    aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
-    serving: Servable | None = None
+    serving: dict[str, Servable] = field(default_factory=dict)  # by role
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     moving: bool = False  # what is served has to be made anew
 
 
 class VersionManager:
-    """The versions of one scorer, which acts on the champion alone. `on_refused(refusal)` tells the metrics, `outages` hear of
-    what does not answer."""
+    """The versions of one scorer. Scorers act on the champion alone, so far. `on_refused(refusal)` tells the metrics, `outages`
+    hear of what does not answer."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class VersionManager:
                 raise Away(MODEL_REGISTRY, said, error.hint) from error
             raise Fatal(said, error.hint, exit_code=error.exit_code) from error
         self.flip()
-        if self._shared.serving is None:
+        if not self._shared.serving:
             reasons = "; ".join(f"{r.version}: {r.reason}" for r in self._shared.refused.values())
             raise Fatal(f"no model version to serve: {reasons}", "push a version that passes, then promote it", exit_code=3)
         self._note()
@@ -110,16 +111,20 @@ class VersionManager:
         self._work()
 
     @property
-    def champion(self) -> Servable:
-        """The version that answers the next batch. After `start`."""
-        assert self._shared.serving is not None
+    def serving(self) -> Mapping[str, Servable]:
+        """The versions of the next batch, by role."""
         return self._shared.serving
+
+    @property
+    def champion(self) -> Servable:
+        """The version that answers the next batch."""
+        return self._shared.serving[CHAMPION]
 
     @property
     def aspired_revision(self) -> int:
         """The channel's revision that was seen last."""
         aspired = self._shared.aspired
-        return aspired.revision if aspired else 0
+        return aspired[CHAMPION].revision if aspired else 0
 
     def refusals(self) -> list[Refusal]:
         """The versions refused so far that the tag still asked for when they were."""
@@ -127,19 +132,21 @@ class VersionManager:
             return list(self._shared.refused.values())
 
     def flip(self) -> bool:
-        """Between two batches: serve the aspired version if it is ready. Whether there was a flip."""
+        """Between two batches: serve the aspired versions if they are ready. Whether there was a flip."""
         shared = self._shared
         with self._lock:
-            aspired = shared.aspired
-            if aspired is None or not isinstance(policy.next_action(self._snapshot()), policy.Flip):
+            if not isinstance(policy.next_action(self._snapshot()), policy.Flip):
                 return False
-            servable = replace(shared.ready.pop(aspired.digest), resolution=aspired, reason=shared.reason)
-            shared.serving = shared.ready[aspired.digest] = servable
+            serving = {}
+            for role, aspired in shared.aspired.items():
+                servable = replace(shared.ready.pop(aspired.digest), resolution=aspired, reason=shared.reason)
+                serving[role] = shared.ready[aspired.digest] = servable
+            shared.serving = serving
             self._wake.set()
             return True
 
     def move(self, load: Load) -> None:
-        """Load the version that is served anew, by `load`, and every later one. What was open is closed already."""
+        """Load the versions that are served anew, by `load`, and every later one. What was open is closed already."""
         with self._lock:
             self._load = load
             self._shared.moving = True
@@ -147,16 +154,18 @@ class VersionManager:
             self._wake.set()
 
     def _move(self) -> None:
-        """Serve the same version from a model loaded anew. What it raises is told, and it is tried again."""
-        before = self.champion
-        if (fresh := self._shared.ready.get(before.digest)) is None:
-            package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
-            fresh = replace(before, loaded=self._load(package))
-        servable = replace(before, loaded=fresh.loaded)
+        """Serve the same versions from models loaded anew. What it raises is told, and it is tried again."""
+        for role, before in self._shared.serving.items():
+            if (fresh := self._shared.ready.get(before.digest)) is None:
+                package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
+                fresh = replace(before, loaded=self._load(package))
+            servable = replace(before, loaded=fresh.loaded)
+            with self._lock:
+                self._shared.serving = {**self._shared.serving, role: servable}
+                self._shared.ready[before.digest] = servable
+            log.info("%s is loaded into this process", servable.label)
         with self._lock:
-            self._shared.serving = self._shared.ready[before.digest] = servable
             self._shared.moving = False
-        log.info("%s is loaded into this process", servable.label)
 
     def hurry(self) -> None:
         """Look at the registry now: the channel was said to have moved, or a partition has seen a newer revision."""
@@ -206,9 +215,10 @@ class VersionManager:
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:
-            if resolution != self._shared.aspired:
+            aspired = {CHAMPION: resolution}
+            if aspired != self._shared.aspired:
                 self._shared.refused.pop(resolution.digest, None)
-            self._shared.aspired, self._shared.reason = resolution, reason
+            self._shared.aspired, self._shared.reason = aspired, reason
 
     def _work(self) -> None:
         """Do what the policy asks for, until it asks for what only the scoring thread may do."""
@@ -222,18 +232,17 @@ class VersionManager:
                 unloaded.loaded.model.close()
                 self._cache.release(unloaded.digest)
             elif isinstance(action, policy.Load):
-                self._load_version()
+                self._load_version(action.digest)
             else:
                 return
 
-    def _load_version(self) -> None:
-        load, aspired = self._load, self._shared.aspired
-        assert aspired is not None
-        digest = aspired.digest
+    def _load_version(self, digest: str) -> None:
+        load, settings = self._load, self._settings
+        role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
             self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, digest, version=aspired.version)
-            servable = make(package, aspired, load, self._settings)
+            servable = make(package, aspired, load, settings, role)
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._validator = None
@@ -271,13 +280,12 @@ class VersionManager:
 
     def _snapshot(self) -> policy.Snapshot:
         shared = self._shared
+        known = dict.fromkeys(shared.ready, policy.State.READY)
+        known |= dict.fromkeys(shared.refused, policy.State.REFUSED)
         return policy.Snapshot(
-            aspired=_named(shared.aspired),
-            serving=_named(shared.serving.resolution if shared.serving else None),
-            ready=list(shared.ready),
-            refused=shared.refused.keys(),
+            aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
+            aspired_revision=self.aspired_revision,
+            serving={role: servable.digest for role, servable in shared.serving.items()},
+            serving_revision=shared.serving[CHAMPION].resolution.revision if shared.serving else 0,
+            known=known,
         )
-
-
-def _named(resolution: Resolution | None) -> policy.Named | None:
-    return (resolution.digest, resolution.revision) if resolution else None

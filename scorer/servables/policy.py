@@ -1,14 +1,22 @@
-"""Which version is served: a snapshot of what is aspired, serving and known maps to one next action. Pure, and idempotent:
+"""Which versions are served: a snapshot of what is aspired, serving and known maps to one next action. Pure, and idempotent:
 asked again before anything changed it gives the same answer.
 
-Availability before everything: what is served stays until the aspired version is ready, and a refused version changes
+Availability before everything: what is served stays until every aspired version is ready, and a refused version changes
 nothing. The version served before stays in memory, so that going back needs no load.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
-KEPT_IDLE = 1  # versions kept in memory beside the one that is served
+KEPT_IDLE = 1  # versions kept in memory beside those that are served
+
+
+class State(Enum):
+    """What is known of a version, by digest."""
+
+    READY = "ready"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Serve the aspired version, which is ready, from the next batch on."""
+    """Serve the aspired versions, which are all ready, from the next batch on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +43,31 @@ class Wait:
     """Nothing is to be done until something changes."""
 
 
-Named = tuple[str, int]
-"""A version's digest, and the channel's revision that names it."""
+Action = Load | Flip | Unload | Wait
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`aspired` and `serving` are None at first. `ready` are versions in memory in the order they were last served or made,
-    oldest first; `refused` those that cannot be served."""
+    """`aspired` and `serving` name a version's digest for each role; both are empty at first. `known` holds versions in the
+    order they were last served or made, oldest first. `revision`s are the channel's."""
 
-    aspired: Named | None
-    serving: Named | None
-    ready: Sequence[str]
-    refused: Collection[str]
+    aspired: Mapping[str, str]
+    aspired_revision: int
+    serving: Mapping[str, str]
+    serving_revision: int
+    known: Mapping[str, State]
 
 
-def next_action(now: Snapshot) -> Load | Flip | Unload | Wait:
-    """The one next step towards the aspired version."""
-    if now.aspired is None:
+def next_action(now: Snapshot) -> Action:
+    """The one next step towards the aspired versions."""
+    if not now.aspired:
         return Wait()
-    digest, _ = now.aspired
-    if now.aspired != now.serving and digest not in now.refused:
-        return Flip() if digest in now.ready else Load(digest)
-    idle = [one for one in now.ready if one != digest and (now.serving is None or one != now.serving[0])]
+    aspired, serving = now.aspired.values(), now.serving.values()
+    if now.aspired != now.serving or now.aspired_revision != now.serving_revision:
+        for digest in aspired:
+            if digest not in now.known:
+                return Load(digest)
+        if all(now.known[digest] is State.READY for digest in aspired):
+            return Flip()
+    idle = [d for d, state in now.known.items() if state is State.READY and d not in serving and d not in aspired]
     return Unload(idle[0]) if len(idle) > KEPT_IDLE else Wait()

@@ -1,4 +1,4 @@
-"""A version that is served: a loaded model, and how its answers are encoded."""
+"""A version in its role: a loaded model, and how its answers are encoded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ Load = Callable[[Package], LoadedModel]
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """What answers events. `resolution` is what the channel names, under the revision that made it the aspired version.
-    `reason` is why the channel was moved there."""
+    """What answers events in one role. `resolution` is what the channel names for the role, under the revision that made it the
+    aspired version; `reason` is why the channel was moved there."""
 
     loaded: LoadedModel
     encoder: RecordEncoder
@@ -37,9 +37,9 @@ class Servable:
         return f"{origin['model']}:{origin['version']}@{self.digest}"
 
 
-def make(package: Package, resolution: Resolution, load: Load, settings: Settings) -> Servable:
-    """A package, ready to answer. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
+def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:
+    """A package, ready to answer in this role. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
     encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
-        settings, model=package.name, version=package.version, digest=package.digest, role=CHAMPION, region=settings.region
+        settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
     return Servable(load(package), encoder, resolution)
