@@ -4,7 +4,7 @@ Each expression names the metric with its labels in full: what stands here is wh
 takes metrics that have none, so the dashboards work outside Kubernetes too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
@@ -26,14 +26,19 @@ HALF, THIRD, SIXTH = 12, 8, 4
 """Widths; a page has 24."""
 
 
-def rate(metric: str, labels: str = "") -> str:
+def rate(metric: str) -> str:
     """How fast a counter grows, a second."""
-    return f"rate({metric}{{{_labels(labels)}}}[$__rate_interval])"
+    return f"rate({metric}{{{WHERE}}}[$__rate_interval])"
 
 
-def now(metric: str, labels: str = "") -> str:
+def changes(metric: str) -> str:
+    """How often a counter has grown, over all scorers or relays."""
+    return f"sum(increase({now(metric)}[$__rate_interval]))"
+
+
+def now(metric: str) -> str:
     """A gauge."""
-    return f"{metric}{{{_labels(labels)}}}"
+    return f"{metric}{{{WHERE}}}"
 
 
 def quantile(share: float, histogram: str) -> str:
@@ -68,8 +73,8 @@ def lines(
     )
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
-    for query in _queries(queries):
-        panel = panel.with_target(query.range())
+    for letter, query in zip(ascii_uppercase, queries, strict=False):
+        panel = panel.with_target(_query(letter, query).range())
     return panel
 
 
@@ -77,13 +82,12 @@ def figure(title: str, says: str, unit: str, expression: str, *, width: int = SI
     """One number, as it is now."""
     panel = stat.Panel().title(title).description(says).unit(unit).span(width).height(4).datasource(SOURCE)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
-    (query,) = _queries([(expression, "")])
-    return panel.with_target(query.instant())
+    return panel.with_target(_query("A", (expression, "")).instant())
 
 
-def board(uid: str, title: str, asked: str) -> dashboard.Dashboard:
-    """An empty dashboard with its two choices: the Prometheus to ask, and the namespace, from the labels of metric `asked`."""
-    return (
+def board(uid: str, title: str, asked: str, rows: Mapping[str, Sequence[timeseries.Panel | stat.Panel]]) -> dashboard.Dashboard:
+    """Panels by row. Two choices: the Prometheus to ask, and the namespace, from the labels of metric `asked`."""
+    made = (
         dashboard.Dashboard(title)
         .uid(uid)
         .tags(["scorestream"])
@@ -103,14 +107,13 @@ def board(uid: str, title: str, asked: str) -> dashboard.Dashboard:
             .all_value(".*")
         )
     )
+    for name, panels in rows.items():
+        made = made.with_row(dashboard.Row(name))
+        for panel in panels:
+            made = made.with_panel(panel)
+    return made
 
 
-def _queries(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
-    return [
-        prometheus.Dataquery().ref_id(letter).expr(expression).legend_format(legend).datasource(SOURCE)
-        for letter, (expression, legend) in zip(ascii_uppercase, queries, strict=False)
-    ]
-
-
-def _labels(more: str) -> str:
-    return f"{WHERE}, {more}" if more else WHERE
+def _query(letter: str, query: Query) -> prometheus.Dataquery:
+    expression, legend = query
+    return prometheus.Dataquery().ref_id(letter).expr(expression).legend_format(legend).datasource(SOURCE)

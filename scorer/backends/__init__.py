@@ -4,8 +4,10 @@ A backend opens the model of a package, in this process or on servers; an open m
 carries and how outputs are read is the signature's affair, so a backend knows tensors only.
 """
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import Package
@@ -61,6 +63,21 @@ class Backend(Protocol):
     def open(self, package: Package) -> Model:
         """Load a package. Raises ModelRefused, and BackendAway where a server did not answer or was not ready in time."""
         ...
+
+
+def check_rows(outputs: Mapping[str, Any], rows: int) -> None:
+    """Raises InferenceFailed where an output is no array of `rows` rows."""
+    for name, output in outputs.items():
+        if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
+            raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")
+
+
+def neutral_row(signature: Signature) -> dict[str, NDArray[Any]]:
+    """One row of zeros and empty strings, by tensor name."""
+    return {
+        one.tensor: np.full((1, one.width), "", object) if one.dtype == "string" else np.zeros((1, one.width), one.dtype)
+        for one in signature.inputs
+    }
 
 
 def find(model: ModelSettings) -> Backend:

@@ -79,16 +79,14 @@ class Examiner:
 
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
-        signature = self.ask("open", digest, package, seconds=math.inf)
-        self._opened[digest] = package
         try:
-            model = ExaminedModel(self, digest, signature)
-            return made_ready(model, ExaminedDecoder(self, digest), package.golden, self._settings)
-        except Unsuited as error:
+            examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
+            self._opened[digest] = package
+            return made_ready(examined, examined, package.golden, self._settings)
+        except BaseException as error:
             self._opened.pop(digest, None)
-            raise ModelRefused(str(error)) from None
-        except BaseException:
-            self._opened.pop(digest, None)
+            if isinstance(error, Unsuited):
+                raise ModelRefused(str(error)) from None
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -113,7 +111,6 @@ class Examiner:
         return Away(MODEL, "it is being loaded into this process again", retry_seconds=AGAIN_SECONDS)
 
     def free(self, digest: str) -> None:
-        """The child frees this version."""
         self._opened.pop(digest, None)
         with contextlib.suppress(Away):
             self.ask("free", digest)
@@ -172,38 +169,26 @@ class Examiner:
         self._process = self._pipe = None
 
 
-class ExaminedDecoder:
-    """A decoder in the child."""
-
-    def __init__(self, examiner: Examiner, digest: str) -> None:
-        self._examiner = examiner
-        self._digest = digest
-
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """See `Decoder`. Raises ExaminerDied too."""
-        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values))
-        return decoded
-
-
-class ExaminedModel:
-    """A model in the child."""
+class Examined:
+    """A model and its decoder in the child. Both raise ExaminerDied too."""
 
     def __init__(self, examiner: Examiner, digest: str, signature: Signature) -> None:
         self._examiner = examiner
         self._digest = digest
         self._signature = signature
 
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values))
+        return decoded
+
     def signature(self) -> Signature:
-        """See `Model`."""
         return self._signature
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """See `Model`. Raises ExaminerDied too."""
         outputs: dict[str, Any] = self._examiner.ask("run", self._digest, tensors)
         return outputs
 
     def close(self) -> None:
-        """See `Model`."""
         self._examiner.free(self._digest)
 
 
@@ -242,7 +227,11 @@ def _answer(
     if what == "open":
         _limit_cpu(None)
         model = backend.open(*arguments)
-        opened[digest] = model, formats.decoder(settings, model.signature())
+        try:
+            opened[digest] = model, formats.decoder(settings, model.signature())
+        except Unsuited:
+            model.close()
+            raise
         return model.signature()
     if what == "free":
         if found := opened.pop(digest, None):

@@ -26,24 +26,16 @@ ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another score
 
 
 class Quarantine:
-    """For one worker. `alive` is called while an examiner works, `clock` is monotonic seconds. `load` loads models
-    into this process; `loading` is what loads them now."""
+    """For one worker. `alive` is called while an examiner works. `load` loads models into this process; `loading` is what loads
+    them now."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        in_hand: InHand,
-        load: Load,
-        alive: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings, in_hand: InHand, load: Load, alive: Callable[[], None]) -> None:
         self._in_hand = in_hand
-        self._clock = clock
         self._load = self.loading = load
         self._ask_at = 0.0
         self._examiner: Examiner | None = None
         suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
-        self._examination = Examination(suspects, settings.batching.max_events, clock())
+        self._examination = Examination(suspects, settings.batching.max_events, time.monotonic())
         if suspects:
             told = ", ".join(f"{topic}[{partition}] before {end}" for (topic, partition), end in sorted(suspects.items()))
             log.warning("a process died with these events in hand, and they are examined apart: %s", told)
@@ -70,7 +62,7 @@ class Quarantine:
 
     def died(self, batch: Batch, error: Exception) -> bool:
         """The examiner died over this batch. Whether its one event is guilty; if not, the batch is to be taken again."""
-        guilty = self._examination.died(batch, self._clock())
+        guilty = self._examination.died(batch, time.monotonic())
         log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
         return guilty
 
@@ -79,7 +71,7 @@ class Quarantine:
         of this worker's partitions."""
         if self._examiner is None:
             return
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._ask_at:
             self._ask_at = now + ELSEWHERE_SECONDS
             committed |= elsewhere(self._examination.suspects.keys() - committed.keys())

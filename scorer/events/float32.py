@@ -25,7 +25,6 @@ class Float32Decoder:
         self._fields = Fields(signature, None, max_event_bytes)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch; see `Decoder`."""
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
         if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]

@@ -45,7 +45,6 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def id_reader(settings: Settings) -> IdReader:
-    """Where the configured id field is read from."""
     from scorer.events.json.objects import IdField
 
     if settings.input.format in ("avro", "protobuf") and settings.input.id_field:

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from scorer.scores.record import Columns, RecordEncoder
+from scorer.scores.record import Columns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
-from scorer.scores.values import Value, values
 
 double = struct.Struct("<d").pack
 

@@ -7,8 +7,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.message import DecodeError
 
-from scorer.scores.record import Columns, RecordEncoder
-from scorer.scores.values import Value, values
+from scorer.scores.record import Columns, RecordEncoder, Value, values
 
 PATH = b"\0"  # of the first message, in Confluent's header
 _described = descriptor_pb2.FileDescriptorSet.FromString(files(__package__).joinpath("score.binpb").read_bytes())

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from model_registry.package.signature import Signature
 
 Headers = list[tuple[str, str | bytes | None]]
+Value = float | list[float] | dict[str, list[float]] | None
+"""A score for formats that have types: one number, numbers in a row, such by name, or nothing."""
 
 
 def json_column(values: Sequence[Any]) -> list[bytes]:
@@ -29,6 +31,23 @@ def score_column(scores: NDArray[Any]) -> list[bytes]:
     if scores.ndim == 1:
         return orjson.dumps(np.ascontiguousarray(scores), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
     return [orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in np.ascontiguousarray(scores)]
+
+
+def values(scores: Sequence[bytes]) -> list[Value]:
+    """Encoded scores (JSON) as values. Arrays of arrays are flattened row by row; named outputs are arrays, be it of one."""
+    return [_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
+
+
+def _value(score: Any) -> Value:
+    if isinstance(score, list):
+        return _flat(score)
+    if isinstance(score, dict):
+        return {name: _flat(output if isinstance(output, list) else [output]) for name, output in score.items()}
+    return None if score is None else float(score)
+
+
+def _flat(score: list[Any]) -> list[float]:
+    return [number for one in score for number in (_flat(one) if isinstance(one, list) else [float(one)])]
 
 
 class Scores:

@@ -100,11 +100,8 @@ def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
 
 
 def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None:
-    """Run batches of several sizes on golden events (zeros where there are none) and note what each costs."""
-    if golden:
-        tensors = decode_golden(loaded, golden).tensors
-    else:
-        tensors = {t.tensor: zeros(t.dtype, t.width) for t in loaded.model.signature().inputs}
+    """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs."""
+    tensors = decode_golden(loaded, golden).tensors if golden else backends.neutral_row(loaded.model.signature())
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 
@@ -120,10 +117,3 @@ def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None
         loaded.inference.observe(size, seconds)
     if loaded.model.signature().decision is not None and not scores[0].scalar:
         raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
-
-
-def zeros(dtype: str, width: int) -> "np.typing.NDArray[np.generic]":
-    """One row of a tensor's neutral values."""
-    if dtype == "string":
-        return np.full((1, width), "", dtype=object)
-    return np.zeros((1, width), dtype)

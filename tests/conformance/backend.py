@@ -33,7 +33,6 @@ class Place:
         return backends.find(self.settings.model_copy(update=settings))
 
     def package(self, factor: float, **signature: Any) -> Package:
-        """A version of the suite's model."""
         self.made += 1
         folder = models.folder(self.folder / f"{self.made}", factor, **signature)
         self.model(folder, factor)
@@ -65,19 +64,16 @@ class BackendConformance:
     @pytest.mark.parametrize("rows", [1, 7, 1_500])
     def test_rows_come_back_in_order_with_their_shapes_and_dtypes(self, model: Model, rows: int) -> None:
         given = models.tensors(rows, first=100)
-
         same(model.run(given), models.expected(given, 2.0))
 
     def test_only_outputs_that_the_signature_reads_come_back(self, place: Place, backend: Backend) -> None:
         model = backend.open(place.package(3.0))
-
         assert set(model.run(models.tensors(2))) == {"y"}
         model.close()
 
     def test_a_batch_that_the_model_refuses_fails_and_the_next_one_does_not(self, model: Model) -> None:
         bad = models.tensors(4)
         bad["n"][2] = 9
-
         with pytest.raises(InferenceFailed):
             model.run(bad)
         with pytest.raises(InferenceFailed):
@@ -88,9 +84,9 @@ class BackendConformance:
     @pytest.mark.parametrize(
         ("signature", "word"),
         [
-            ({"inputs": [{**models.SIGNATURE["inputs"][0], "dtype": "float64"}, *models.SIGNATURE["inputs"][1:]]}, "float64"),  # type: ignore[index]
-            ({"inputs": [{**models.SIGNATURE["inputs"][0], "fields": ["a"]}, *models.SIGNATURE["inputs"][1:]]}, "x"),  # type: ignore[index]
-            ({"inputs": models.SIGNATURE["inputs"][:2]}, "inputs"),  # type: ignore[index]
+            ({"inputs": [{**models.SIGNATURE["inputs"][0], "dtype": "float64"}, *models.SIGNATURE["inputs"][1:]]}, "float64"),
+            ({"inputs": [{**models.SIGNATURE["inputs"][0], "fields": ["a"]}, *models.SIGNATURE["inputs"][1:]]}, "x"),
+            ({"inputs": models.SIGNATURE["inputs"][:2]}, "inputs"),
             ({"output": {"tensor": "z"}}, "'z'"),
         ],
         ids=["dtype", "width", "inputs", "output"],
@@ -99,7 +95,6 @@ class BackendConformance:
         self, place: Place, backend: Backend, signature: dict[str, Any], word: str
     ) -> None:
         package = place.package(2.0, **signature)
-
         with pytest.raises(ModelRefused, match=word):
             backend.open(package)
 
@@ -134,7 +129,5 @@ class BackendConformance:
         given = models.tensors(3)
         first = model.run(given)
         kept = {name: np.array(output) for name, output in first.items()}
-
         model.run(models.tensors(3, first=50))
-
         same(first, kept)

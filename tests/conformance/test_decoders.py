@@ -23,18 +23,9 @@ from scorer.scores.record import RecordEncoder, Scores
 from scorer.servables.servable import Servable
 from scorer.settings import InputSettings, Settings
 from tests.unit.scorer.events.formats import MIXED, NUMBERS, assert_plain, damaged, mixed_events, number_events
-from tests.unit.scorer.events.schema_events import (
-    AVRO,
-    MIXED_AVRO,
-    MIXED_PROTO,
-    PROTO,
-    avro_encoder,
-    configured,
-    proto_encoder,
-    settings_of,
-)
+from tests.unit.scorer.events.schema_events import settings_of, with_schema
 
-LARGEST = 20_000
+LARGEST = 5_000
 TIMELY, LATE = 2_000, 1_000  # deadlines
 NOW = 1_500
 Event = dict[str, Any]
@@ -69,17 +60,17 @@ def no_id(_: Event) -> None:
 
 def json_object(signature: Signature, _: Path) -> Case:
     encode = lambda event: json.dumps(event | {"unknown": [None, {}]}).encode()  # noqa: E731
-    return Case(settings_of("json", max_event_bytes=LARGEST), signature, encode, id_field)
+    return Case(settings_of("json"), signature, encode, id_field)
 
 
 def json_array(signature: Signature, _: Path) -> Case:
     encode = lambda event: json.dumps(elements(signature, event)).encode()  # noqa: E731
-    return Case(settings_of("json-array", id="header:ce_id", max_event_bytes=LARGEST), signature, encode, no_id)
+    return Case(settings_of("json-array", id="header:ce_id"), signature, encode, no_id)
 
 
 def json_envelope(signature: Signature, _: Path) -> Case:
     encode = lambda event: json.dumps({"id": event.get("id"), "ts": 1, "features": elements(signature, event)}).encode()  # noqa: E731
-    return Case(settings_of("json-envelope", max_event_bytes=LARGEST), signature, encode, id_field)
+    return Case(settings_of("json-envelope"), signature, encode, id_field)
 
 
 def float32(signature: Signature, _: Path) -> Case:
@@ -89,34 +80,28 @@ def float32(signature: Signature, _: Path) -> Case:
         b, c = (default if event.get(name) is None else event[name] for name, default in (("b", math.nan), ("c", 1.5)))
         return np.array([event["a"], b, c, *event["vector"]], "<f4").tobytes()
 
-    return Case(settings_of("float32", id="header:ce_id", max_event_bytes=LARGEST), signature, encode, no_id)
+    return Case(settings_of("float32", id="header:ce_id"), signature, encode, no_id)
 
 
 def text_id(event: Event) -> str | None:
     return None if event.get("id") is None else str(event["id"])
 
 
-def avro(signature: Signature, folder: Path) -> Case:
-    schema = AVRO if signature is NUMBERS else MIXED_AVRO
-    encode = avro_encoder(schema)
-    configuration = configured(folder, "avro", json.dumps(schema), max_event_bytes=LARGEST)
-    return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
+def of_a_schema(format_: str) -> Callable[[Signature, Path], Case]:
+    def make(signature: Signature, folder: Path) -> Case:
+        encode, configuration = with_schema(format_, folder, mixed=signature is MIXED)
+        return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
+
+    return make
 
 
-def protobuf(signature: Signature, folder: Path) -> Case:
-    text = PROTO if signature is NUMBERS else MIXED_PROTO
-    encode = proto_encoder(text)
-    configuration = configured(folder, "protobuf", text, message="Event", max_event_bytes=LARGEST)
-    return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
-
-
-CASES = {
+CASES: dict[str, tuple[Callable[[Signature, Path], Case], tuple[Signature, ...]]] = {
     "json": (json_object, (NUMBERS, MIXED)),
     "json-array": (json_array, (NUMBERS, MIXED)),
     "json-envelope": (json_envelope, (NUMBERS, MIXED)),
     "float32": (float32, (NUMBERS,)),
-    "avro": (avro, (NUMBERS, MIXED)),
-    "protobuf": (protobuf, (NUMBERS, MIXED)),
+    "avro": (of_a_schema("avro"), (NUMBERS, MIXED)),
+    "protobuf": (of_a_schema("protobuf"), (NUMBERS, MIXED)),
 }
 """By `input.format`: what makes a case, and the signatures that the format can carry."""
 bad = st.sampled_from([None, bytes(LARGEST + 1)]) | st.binary(max_size=20)
@@ -126,13 +111,12 @@ some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_sco
 
 @pytest.fixture(
     scope="module",
-    params=[(make, signature) for make, signatures in CASES.values() for signature in signatures],
-    ids=lambda param: f"{param[0].__name__}-{'numbers' if param[1] is NUMBERS else 'mixed'}",
+    params=[(name, signature) for name, (_, signatures) in CASES.items() for signature in signatures],
+    ids=lambda param: f"{param[0]}-{'numbers' if param[1] is NUMBERS else 'mixed'}",
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    make, signature = request.param
-    made: Case = make(signature, tmp_path_factory.mktemp("schemas"))
-    return made
+    name, signature = request.param
+    return CASES[name][0](signature, tmp_path_factory.mktemp("schemas"))
 
 
 def test_every_input_format_is_held_to_this_suite() -> None:

@@ -72,7 +72,6 @@ class Bound:
         return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def free(self) -> None:
-        """Let go of all buffers."""
         self.keep(())
 
 
@@ -110,7 +109,6 @@ class _Bucket:
         return {name: value.numpy()[:rows].copy() for name, value in self._outputs.items()}
 
     def free(self) -> None:
-        """Let go of the buffers."""
         for buffer in self._host.values():
             self._device.unpin(buffer)
 

@@ -22,7 +22,7 @@ from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
 from model_registry.package.signature import Signature, SignatureError
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows, neutral_row
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx import gpu
 from scorer.backends.onnx.buckets import CANDIDATES
@@ -184,18 +184,16 @@ class OnnxModel:
         except Exception as error:
             raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
         patience, self._watch.seconds = self._watch.seconds, seconds
-        row = {one.tensor: np.zeros((1, one.width), one.dtype) for one in self._signature.inputs}
+        row = neutral_row(self._signature)
         curve = measured(sizes, lambda size: self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()}))
         if choose:
             self._bound.keep(choose_buckets(curve))
         self._watch.seconds = patience
 
     def signature(self) -> Signature:
-        """See `Model`."""
         return self._signature
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See `Model`."""
         try:
             if self._bound is not None:
                 return self._bound.run(tensors, self._watch)
@@ -204,14 +202,11 @@ class OnnxModel:
             raise
         except Exception as error:
             raise InferenceFailed(_first_line(error)) from error
-        rows = len(next(iter(tensors.values())))
-        for name, output in zip(self._outputs, outputs, strict=True):
-            if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
-                raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")
-        return dict(zip(self._outputs, outputs, strict=True))
+        found = dict(zip(self._outputs, outputs, strict=True))
+        check_rows(found, len(next(iter(tensors.values()))))
+        return found
 
     def close(self) -> None:
-        """See `Model`."""
         if self._bound is not None:
             self._bound.free()
         self._bound = self._session = None

@@ -8,19 +8,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from scorer.backends import InferenceFailed
 
 T = TypeVar("T")
 LOOKS = 4  # in each deadline: how late a run is ended
 Clock = Callable[[], float]
-
-
-class Options(Protocol):
-    """What ONNX Runtime takes with a run."""
-
-    terminate: bool
 
 
 def cpu_time() -> Clock:
@@ -42,14 +36,14 @@ class RunWatch:
         self.seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._options: Options | None = None
+        self._options: Any = None
         self._now: Clock = time.monotonic
         self._ends = 0.0
         pause = seconds / LOOKS
         threading.Thread(target=_look_for_ever, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
-    def __call__(self, options: Options, run: Callable[[], T]) -> T:
-        """What `run` returns, which uses these options. Raises InferenceFailed where it was ended."""
+    def __call__(self, options: Any, run: Callable[[], T]) -> T:
+        """What `run` returns, which uses these options of ONNX Runtime. Raises InferenceFailed where it was ended."""
         now = self._clock()
         with self._lock:
             self._options, self._now, self._ends = options, now, now() + self.seconds

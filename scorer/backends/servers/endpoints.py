@@ -1,15 +1,22 @@
-"""Which server takes the next request: ejection by health, and a circuit breaker for each. Pure; times are monotonic seconds.
+"""Which server takes the next request, and how many requests may be in flight. Pure; times are monotonic seconds.
 
 A server that refuses is ejected at once, one that misses deadlines after several in a row. An ejected server gets no requests;
 it is probed when its back-off is over, longer each time, and taken in again by a probe that succeeds.
+
+A server answers fastest when it is busy and nothing queues before it: additive increase, multiplicative decrease. The limit
+grows by one for each full window that was answered in time, and halves where a deadline was missed: once for all the requests
+that were already out.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 MISSES = 3  # in a row: one may be the event's fault
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 2.0
+FIRST_LIMIT = 2.0
+LARGEST_LIMIT = 32.0
+DECREASE = 0.5
 
 
 @dataclass(slots=True)
@@ -26,16 +33,11 @@ class Endpoint:
     why: str = ""
 
 
-@dataclass(slots=True)
 class Endpoints:
-    """All servers that hold the same models."""
+    """All servers that hold the same models. Each may be asked at first."""
 
-    all: list[Endpoint] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, addresses: Sequence[str]) -> "Endpoints":
-        """Nothing is known of them yet: each may be asked."""
-        return cls([Endpoint(address) for address in addresses])
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self.all = [Endpoint(address) for address in addresses]
 
     def pick(self) -> int | None:
         """The healthy server with the fewest requests in flight; None where all are ejected."""
@@ -72,3 +74,26 @@ class Endpoints:
     def complaint(self) -> str:
         """What is wrong with those that are ejected."""
         return "; ".join(f"{one.address}: {one.why}" for one in self.all if one.open)
+
+
+@dataclass(slots=True)
+class Window:
+    """`limit` requests at most, whole ones."""
+
+    limit: float = FIRST_LIMIT
+    decreased_at: float = float("-inf")
+
+    def room(self, in_flight: int) -> bool:
+        """Whether one more may be sent."""
+        return in_flight < int(self.limit)
+
+    def answered(self, in_flight: int) -> None:
+        """A request was answered in time; `in_flight` counts it. A window that is not used up says nothing, and stays."""
+        if in_flight >= int(self.limit):
+            self.limit = min(LARGEST_LIMIT, self.limit + 1 / self.limit)
+
+    def missed(self, sent_at: float, now: float) -> None:
+        """A request sent at `sent_at` was not answered by its deadline, or the server had no room for it."""
+        if sent_at >= self.decreased_at:
+            self.limit = max(1.0, self.limit * DECREASE)
+            self.decreased_at = now

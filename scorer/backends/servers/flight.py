@@ -1,6 +1,6 @@
 """One batch as several requests side by side: chunks fly to healthy servers, answers come back in the batch's order.
 
-A request only reads, so any of them may be sent again. What is sent, when, and where is decided in `window.py` and
+A request only reads, so any of them may be sent again. What is sent, when, and where is decided in
 `endpoints.py`; here are the queue, the probes and the meaning of an error. An event is blamed for a failure only if a request
 that is known to be good is answered right after it: everything else is the servers' fault, and then nothing is lost but time.
 
@@ -11,19 +11,21 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.backends import BackendAway, InferenceFailed
-from scorer.backends.servers.endpoints import Endpoints
-from scorer.backends.servers.window import Window
+from scorer.backends import BackendAway, InferenceFailed, check_rows
+from scorer.backends.servers.endpoints import Endpoints, Window
 
 Tensors = dict[str, NDArray[Any]]
+Stated = Mapping[str, tuple[str, Sequence[int] | None]]
+"""Tensor name to dtype (numpy's name, or "string") and shape; -1 is any length, None any shape."""
 
 CHUNK_ROWS = 512  # below about 128 rows the price of a request outweighs that of its rows
 CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers take by default
@@ -43,12 +45,10 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 
 
 class Remote(Protocol):
-    """One model version on several servers, by their index. `name` is what the servers call it."""
+    """One model version on several servers, by their index. `target` is the folder of its files there, None where others keep
+    it."""
 
-    @property
-    def name(self) -> str:
-        """The model, and with `:` its version where that is part of the name."""
-        ...
+    target: Path | None
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
         """Begin a request; a gRPC future."""
@@ -64,6 +64,10 @@ class Remote(Protocol):
 
     def prepare(self, at: int, seconds: float) -> None:
         """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
+        ...
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
         ...
 
 
@@ -114,7 +118,7 @@ class Flight:
         control: Tensors,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.endpoints = Endpoints.of(addresses)
+        self.endpoints = Endpoints(addresses)
         self.window = Window()
         self.remote = remote
         self._deadline = deadline
@@ -175,13 +179,13 @@ class Flight:
             call.add_done_callback(lambda _, sent=sent: self._inbox.put(sent))
 
     def _probe(self, at: int) -> None:
+        why = None
         try:
             self.remote.prepare(at, self._deadline)
             self.warm(at, self._deadline)
         except (grpc.RpcError, NotReady) as error:
-            self._inbox.put(Probed(at, explain(error)))
-        else:
-            self._inbox.put(Probed(at, None))
+            why = explain(error)
+        self._inbox.put(Probed(at, why))
 
     def _hear(self, waiting: deque[Chunk], flying: dict[int, Sent], parts: dict[int, Tensors]) -> None:
         """Take one report. Raises BackendAway where nothing flies and no server is left to hope for."""
@@ -199,7 +203,7 @@ class Flight:
             if (outputs := self._outcome(report, len(flying) + 1)) is None:
                 waiting.appendleft(report.chunk)
             else:
-                _check_rows(outputs, report.chunk)
+                check_rows(outputs, report.chunk.stop - report.chunk.start)
                 parts[report.chunk.start] = outputs
 
     def _probed(self, report: Probed) -> None:
@@ -211,14 +215,13 @@ class Flight:
 
     def _outcome(self, sent: Sent, in_flight: int) -> Tensors | None:
         """The outputs, or None where the chunk is to be sent again. Raises InferenceFailed and BackendAway."""
-        now, at = self._clock(), sent.at
         try:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             code = error.code() if isinstance(error, grpc.RpcError) else grpc.StatusCode.CANCELLED
-            self._failure(sent, code, explain(error), now)
+            self._failure(sent, code, explain(error), self._clock())
             return None
-        self.endpoints.succeeded(at)
+        self.endpoints.succeeded(sent.at)
         self.window.answered(in_flight)
         return self.remote.read(reply)
 
@@ -269,10 +272,3 @@ def _chunks(tensors: Tensors, rows: int) -> list[Chunk]:
     row_bytes = sum((64 if t.dtype == object else t.itemsize) * (t.size // max(1, rows)) for t in tensors.values())
     size = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)))
     return [Chunk(start, min(start + size, rows)) for start in range(0, rows, size)]
-
-
-def _check_rows(outputs: Tensors, chunk: Chunk) -> None:
-    rows = chunk.stop - chunk.start
-    for name, output in outputs.items():
-        if output.ndim == 0 or len(output) != rows:
-            raise InferenceFailed(f"output {name!r} has shape {output.shape}, not one row for each of {rows} events")

@@ -5,6 +5,7 @@ of its own on the server, `<name>-<fingerprint>`, since these servers load and u
 only `remote.json` uses a model that others keep there.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,10 @@ from numpy.typing import NDArray
 
 from model_registry.package import Package
 from scorer.backends import InferenceFailed, ModelRefused
-from scorer.backends.servers.flight import GONE, OVERLOAD, NotReady, Tensors, explain
+from scorer.backends.servers.flight import GONE, OVERLOAD, NotReady, Stated, Tensors, explain
 from scorer.backends.servers.oip_messages import NAMES, M, describe, pack, unpack
-from scorer.backends.servers.placement import Named, fingerprint, remove
-from scorer.backends.servers.remote import UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
-from scorer.backends.servers.tensor_check import Stated
-
-STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
+from scorer.backends.servers.placement import Named, fingerprint
+from scorer.backends.servers.remote import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
 
 
 class OpenInference(RemoteBackend):
@@ -28,7 +26,6 @@ class OpenInference(RemoteBackend):
     NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
 
     def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
-        """See RemoteBackend."""
         if named.label:
             raise ModelRefused(f"remote.json: label {named.label!r}: this protocol has no labels; name a version")
         model = named.model or package.name
@@ -39,7 +36,7 @@ class OpenInference(RemoteBackend):
 
 
 class _Version:
-    """One version on the servers; see remote.Version."""
+    """One version on the servers; see flight.Remote."""
 
     def __init__(self, channels: list[grpc.Channel], model: str, version: str, target: Path | None, outputs: list[str]) -> None:
         self._calls = [_Calls(channel) for channel in channels]
@@ -48,13 +45,7 @@ class _Version:
         self.target = target
         self._outputs = outputs
 
-    @property
-    def name(self) -> str:
-        """See flight.Remote."""
-        return f"{self._model}:{self._version}" if self._version else self._model
-
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
-        """See flight.Remote."""
         request = M["ModelInferRequest"](model_name=self._model, model_version=self._version)
         for name, tensor in tensors.items():
             request.inputs.add(name=name, datatype=describe(tensor), shape=tensor.shape)
@@ -64,7 +55,6 @@ class _Version:
         return self._calls[at].infer.future(request, timeout=seconds)
 
     def read(self, reply: Any) -> Tensors:
-        """See flight.Remote."""
         raw = list(reply.raw_output_contents) or [None] * len(reply.outputs)
         found: dict[str, NDArray[Any]] = {}
         for output, content in zip(reply.outputs, raw, strict=True):
@@ -75,7 +65,6 @@ class _Version:
         return wanted(found, self._outputs)
 
     def prepare(self, at: int, seconds: float) -> None:
-        """See flight.Remote."""
         if self._is_ready(at, min(seconds, STATUS_SECONDS)):
             return
         if self.target is None:
@@ -95,12 +84,11 @@ class _Version:
         return _stated(reply.inputs), _stated(reply.outputs)
 
     def unload(self) -> None:
-        """See flight.Remote."""
         if self.target is None:
             return
         request = M["RepositoryModelLoadRequest"](model_name=self._model)
         for_each(self._calls, lambda calls: calls.unload(request, timeout=UNLOAD_SECONDS))
-        remove(self.target)
+        shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
         """Servers differ in what they say of a model that they do not know: false, or some error."""

@@ -62,8 +62,3 @@ def place(source: Path, target: Path) -> None:
         raise ModelRefused(f"cannot write the model to {target}: {error.strerror}; {hint}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def remove(target: Path) -> None:
-    """Delete what `place` has copied; files that cannot be deleted are left."""
-    shutil.rmtree(target, ignore_errors=True)

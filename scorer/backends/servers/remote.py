@@ -6,22 +6,21 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import grpc
-import numpy as np
 
 from model_registry.package import Package
 from model_registry.package.signature import Signature
-from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
-from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Tensors, explain
+from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused, neutral_row
+from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
 from scorer.backends.servers.placement import Named, place, read_remote
-from scorer.backends.servers.tensor_check import Stated, check
 from scorer.settings import ModelSettings
 
 log = logging.getLogger(__name__)
 
 Server = TypeVar("Server")
+STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
 UNLOAD_SECONDS = 30.0
 AGAIN_SECONDS = 0.1  # between looks at a server that loads
 OPTIONS = (
@@ -81,7 +80,9 @@ class RemoteBackend(ABC):
 
     def open(self, package: Package) -> "RemoteModel":
         """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
-        signature, named, settings = signature_of(package), read_remote(package), self._settings
+        if (signature := package.signature) is None:
+            raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+        named, settings = read_remote(package), self._settings
         files, folder = package.folder / self.FILES, settings.server_folder
         if files.is_dir() and folder is None:
             hint = "set model.server_folder to the folder that the servers load from"
@@ -91,23 +92,13 @@ class RemoteBackend(ABC):
         if version.target is not None:
             place(files, version.target)
         flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, neutral_row(signature))
-        open_on_all(version, flight, settings.load_seconds, lambda at: check(signature, *version.stated(at)))
+        open_on_all(flight, settings.load_seconds, signature)
         return RemoteModel(signature, flight)
 
     @abstractmethod
-    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "Version":
+    def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> Remote:
         """The version on `self._channels`. `folder` is the servers' folder where the package brings files. `outputs` are the
         tensors that are asked for. Raises ModelRefused."""
-
-
-class Version(Remote, Protocol):
-    """A version that can be opened. `target` is the folder of its files at the servers, None where others keep it."""
-
-    target: Path | None
-
-    def stated(self, at: int) -> tuple[Stated, Stated]:
-        """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
-        ...
 
 
 def wanted(found: Tensors, outputs: Sequence[str]) -> Tensors:
@@ -132,11 +123,9 @@ class RemoteModel:
         self.flight = flight
 
     def signature(self) -> Signature:
-        """See `Model`."""
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
-        """See `Model`."""
         return self.flight.run(tensors)
 
     def close(self) -> None:
@@ -144,32 +133,16 @@ class RemoteModel:
         self.flight.remote.unload()
 
 
-def signature_of(package: Package) -> Signature:
-    """A remote package states its signature. Raises ModelRefused."""
-    if package.signature is None:
-        raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
-    return package.signature
-
-
-def neutral_row(signature: Signature) -> Tensors:
-    """One row of zeros and empty strings."""
-    rows: Tensors = {}
-    for tensor in signature.inputs:
-        string = tensor.dtype == "string"
-        rows[tensor.tensor] = np.full((1, tensor.width), "", object) if string else np.zeros((1, tensor.width), tensor.dtype)
-    return rows
-
-
-def open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Callable[[int], None]) -> None:
-    """Wait until each server has the version and has answered once, and one of them agrees with the signature (`check`).
+def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> None:
+    """Wait until each server has the version and has answered once, and agrees with the signature.
 
     Servers that are away are left to the probes, as long as one is ready. Raises BackendAway where none is after
     `load_seconds`, ModelRefused where a server says that it cannot load the version, or does not agree.
     """
     try:
-        missing = _open_until(remote, flight, time.monotonic() + load_seconds, check)
+        missing = _open_until(flight, time.monotonic() + load_seconds, signature)
     except ModelRefused:
-        remote.unload()  # the servers do not keep what is not served
+        flight.remote.unload()  # the servers do not keep what is not served
         raise
     for at, error in missing.items():
         flight.endpoints.failed(at, time.monotonic(), explain(error))
@@ -177,21 +150,18 @@ def open_on_all(remote: Remote, flight: Flight, load_seconds: float, check: Call
         raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
 
 
-def _open_until(
-    remote: Remote, flight: Flight, until: float, check: Callable[[int], None]
-) -> dict[int, grpc.RpcError | NotReady]:
+def _open_until(flight: Flight, until: float, signature: Signature) -> dict[int, grpc.RpcError | NotReady]:
     """What is wrong with the servers that have not become ready. One that still loads is waited for, one that is away is not
     where another is ready."""
     servers = len(flight.endpoints.all)
-    missing: dict[int, grpc.RpcError | NotReady] = {}
     waiting = list(range(servers))
     while True:
-        missing = {}
+        missing: dict[int, grpc.RpcError | NotReady] = {}
         for at in waiting:
             left = max(AGAIN_SECONDS, until - time.monotonic())
             try:
-                remote.prepare(at, left)
-                check(at)
+                flight.remote.prepare(at, left)
+                check(signature, *flight.remote.stated(at))
                 flight.warm(at, left)
             except (grpc.RpcError, NotReady) as error:
                 _refuse_if_final(error)
@@ -201,6 +171,26 @@ def _open_until(
         if not missing or not loading or time.monotonic() >= until:
             return missing
         threading.Event().wait(AGAIN_SECONDS)
+
+
+def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
+    """Raises ModelRefused, naming the tensor and both sides. A server that states nothing is believed."""
+    declared = {tensor.tensor: tensor for tensor in signature.inputs}
+    if inputs and set(declared) != set(inputs):
+        raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
+    for name, (dtype, shape) in inputs.items():
+        tensor = declared[name]
+        if dtype != tensor.dtype:
+            raise ModelRefused(f"input {name!r}: the signature says {tensor.dtype}, the model wants {dtype}")
+        if shape is None:
+            continue
+        if len(shape) != 2 or shape[1] not in (-1, tensor.width):
+            raise ModelRefused(f"input {name!r}: the signature gives (B, {tensor.width}), the model wants {list(shape)}")
+        if shape[0] != -1:
+            raise ModelRefused(f"input {name!r} has the fixed batch size {shape[0]}; export it with a free first axis")
+    for output in signature.outputs:
+        if outputs and output.tensor not in outputs:
+            raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
 
 
 def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:

@@ -23,7 +23,7 @@ DTYPES = {
     "uint32": 22,
     "uint64": 23,
 }
-_NAMES = {number: name for name, number in DTYPES.items()}
+NAMES = {number: name for name, number in DTYPES.items()}
 _VALUES = {
     "float32": "float_val",
     "float64": "double_val",
@@ -54,7 +54,7 @@ def decode(proto: Any) -> NDArray[Any]:
     Raises InferenceFailed: a dtype without a counterpart in numpy, or a count that is not the shape's.
     """
     shape = [dim.size for dim in proto.tensor_shape.dim]
-    name = _NAMES.get(proto.dtype)
+    name = NAMES.get(proto.dtype)
     try:
         if name == "string":
             return np.array([value.decode() for value in proto.string_val], object).reshape(shape)

@@ -6,6 +6,7 @@ that, so a server whose folder a scorer writes serves nothing else. A package th
 label, that others keep on a shared fleet, and loads and unloads nothing.
 """
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,12 @@ import grpc
 
 from model_registry.package import Package
 from scorer.backends import ModelRefused
-from scorer.backends.servers.flight import NotReady, Tensors
-from scorer.backends.servers.placement import Named, fingerprint, remove
-from scorer.backends.servers.remote import (
-    UNLOAD_SECONDS,
-    RemoteBackend,
-    for_each,
-    method,
-    wanted,
-)
-from scorer.backends.servers.tensor_check import Stated
-from scorer.backends.servers.tf_messages import DTYPES, M, decode, encode
+from scorer.backends.servers.flight import NotReady, Stated, Tensors
+from scorer.backends.servers.placement import Named, fingerprint
+from scorer.backends.servers.remote import STATUS_SECONDS, UNLOAD_SECONDS, RemoteBackend, for_each, method, wanted
+from scorer.backends.servers.tf_messages import NAMES, M, decode, encode
 
 LOADING, AVAILABLE, END = 20, 30, 50  # ModelVersionStatus.State
-STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
 SERVED = range(LOADING, AVAILABLE + 1)
 
 
@@ -37,12 +30,11 @@ class TensorFlowServing(RemoteBackend):
     NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
 
     def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> "_Version":
-        """See RemoteBackend."""
         return _Version(self._channels, package, named, folder, outputs)
 
 
 class _Version:
-    """One version on the servers; see remote.Version. `folder` is None where others load it."""
+    """One version on the servers; see flight.Remote. `folder` is None where others load it."""
 
     def __init__(
         self, channels: list[grpc.Channel], package: Package, named: Named, folder: Path | None, outputs: list[str]
@@ -62,25 +54,16 @@ class _Version:
         self._calls = [_Calls(channel) for channel in channels]
         self._loading = threading.Lock()
 
-    @property
-    def name(self) -> str:
-        """See flight.Remote."""
-        version = str(self._spec.version.value) if self._spec.HasField("version") else str(self._spec.version_label)
-        return f"{self._spec.name}:{version}" if version else str(self._spec.name)
-
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
-        """See flight.Remote."""
         request = M["PredictRequest"](model_spec=self._spec, output_filter=self._outputs)
         for name, tensor in tensors.items():
             encode(tensor, request.inputs[name])
         return self._calls[at].predict.future(request, timeout=seconds)
 
     def read(self, reply: Any) -> Tensors:
-        """See flight.Remote."""
         return {name: decode(tensor) for name, tensor in wanted(reply.outputs, self._outputs).items()}
 
     def prepare(self, at: int, seconds: float) -> None:
-        """See flight.Remote."""
         states = self._states(at, min(seconds, STATUS_SECONDS))
         if self._spec.HasField("version"):
             state, message = states.get(self._spec.version.value, (0, "the server does not know the version"))
@@ -106,11 +89,10 @@ class _Version:
         return _stated(signatures[name].inputs), _stated(signatures[name].outputs)
 
     def unload(self) -> None:
-        """See flight.Remote."""
         if self.target is None:
             return
         for_each(range(len(self._calls)), self._unload)
-        remove(self.target)
+        shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
         """A server cannot be told to serve nothing: it lets go of its last version when the files are gone."""
@@ -154,10 +136,9 @@ class _Calls:
 
 
 def _stated(tensors: Any) -> Stated:
-    names = {number: name for name, number in DTYPES.items()}
     return {
         name: (
-            names.get(info.dtype, f"dtype {info.dtype}"),
+            NAMES.get(info.dtype, f"dtype {info.dtype}"),
             None if info.tensor_shape.unknown_rank else [d.size for d in info.tensor_shape.dim],
         )
         for name, info in tensors.items()

@@ -24,7 +24,6 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 
 
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
-    """JSON Schema of an event."""
     properties = {field.name: _json(field) for field in signature.fields}
     if id_field and id_field not in properties:
         properties = {id_field: {"type": ["string", "integer"], "description": "identifies the event"}} | properties

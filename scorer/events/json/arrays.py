@@ -27,10 +27,13 @@ TEXT_BYTES = 256 * 1_024  # what fits a core's cache
 
 
 class _Elements:
-    """What an array of one signature looks like to msgspec, and how it becomes a row."""
+    """What an array of one signature looks like to msgspec and to simdjson, and how it becomes a row. `columns` is None where a
+    tensor is not of floats."""
 
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
+        self.columns = Columns(fields.signature) if all_float(fields.signature) else None
+        self._parse = simdjson.Parser().parse
         names = list(fields.by_name)
         only = fields.signature.fields[0] if len(names) == 1 else None
         self.bare = only is not None and only.array is not None
@@ -53,28 +56,23 @@ class _Elements:
             raise Poison(Reason.WRONG_TYPE, f"{len(found)} elements; the signature has {len(names)} fields")
         return self._fields.checked(dict(zip(names, found, strict=False)))
 
-
-class FlatArrays:
-    """Reads a batch of arrays of numbers as one text, or as several: simdjson takes ten times a text's size of memory."""
-
-    def __init__(self) -> None:
-        self._parse = simdjson.Parser().parse
-
-    def matrix(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
-        """(B, width), or None where an event is not certain to be a flat array of so many numbers."""
+    def whole(self, values: Sequence[bytes], ids: Sequence[Any] | None) -> Decoded | None:
+        """A batch of arrays of floats as one text, or as several: simdjson takes ten times a text's size of memory. None where
+        an event is not certain to be a flat array of as many numbers as the signature names."""
+        if self.columns is None:
+            return None
         count = max(1, len(values) * TEXT_BYTES // max(1, sum(map(len, values))))
-        if count >= len(values):
-            return self._read(values, width)
         parts = []
-        for start in range(0, len(values), count):
-            part = self._read(values[start : start + count], width)
+        for start in range(0, max(1, len(values)), count):
+            part = self._read(values[start : start + count], self.columns.width)
             if part is None:
                 return None
             parts.append(part)
-        return np.concatenate(parts)
+        numbers = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._fields.whole(self.columns.tensors(numbers), ids)
 
     def _read(self, values: Sequence[bytes], width: int) -> NDArray[np.float64] | None:
-        """The same of one text.
+        """(B, width), of one text.
 
         Each begins with `[`, ends with `]` and has no other bracket; simdjson refuses strings. So no event's numbers can reach
         into its neighbour.
@@ -99,14 +97,11 @@ class JsonArrayDecoder(JsonRows):
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         fields = Fields(signature, None, max_event_bytes)
-        elements = _Elements(fields)
-        super().__init__(fields, elements.type, elements.row, elements.checked)
-        self._columns = Columns(signature) if all_float(signature) else None
-        self._flat = FlatArrays()
+        self._elements = _Elements(fields)
+        super().__init__(fields, self._elements.type, self._elements.row, self._elements.checked)
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:
-        numbers = self._flat.matrix(values, self._columns.width) if self._columns is not None else None
-        return None if self._columns is None or numbers is None else self._fields.whole(self._columns.tensors(numbers), None)
+        return self._elements.whole(values, None)
 
 
 class JsonEnvelopeDecoder(JsonRows):
@@ -118,8 +113,6 @@ class JsonEnvelopeDecoder(JsonRows):
         self._id_field = id_field
         super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
         self._open = msgspec.json.Decoder(self._envelope(msgspec.Raw)).decode
-        self._columns = Columns(signature) if all_float(signature) else None
-        self._flat = FlatArrays()
         self._parse = simdjson.Parser().parse
 
     def _envelope(self, features: Any) -> type[msgspec.Struct]:
@@ -130,11 +123,11 @@ class JsonEnvelopeDecoder(JsonRows):
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:
         """The batch with its floats read by simdjson, or None where an event is not certain to be read as msgspec does it."""
-        columns = self._columns
+        columns = self._elements.columns
         if columns is None:
             return None
         if columns.width < WIDE:
-            return self._opened(values, columns)
+            return self._opened(values)
         found = [self._numbers(value, columns.width) for value in values]
         good = [one for one in found if one is not None]
         if len(good) < len(found):
@@ -142,17 +135,15 @@ class JsonEnvelopeDecoder(JsonRows):
         numbers = matrix([buffer for _, buffer in good], columns.width, "<f8")
         return self._fields.whole(columns.tensors(numbers), [id_ for id_, _ in good])
 
-    def _opened(self, values: Sequence[bytes], columns: Columns) -> Decoded | None:
+    def _opened(self, values: Sequence[bytes]) -> Decoded | None:
         """The arrays taken out of their envelopes, then read as one text."""
         try:
             check_utf8(values)
             envelopes: Sequence[Any] = [self._open(value) for value in values]
         except FAULTS:
             return None
-        numbers = self._flat.matrix([bytes(one.features) for one in envelopes], columns.width)
-        if numbers is None:
-            return None
-        return self._fields.whole(columns.tensors(numbers), [one.id for one in envelopes] if self._id_field else None)
+        ids = [one.id for one in envelopes] if self._id_field else None
+        return self._elements.whole([bytes(one.features) for one in envelopes], ids)
 
     def _numbers(self, value: bytes, width: int) -> tuple[Any, Any] | None:
         """The id and the features of one event as a buffer, or None where the other path has to look at it."""

@@ -10,7 +10,7 @@ import msgspec
 import simdjson
 
 from model_registry.package.signature import Signature
-from scorer.events.fields import Fields
+from scorer.events.fields import Fields, as_tuple
 from scorer.events.tensors import Row
 
 WIDE = 32  # elements from which on simdjson is quicker, its fixed cost being 1 us an event
@@ -37,10 +37,9 @@ class FloatArrays:
     def __init__(self, fields: Fields) -> None:
         arrays = {f.name: f.array for f in fields.signature.fields if f.array and f.required and "float" in f.dtype}
         self._arrays = [(fields.names.index(name), name, length) for name, length in arrays.items()]
-        others = [name for name in fields.names if name not in arrays]
-        self._others = [(fields.names.index(name), name) for name in others]
-        self._struct = fields.struct_of(others)
-        self._places = [fields.names.index(name) for name in others]
+        self._others = [name for name in fields.names if name not in arrays]
+        self._struct = fields.struct_of(self._others)
+        self._places = [fields.names.index(name) for name in self._others]
         self._width = len(fields.names)
         self._parse = simdjson.Parser().parse
 
@@ -61,7 +60,7 @@ class FloatArrays:
                 return None
             row[at] = array.as_buffer(of_type="d")
         if self._places:
-            others = {name: event[name] for _, name in self._others if name in event}
-            for at, found in zip(self._places, msgspec.structs.astuple(msgspec.convert(others, self._struct)), strict=True):
+            others = {name: event[name] for name in self._others if name in event}
+            for at, found in zip(self._places, as_tuple(msgspec.convert(others, self._struct)), strict=True):
                 row[at] = found
         return row

@@ -22,7 +22,6 @@ class JsonRows:
         self._checked = checked
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch; see `Decoder`."""
         if self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
             try:
@@ -36,7 +35,6 @@ class JsonRows:
         return None
 
     def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
-        """The rows of a batch of good events."""
         check_utf8(values)
         return map(self._row, map(self._decode, values))
 

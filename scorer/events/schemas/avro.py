@@ -38,8 +38,8 @@ class AvroReader:
             raise BadSchema(f"no Avro schema: {error!r}") from error
         self._fields = fields
 
-    def event(self, value: bytes, start: int) -> Any:
-        """The record behind the header of `start` bytes. Raises Poison."""
+    def row(self, value: bytes, start: int) -> Row:
+        """The values of the record behind the header of `start` bytes. Raises Poison."""
         stream = BytesIO(value)
         stream.seek(start)
         try:
@@ -50,11 +50,6 @@ class AvroReader:
             raise Poison(Reason.MALFORMED, f"not of its Avro schema: {error!r}") from None
         if left := len(value) - stream.tell():
             raise Poison(Reason.MALFORMED, f"{left} bytes are left behind the Avro record")
-        return event
-
-    def row(self, value: bytes, start: int) -> Row:
-        """The values of one event. Raises Poison."""
-        event = self.event(value, start)
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
         return self._fields.converted(event)

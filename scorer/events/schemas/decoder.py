@@ -62,17 +62,17 @@ class SchemaDecoder:
         return parts[0][1]
 
     def _group(self, header: bytes, values: Sequence[bytes]) -> Decoded:
-        """Events of one schema."""
         reader, start = self._readers[header], len(header)
         view = reader.layout.view(values, start) if reader.layout else None
         if view is None:
             return self._rows(reader, start, values)
-        if len(view.rows) == len(values):
-            return self._fields.whole(view.tensors, view.ids)
         seen = set(view.rows)
+        found = self._fields.tensors.finished(view)
+        if len(seen) == len(values):
+            return found
         others = [row for row in range(len(values)) if row not in seen]
         rest = self._rows(reader, start, [values[row] for row in others])
-        return merge([(view.rows, self._fields.whole(view.tensors, view.ids)), (others, rest)])
+        return merge([(range(len(values)), found), (others, rest)])
 
     def _rows(self, reader: Reader, start: int, values: Sequence[bytes]) -> Decoded:
         try:

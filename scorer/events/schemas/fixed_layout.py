@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import INTEGER_LIMITS, TensorInput
+from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields
 from scorer.events.schemas.varints import varints
 
@@ -79,15 +80,6 @@ class _Parts:
     whole: dict[str | None, NDArray[np.int64]]
 
 
-@dataclass(slots=True)
-class View:
-    """What a layout found: the places of the events that have its shape, their tensors and their ids."""
-
-    rows: list[int]
-    tensors: dict[str, NDArray[Any]]
-    ids: Sequence[str | int | None]
-
-
 class Layout:
     """The shape of an event for the fields of one signature. Made by `layout`."""
 
@@ -121,8 +113,9 @@ class Layout:
         self._constants = np.array(list(constants.values()), np.uint8)
         self._booleans = booleans
 
-    def view(self, values: Sequence[bytes], start: int) -> View | None:
-        """Cut the events, whose first `start` bytes are a header, or None where not one has the shape."""
+    def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
+        """The events that have the shape; their first `start` bytes are a header. None where not one has it. A float may not be
+        finite yet."""
         cuts = self._cut(values, start)
         matrix = self._fixed(cuts)
         keep = self._good(matrix)
@@ -174,16 +167,11 @@ class Layout:
             at = at + size
         good &= at == ends
         rows = np.flatnonzero(good)
-        if len(rows) == len(values):
-            return _Cuts(data, buffer, rows, runs, texts, numbers)
-        return _Cuts(
-            data,
-            buffer,
-            rows,
-            [run[rows] for run in runs],
-            [(begin[rows], end[rows]) for begin, end in texts],
-            [number[rows] for number in numbers],
-        )
+        if len(rows) < len(values):
+            runs = [run[rows] for run in runs]
+            texts = [(begin[rows], end[rows]) for begin, end in texts]
+            numbers = [number[rows] for number in numbers]
+        return _Cuts(data, buffer, rows, runs, texts, numbers)
 
     def _fixed(self, cuts: "_Cuts") -> NDArray[np.uint8]:
         """(events, width): what is fixed in each, one behind the other."""
@@ -204,14 +192,14 @@ class Layout:
             good &= (matrix[:, self._booleans] <= 1).all(axis=1)
         return good
 
-    def _view(self, rows: list[int], parts: _Parts) -> View:
+    def _view(self, rows: list[int], parts: _Parts) -> Decoded:
         tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.inputs}
         ids: Sequence[str | int | None] = [None] * len(rows)
         if self._id_field in parts.texts:
             ids = parts.texts[self._id_field]
         elif self._id_field in parts.whole:
             ids = parts.whole[self._id_field].tolist()
-        return View(rows, tensors, ids)
+        return Decoded(rows, ids, tensors, {})
 
     def _tensor(self, tensor: TensorInput, parts: _Parts) -> NDArray[Any]:
         count = len(parts.matrix)

@@ -11,14 +11,15 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
 from scorer.events.schemas.registry import BadSchema, Schema
-from scorer.events.schemas.varints import LONGEST_VARINT, varint
 
 NAME = "__event__.proto"  # as no other file is named
 COMPILE_SECONDS = 10  # far more than it takes
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """The file that a schema's text describes. Raises BadSchema with what protoc says."""
+    """The file that a schema's text, or its descriptor set, describes. Raises BadSchema with what protoc says."""
+    if isinstance(schema.text, bytes):
+        return described(schema.text)
     with tempfile.TemporaryDirectory() as folder:
         try:
             for name, text in (*schema.references, (NAME, schema.text)):
@@ -81,24 +82,3 @@ def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
     except IndexError:
         raise BadSchema(f"it has no message at {path}") from None
     return found
-
-
-def message_path(value: bytes, at: int) -> tuple[list[int], int]:
-    """The path behind the id in Confluent's header, and where it ends. Raises IndexError where there is none."""
-    count, at = _signed(value, at)
-    if count == 0:
-        return [0], at
-    if not 0 < count <= LONGEST_VARINT:
-        raise IndexError
-    path = []
-    for _ in range(count):
-        index, at = _signed(value, at)
-        if index < 0:
-            raise IndexError
-        path.append(index)
-    return path, at
-
-
-def _signed(value: bytes, at: int) -> tuple[int, int]:
-    number, at = varint(value, at)
-    return (number >> 1) ^ -(number & 1), at

@@ -22,10 +22,11 @@ UNKNOWN_SECONDS = 10.0  # an id that the registry does not know is asked for aga
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as text, its format (`avro` or `protobuf`), and what it refers to: names and texts."""
+    """A schema as text, its format (`avro` or `protobuf`), and what it refers to: names and texts. A Protobuf schema may be a
+    descriptor set in place of text."""
 
     format: str
-    text: str
+    text: str | bytes
     references: tuple[tuple[str, str], ...] = ()
 
 

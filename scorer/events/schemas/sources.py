@@ -10,6 +10,7 @@ from scorer.events.fields import Fields
 from scorer.events.schemas import registry as schemas
 from scorer.events.schemas.fixed_layout import Layout
 from scorer.events.schemas.registry import ID_BYTES, BadSchema, Registry, Schema
+from scorer.events.schemas.varints import message_path
 from scorer.events.tensors import Row
 from scorer.settings import SchemaRegistrySettings, Settings
 
@@ -62,30 +63,16 @@ class FileSource:
         self._message = message
 
     def header(self, value: bytes) -> bytes:  # noqa: ARG002 - every event has the same
-        """Nothing."""
         return b""
 
     def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:  # noqa: ARG002
-        """See Source. Raises Fatal where the file is no schema."""
+        """Raises Fatal where the file is no schema."""
+        described = self._format == "protobuf" and not self._name.endswith(".proto")
         try:
-            if self._format == "avro":
-                from scorer.events.schemas.avro import AvroReader
-
-                return AvroReader(Schema("avro", self._text()), fields, id_field)
-            from scorer.events.schemas import proto_files
-            from scorer.events.schemas.protobuf import ProtobufReader
-
-            text = self._name.endswith(".proto")
-            file = proto_files.compiled(Schema("protobuf", self._text())) if text else proto_files.described(self._data)
-            return ProtobufReader(proto_files.message_named(file, self._message), fields, id_field)
-        except BadSchema as error:
+            schema = Schema(self._format, self._data if described else self._data.decode("utf-8"))
+            return _reader(schema, self._message, fields, id_field)
+        except (BadSchema, UnicodeDecodeError) as error:
             raise Fatal(f"input.schema_file {self._name}: {error}", "give the schema of the events", 2) from error
-
-    def _text(self) -> str:
-        try:
-            return self._data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise BadSchema(f"not UTF-8: {error}") from error
 
 
 class RegistrySource:
@@ -101,29 +88,33 @@ class RegistrySource:
             raise MALFORMED
         if self._format == "avro":
             return value[:ID_BYTES]
-        from scorer.events.schemas.proto_files import message_path
-
         try:
             return value[: message_path(value, ID_BYTES)[1]]
         except IndexError:
             raise MALFORMED from None
 
     def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:
-        """See Source."""
         number = int.from_bytes(header[1:ID_BYTES], "big")
         schema = self._registry.schema(number, self._format)
+        path = message_path(header, ID_BYTES)[0] if self._format == "protobuf" else None
         try:
-            if self._format == "avro":
-                from scorer.events.schemas.avro import AvroReader
-
-                return AvroReader(schema, fields, id_field)
-            from scorer.events.schemas import proto_files
-            from scorer.events.schemas.protobuf import ProtobufReader
-
-            message = proto_files.message_at(proto_files.compiled(schema), proto_files.message_path(header, ID_BYTES)[0])
-            return ProtobufReader(message, fields, id_field)
+            return _reader(schema, path, fields, id_field)
         except BadSchema as error:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"schema {number}: {error}") from None
+
+
+def _reader(schema: Schema, message: str | list[int] | None, fields: Fields, id_field: str | None) -> Reader:
+    """`message` is the name of a Protobuf message, or its path. Raises BadSchema."""
+    if schema.format == "avro":
+        from scorer.events.schemas.avro import AvroReader
+
+        return AvroReader(schema, fields, id_field)
+    from scorer.events.schemas import proto_files
+    from scorer.events.schemas.protobuf import ProtobufReader
+
+    file = proto_files.compiled(schema)
+    found = proto_files.message_at(file, message) if isinstance(message, list) else proto_files.message_named(file, message)
+    return ProtobufReader(found, fields, id_field)
 
 
 def shared(settings: SchemaRegistrySettings) -> Registry:

@@ -39,3 +39,24 @@ def encoded(number: int) -> bytes:
         found.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*found, number])
+
+
+def message_path(value: bytes, at: int) -> tuple[list[int], int]:
+    """The path behind the id in Confluent's header, and where it ends. Raises IndexError where there is none."""
+    count, at = _signed(value, at)
+    if count == 0:
+        return [0], at
+    if not 0 < count <= LONGEST_VARINT:
+        raise IndexError
+    path = []
+    for _ in range(count):
+        index, at = _signed(value, at)
+        if index < 0:
+            raise IndexError
+        path.append(index)
+    return path, at
+
+
+def _signed(value: bytes, at: int) -> tuple[int, int]:
+    number, at = varint(value, at)
+    return (number >> 1) ^ -(number & 1), at

@@ -14,7 +14,7 @@ from model_registry.package import Package
 from tests.support import models
 
 SERVED = Path(__file__).parent / "served"
-SIGNATURE = {
+SIGNATURE: dict[str, Any] = {
     "inputs": [
         {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]},
         {"tensor": "n", "dtype": "int64", "fields": [{"name": "n", "required": False, "default": 0}]},
@@ -40,7 +40,6 @@ def tensors(rows: int, first: int = 0) -> Tensors:
 
 
 def expected(given: Tensors, factor: float) -> Tensors:
-    """What the model answers."""
     y = (np.float32(factor) * given["x"].sum(axis=1, keepdims=True) + given["n"]).astype(np.float32)
     return {"y": y, "t": given["s"], "pair": given["x"]}
 

@@ -95,7 +95,6 @@ class ModelServer:
         self._process.wait()
 
     def slow(self, seconds: float) -> None:
-        """Every request takes so much longer."""
         self.slow_file.write_text(str(seconds))
 
     def close(self) -> None:

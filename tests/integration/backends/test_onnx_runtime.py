@@ -1,14 +1,14 @@
-"""The conformance suite on ONNX Runtime."""
+"""The conformance suite on ONNX Runtime, in this process, on the CPU."""
 
 import pytest
 
+from scorer.settings import ModelSettings
 from tests.conformance.backend import BackendConformance, Place
+from tests.integration.backends import models
 
 
 class TestOnnxRuntime(BackendConformance):
-    """In this process, on the CPU."""
-
     @pytest.fixture(scope="class")
     @classmethod
-    def place(cls, onnx_place: Place) -> Place:
-        return onnx_place
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Place:
+        return Place(ModelSettings(source="oci:."), tmp_path_factory.mktemp("onnx"), models.onnx_model)

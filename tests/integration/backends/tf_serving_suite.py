@@ -1,17 +1,15 @@
 """The conformance suite on a stand-in for TensorFlow Serving that runs real SavedModels; see served/BEHAVIOURS.md."""
 
 import json
-from collections.abc import Iterator
 
 import grpc
-import pytest
 
 from scorer.backends import Backend, Model
+from scorer.backends.servers.remote import method
 from scorer.backends.servers.tf_messages import M
 from tests.conformance.backend import Place, same
 from tests.conformance.remote_backend import RemoteConformance
 from tests.integration.backends import models
-from tests.integration.backends.conftest import remote_place
 from tests.integration.backends.servers import ModelServer
 from tests.integration.backends.under_load import UnderLoad
 
@@ -19,25 +17,19 @@ from tests.integration.backends.under_load import UnderLoad
 class TestTensorFlowServing(RemoteConformance):
     """PredictionService and ModelService."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-        yield from remote_place("tf-serving", tmp_path_factory.mktemp("tf"))
+    kind = "tf-serving"
 
     def named(self, keeper: Model) -> dict[str, str]:
-        name, version = keeper.flight.remote.name.split(":")  # type: ignore[attr-defined]
-        return {"model": name, "version": version}
+        target = keeper.flight.remote.target  # type: ignore[attr-defined]
+        return {"model": target.parent.name, "version": target.name}
 
-    def test_a_label_is_followed_where_the_fleet_keeps_it(self, place: Place, backend: Backend) -> None:
+    def test_a_label_is_followed_where_the_fleet_keeps_it(self, place: Place, backend: Backend, server: ModelServer) -> None:
         keeper = backend.open(place.package(17.0, output=models.OUTPUTS))
         served = self.named(keeper)
-        assert place.server is not None
-        assign_label(place.server, served["model"], int(served["version"]), "stable")
+        assign_label(server, served["model"], int(served["version"]), "stable")
         folder = models.folder(place.folder / "labelled", 17.0, output=models.OUTPUTS)
         (folder / "remote.json").write_text(json.dumps({"model": served["model"], "label": "stable"}))
-
         guest = backend.open(models.read(folder))
-
         given = models.tensors(3)
         same(guest.run(given), models.expected(given, 17.0))
         guest.close()
@@ -52,15 +44,10 @@ def assign_label(server: ModelServer, model: str, version: int, label: str) -> N
     one.model_version_policy.all.SetInParent()
     one.version_labels[label] = version
     with grpc.insecure_channel(server.address) as channel:
-        call = channel.unary_unary(
-            "/tensorflow.serving.ModelService/HandleReloadConfigRequest",
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=M["ReloadConfigResponse"].FromString,
+        method(channel, "/tensorflow.serving.ModelService/HandleReloadConfigRequest", M["ReloadConfigResponse"])(
+            request, timeout=60
         )
-        call(request, timeout=60)
 
 
 class TestTensorFlowServingUnderLoad(UnderLoad):
-    """On the real broker."""
-
     kind = "tf-serving"

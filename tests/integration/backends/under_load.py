@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.backends import models
 from tests.integration.backends.servers import KINDS, ModelServer
-from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.test_kill import assert_clean, load
 
 COUNT = 4_000
@@ -61,11 +61,9 @@ class UnderLoad:
         scorer = rig.start().ready()
         flow = load(rig, COUNT, RATE)
         until(lambda: rig.answered() > 500, "the first scores")
-
         rig.promote("2.0.0")
         until(lambda: scorer.metric("scorer_swaps_total") == 1, "the flip")
         more = rig.emit(events(500, start=COUNT, keys=300))
-
         flow.join()
         until(lambda: rig.answered() >= COUNT + more, "all scores")
         assert_clean(rig, COUNT + more)
@@ -83,9 +81,7 @@ class UnderLoad:
         rig.push(wrong, "2.0.0")
         scorer = rig.start().ready()
         before = set(server.folder.rglob("*"))
-
         rig.promote("2.0.0")
-
         until(lambda: scorer.metric("scorer_versions_refused_total") == 1, "the refusal")
         until(lambda: set(server.folder.rglob("*")) <= before, "the clean-up")
         rig.emit(events(20))
@@ -99,7 +95,6 @@ class UnderLoad:
         scorer = rig.start().ready()
         flow = load(rig, COUNT, RATE)
         until(lambda: rig.answered() > 500, "the first scores")
-
         break_it()
         until(lambda: scorer.metric("scorer_away") == 1, "the scorer's notice")
         assert scorer.get("/readyz")[0] == 503
@@ -107,8 +102,7 @@ class UnderLoad:
         flow.join()
         mend_it()
         mended = time.monotonic()
-
-        recovered(scorer)
+        until(lambda: scorer.metric("scorer_away") == 0, "recovery")
         print(f"\n{self.kind} {fault}: scoring again {time.monotonic() - mended:.2f} s after the server was back", end="")
         until(lambda: rig.answered() >= COUNT, "all scores")
         print(f", the backlog of at most {COUNT - 500} events gone after {time.monotonic() - mended:.2f} s")
@@ -116,11 +110,6 @@ class UnderLoad:
         assert rig.dead() == []
         assert scorer.said.count("assigned: ") == 1
         assert scorer.stop() == 0
-
-
-def recovered(scorer: ScorerProcess) -> None:
-    """Wait until it scores again."""
-    until(lambda: scorer.metric("scorer_away") == 0, "recovery")
 
 
 def faults(server: ModelServer, fault: str) -> tuple[Callable[[], object], Callable[[], object]]:

@@ -1,7 +1,6 @@
 """The two packages that the demo ships: their signatures feed them, golden examples hold, 2.0.0 is the better one."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +108,3 @@ def test_the_second_version_is_better_and_the_cards_say_what_is_measured() -> No
         assert stated in (package(version) / "README.md").read_text()
     assert measured["1.0.0"] > 0.88
     assert measured["2.0.0"] > measured["1.0.0"] + 0.005
-
-
-def test_a_wrong_score_would_be_noticed(tmp_path: Path) -> None:
-    for name in ("model.onnx", "signature.json", "golden.jsonl"):
-        (tmp_path / name).write_bytes((package("1.0.0") / name).read_bytes())
-    line = json.loads((tmp_path / "golden.jsonl").read_text().splitlines()[0])
-    (tmp_path / "golden.jsonl").write_text(json.dumps(line | {"score": math.nextafter(line["score"] + 2e-4, 1)}))
-    with pytest.raises(AssertionError):
-        check_golden(tmp_path)

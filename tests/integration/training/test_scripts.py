@@ -76,38 +76,32 @@ def test_training_makes_a_package_that_works(version: str, trained: tuple[Path, 
     assert "--months 2-8 --sample 2000" in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("hash_seed", [2, 3])
-def test_training_again_gives_the_same_bytes(
-    hash_seed: int, slice_csv: Path, trained: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """Whatever the process's string hashes are: a converter that walks a set must not show in the model."""
     out, _ = trained
     arguments = ("--data", slice_csv, "--out", tmp_path, "--months", "2-8", "--sample", "2000")
-    done = run("train.py", *arguments, hash_seed=hash_seed)
+    done = run("train.py", *arguments, hash_seed=2)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     made = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
     assert len(made) == 8
     assert [path for path in made if (tmp_path / path).read_bytes() != (out / path).read_bytes()] == []
 
 
-@pytest.mark.parametrize("months", ["8-9", "10", "0", "5-3", "spring", "1-8-8", ""])
+@pytest.mark.parametrize("months", ["8-9", "0", "5-3", "spring", "1-8-8", ""])
 def test_months_that_are_held_out_or_none_are_refused(months: str, training: Any) -> None:
     with pytest.raises(typer.BadParameter, match=re.escape(repr(months))):
         training("train").month_range(months)
 
 
-def test_leaking_months_end_the_script_before_it_writes(tmp_path: Path) -> None:
-    done = run("train.py", "--months", "1-9", "--out", tmp_path)
+@pytest.mark.parametrize(
+    ("script", "flag", "value"),
+    [("train.py", "--months", "1-9"), ("train.py", "--data", "absent.csv"), ("extract.py", "--data", "absent.csv")],
+)
+def test_what_is_refused_ends_the_script_before_it_writes(script: str, flag: str, value: str, tmp_path: Path) -> None:
+    done = run(script, flag, value, "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert "'1-9'" in done.stderr
+    assert value in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("script", ["train.py", "extract.py"])
-def test_a_file_that_is_not_there_is_refused(script: str, tmp_path: Path) -> None:
-    done = run(script, "--data", tmp_path / "absent.csv")
-    assert done.returncode == 2
-    assert "absent.csv" in done.stderr
 
 
 def test_a_file_of_something_else_is_refused(training: Any, tmp_path: Path) -> None:

@@ -68,7 +68,6 @@ class Bench:
         self.found: dict[str, Any] = {"machine": description(), "groups": groups}
 
     def run(self) -> dict[str, Any]:
-        """Every group that was asked for."""
         if {"bus", "drain", "workers", "start"} & set(self._groups):
             self._tell("filling the input topic")
             self._stage.fill(self._source, self._stage.workload.events(self._sizes.events))
@@ -160,7 +159,6 @@ class Bench:
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests bench")
     parser.add_argument("--out", type=Path, help="the figures as JSON (default: stdout)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: it runs, its figures say nothing")

@@ -23,7 +23,6 @@ TELL_SECONDS = 0.5
 
 
 def main() -> None:
-    """See the module."""
     servers, topic, path = sys.argv[1:]
     settings = KafkaSettings(bootstrap_servers=servers)
     consumer = kafka.reader(settings, "bench-arrivals", **{"fetch.wait.max.ms": 10})

@@ -68,7 +68,6 @@ def spent(work: Callable[[], int]) -> dict[str, float]:
 
 
 def main() -> None:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.bus")
     parser.add_argument("bootstrap_servers")
     parser.add_argument("source")

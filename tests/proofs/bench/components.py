@@ -8,24 +8,24 @@ around a decoder and a model that answer from memory: ids, records, and the scor
 
 import argparse
 import json
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
-from scorer.backends import Model
 from scorer.events.batch import Batch
-from scorer.events.decoder import Decoded
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.settings import Settings, load
-from tests.proofs.bench.calibration import Cost, cost, yardstick
 from tests.proofs.bench.workload import HELD_OUT, Workload, configuration, key
 
 BATCH = 512
@@ -33,6 +33,51 @@ PARTITIONS = 4
 RECORD_BYTES = 1_000_000
 NOW_MS = 1_700_000_000_000
 Row = dict[str, Any]
+YARDSTICK_ROWS = 64
+LEAST_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU microseconds: the median of the rounds, the lowest and the highest."""
+
+    us: float
+    lowest: float
+    highest: float
+
+    def to_dict(self) -> dict[str, float]:
+        return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
+
+
+def cost(call: Callable[[], object], events: int, *, rounds: int) -> Cost:
+    """What `call` costs this thread for each of its `events`. Each round repeats it until LEAST_SECONDS are over."""
+    call()
+    found = []
+    for _ in range(rounds):
+        calls, began, spent = 0, time.thread_time(), 0.0
+        while spent < LEAST_SECONDS:
+            call()
+            calls += 1
+            spent = time.thread_time() - began
+        found.append(spent / calls / events * 1e6)
+    return Cost(statistics.median(found), min(found), max(found))
+
+
+def yardstick(rounds: int) -> Cost:
+    """What one fixed piece of work costs here and now. Figures of two runs, or of two machines, are compared as multiples of
+    it. It resembles the scorer's: JSON in, tuples, a matrix out."""
+    fields = {f"f{k}": k / 7 for k in range(30)}
+    text = json.dumps({"id": 1, **fields})
+    names = tuple(fields)
+
+    def work() -> object:
+        rows = []
+        for _ in range(YARDSTICK_ROWS):
+            row = json.loads(text)
+            rows.append(tuple(row[name] for name in names))
+        return np.array(rows, np.float32)
+
+    return cost(work, YARDSTICK_ROWS, rounds=rounds)
 
 
 class Parts:
@@ -68,7 +113,10 @@ class Parts:
         batch = self.batch(size)
         loaded = self.servable.loaded
         decoded = loaded.decoder.decode(batch.values)
-        known = replace(loaded, decoder=_Known(decoded), model=_KnownModel(loaded.model, decoded.tensors))
+        outputs, signature = loaded.model.run(decoded.tensors), loaded.model.signature
+        decoder: Any = SimpleNamespace(decode=lambda _: decoded)
+        model: Any = SimpleNamespace(signature=signature, run=lambda _: outputs)
+        known = replace(loaded, decoder=decoder, model=model)  # they have answered before
         calls: dict[str, Callable[[], object]] = {
             "decode": lambda: loaded.decoder.decode(batch.values),
             "infer": lambda: loaded.score(decoded.tensors),
@@ -78,45 +126,16 @@ class Parts:
         return {name: cost(call, size, rounds=rounds) for name, call in calls.items()}
 
 
-class _Known:
-    """A decoder that has decoded its one batch before."""
-
-    def __init__(self, decoded: Decoded) -> None:
-        self._decoded = decoded
-
-    def decode(self, _: Sequence[bytes | None]) -> Decoded:
-        """See `Decoder`."""
-        return self._decoded
-
-
-class _KnownModel:
-    """A model that has answered its one batch before."""
-
-    def __init__(self, model: Model, tensors: dict[str, NDArray[Any]]) -> None:
-        self.signature = model.signature
-        self.close = model.close
-        self._outputs = model.run(tensors)
-
-    def run(self, _: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See `Model`."""
-        return self._outputs
-
-
 def measure(batches: Sequence[int], features: Sequence[int], rounds: int) -> dict[str, Any]:
     """Costs by batch size at 30 features, by feature count at batches of 512, and of the held-out workload."""
     with tempfile.TemporaryDirectory(prefix="scorestream-bench-") as name:
         folder = Path(name)
         parts = Parts(folder, Workload())
         by_batch = [_row(parts, size, rounds) for size in batches]
-        by_features = [_row(Parts(_made(folder / str(n)), Workload(n)), BATCH, rounds) for n in features]
-        held_out = _row(Parts(_made(folder / "held-out"), HELD_OUT), BATCH, rounds)
+        by_features = [_row(Parts(Path(tempfile.mkdtemp(dir=folder)), Workload(n)), BATCH, rounds) for n in features]
+        held_out = _row(Parts(Path(tempfile.mkdtemp(dir=folder)), HELD_OUT), BATCH, rounds)
     unit = round(yardstick(rounds).us, 3)
     return {"yardstick_us": unit, "by_batch": by_batch, "by_features": by_features, "held_out": [held_out]}
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def _row(parts: Parts, size: int, rounds: int) -> Row:
@@ -125,12 +144,10 @@ def _row(parts: Parts, size: int, rounds: int) -> Row:
 
 
 def numbers(text: str) -> list[int]:
-    """`1,8,64` as numbers."""
     return [int(part) for part in text.split(",")]
 
 
 def main() -> None:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.components")
     parser.add_argument("--batches", type=numbers, default=[1, 8, 64, 512, 4096])
     parser.add_argument("--features", type=numbers, default=[4, 30, 300, 3000])

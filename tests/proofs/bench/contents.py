@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from scorer.settings import Settings
 from tests.proofs.bench.workload import POOL, Workload, event
-from tests.unit.scorer.events.schema_events import avro_encoder, proto_class
+from tests.unit.scorer.events.schema_events import avro_encoder, proto_class, settings_of
 
 FORMATS = ("json", "json-array", "json-envelope", "float32", "avro", "protobuf")
 IDENTIFIED = {"id": "id"}
@@ -30,13 +31,18 @@ class Contents:
         """Events with the ids 0 to `count`."""
         return map(self.write, range(count))
 
+    def settings(self) -> Settings:
+        stated: dict[str, Any] = {"format": "json", "id": "header:ce_id", "max_event_bytes": 100_000, **self.input}
+        return settings_of(stated.pop("format"), **stated)
+
 
 def contents(workload: Workload, format_: str, folder: Path) -> Contents:
     """Schema files are written into the folder."""
+    named = {"format": format_, **IDENTIFIED}
+    rows = workload.rows()
     if format_ == "json":
         bodies = workload.bodies()
         return Contents(lambda id_: event(bodies, id_), IDENTIFIED)
-    rows = workload.rows()
     if format_ == "float32":
         raw = [np.array(row, "<f4").tobytes() for row in rows]
         return Contents(lambda id_: raw[id_ % POOL], {"format": format_})
@@ -44,26 +50,22 @@ def contents(workload: Workload, format_: str, folder: Path) -> Contents:
         texts = [json.dumps(row).encode() for row in rows]
         if format_ == "json-array":
             return Contents(lambda id_: texts[id_ % POOL], {"format": format_})
-        return Contents(lambda id_: b'{"id":%d,"features":%b}' % (id_, texts[id_ % POOL]), {"format": format_, **IDENTIFIED})
-    rows_by_name = [dict(zip(workload.names, row, strict=True)) for row in rows]
+        return Contents(lambda id_: b'{"id":%d,"features":%b}' % (id_, texts[id_ % POOL]), named)
     if format_ == "avro":
-        fields = [{"name": "id", "type": "string"}, *({"name": name, "type": "float"} for name in workload.names)]
+        type_: Any = {"type": "array", "items": "float"} if workload.array else "float"
+        fields = [{"name": "id", "type": "string"}, *({"name": name, "type": type_} for name in workload.names)]
         schema = {"type": "record", "name": "Event", "fields": fields}
-        path = _written(folder / "event.avsc", json.dumps(schema))
+        path = _written(folder / f"{workload.features}.avsc", json.dumps(schema))
         encode = avro_encoder(schema)
-        behind = [encode({"id": "", **row})[1:] for row in rows_by_name]
-        return Contents(
-            lambda id_: _sized(b"%d" % id_, 2) + behind[id_ % POOL], {"format": format_, "schema_file": path, **IDENTIFIED}
-        )
-    numbers = "".join(f"float {name} = {at};" for at, name in enumerate(workload.names, 2))
+        behind = [encode({"id": "", **workload.event(row)})[1:] for row in rows]
+        return Contents(lambda id_: _sized(b"%d" % id_, 2) + behind[id_ % POOL], {"schema_file": path, **named})
+    type_ = "repeated float" if workload.array else "float"
+    numbers = "".join(f"{type_} {name} = {at};" for at, name in enumerate(workload.names, 2))
     text = f'syntax = "proto3"; message Event {{ string id = 1; {numbers} }}'
-    path = _written(folder / "event.proto", text)
+    path = _written(folder / f"{workload.features}.proto", text)
     new = proto_class(text, "Event")
-    messages = [new(**row).SerializeToString() for row in rows_by_name]
-    return Contents(
-        lambda id_: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[id_ % POOL],
-        {"format": format_, "schema_file": path, **IDENTIFIED},
-    )
+    messages = [new(**workload.event(row)).SerializeToString() for row in rows]
+    return Contents(lambda id_: FIRST_FIELD + _sized(b"%d" % id_, 1) + messages[id_ % POOL], {"schema_file": path, **named})
 
 
 def _sized(text: bytes, unit: int) -> bytes:

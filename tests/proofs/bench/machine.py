@@ -4,7 +4,7 @@ import os
 import platform
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,10 @@ class Cores:
         return cls(scorer, frozenset(available - {scorer}))
 
     def pinned(self, *command: str) -> list[str]:
-        """The command, on the scorer's core."""
         return ["taskset", "-c", str(self.scorer), *command]
 
 
 def description() -> dict[str, object]:
-    """What figures were taken on."""
     cpu = [line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
     return {
         "cpu": cpu[0] if cpu else platform.machine(),
@@ -48,30 +46,23 @@ def description() -> dict[str, object]:
     }
 
 
-@dataclass(slots=True)
-class Sampler:
+class Sampler(threading.Thread):
     """Follows a process and its children, and the cores, ten times a second until `stop`.
 
     A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, and of all on the other cores.
     """
 
-    pid: int
-    cores: Cores
-    samples: list[tuple[float, float, float, float]] = field(default_factory=list)
-    _stopping: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def start(self) -> "Sampler":
-        """Begin."""
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-        self._thread.start()
-        return self
+    def __init__(self, pid: int, cores: Cores) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._pid = pid
+        self._cores = cores
+        self._samples: list[tuple[float, float, float, float]] = []
+        self._stopping = threading.Event()
+        self.start()
 
     def stop(self) -> None:
-        """Take no more samples."""
         self._stopping.set()
-        if self._thread:
-            self._thread.join()
+        self.join()
 
     def usage(self, start: float, end: float, events: float) -> dict[str, float]:
         """Between two Unix times, by interpolation: CPU microseconds an event, and whether the figures can be trusted.
@@ -79,21 +70,21 @@ class Sampler:
         `others_on_core` is the share of the scorer's core that something else took, `rest_busy` of the other cores (the
         broker, the load) what was in use: near 1 the broker is what was measured.
         """
-        times, *columns = np.array(self.samples).T
+        times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)
         own, core, rest = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
         return {
             "cpu_us_per_event": round(own / max(events, 1) * 1e6, 2),
             "others_on_core": round(max(0.0, core - own) / seconds, 3),
-            "rest_busy": round(rest / seconds / len(self.cores.others), 3),
+            "rest_busy": round(rest / seconds / len(self._cores.others), 3),
         }
 
-    def _run(self) -> None:
+    def run(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             try:
-                own, each = cpu_seconds(self.pid), psutil.cpu_times(percpu=True)
-                rest = sum(_busy(each[number]) for number in self.cores.others)
-                self.samples.append((time.time(), own, _busy(each[self.cores.scorer]), rest))
+                own, each = cpu_seconds(self._pid), psutil.cpu_times(percpu=True)
+                rest = sum(_busy(each[number]) for number in self._cores.others)
+                self._samples.append((time.time(), own, _busy(each[self._cores.scorer]), rest))
             except psutil.NoSuchProcess:
                 return
 
@@ -104,7 +95,6 @@ def _busy(times: Any) -> float:
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and its descendants."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
 
@@ -120,6 +110,11 @@ def memory(pid: int) -> dict[str, float]:
     found = [process.memory_full_info() for process in family(pid)]
     resident = sum(m.rss for m in found[1:] or found)
     return {"rss_mib": round(resident / 2**20, 1), "pss_mib": round(sum(m.pss for m in found) / 2**20, 1)}
+
+
+def status_mib(key: str, pid: int | str = "self") -> float:
+    """A figure of a process in MiB (proc(5), /proc/pid/status)."""
+    return int(next(line for line in _lines(Path(f"/proc/{pid}/status")) if line.startswith(key)).split()[1]) / 1024
 
 
 def _lines(path: Path) -> list[str]:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.registry.server import DockerRegistry, running
+from tests.proofs.bench.counting import spread
+from tests.proofs.bench.machine import status_mib
 
 MOST_MEMORY = 100.0  # MiB above the idle process
 LEAST_RATE = 0.7  # of skopeo's
@@ -34,18 +36,12 @@ def transfer(direction: str, repository: str, folder: Path) -> dict[str, float]:
 
     store = open_store(reference.parse(repository), options=StoreOptions(plain_http=True))
     there = store.tags()
-    idle, began = memory("VmRSS"), time.monotonic()
+    idle, began = status_mib("VmRSS"), time.monotonic()
     if direction == "push":
         package.push(store, folder, "model", f"{len(there) + 1}.0.0")
     else:
         package.pull(store, store.resolve(there[0]).digest, folder)
-    return {"seconds": time.monotonic() - began, "idle": idle, "peak": memory("VmHWM")}
-
-
-def memory(key: str) -> float:
-    """A figure of this process in MiB (proc(5), /proc/pid/status)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(key)).split()[1]) / 1024
+    return {"seconds": time.monotonic() - began, "idle": idle, "peak": status_mib("VmHWM")}
 
 
 def child(direction: str, repository: str, folder: Path) -> dict[str, float]:
@@ -97,19 +93,15 @@ def forget(registry: DockerRegistry) -> None:
 
 
 def summary(found: list[dict[str, float]], mebibytes: int) -> dict[str, Any]:
-    """Medians, their spread (lowest and highest) and the ratios to skopeo."""
-    rates: dict[str, Any] = {}
-    for key in ("push", "pull", "skopeo_push", "skopeo_pull"):
-        each = [mebibytes / one[key] for one in found]
-        middle, lowest, highest = (round(figure, 1) for figure in (statistics.median(each), min(each), max(each)))
-        rates[key] = {"mib_per_s": middle, "lowest": lowest, "highest": highest}
+    """Rates in MiB a second as medians with their spread, and the ratios to skopeo."""
+    ways = ("push", "pull", "skopeo_push", "skopeo_pull")
+    rates = spread([{way: round(mebibytes / one[way], 1) for way in ways} for one in found])
     ratios = {key: round(statistics.median(one[f"skopeo_{key}"] / one[key] for one in found), 2) for key in ("push", "pull")}
     memory_mib = round(max(one["memory"] for one in found), 1)
-    return {"mebibytes": mebibytes, "rates": rates, "of_skopeo": ratios, "memory_mib": memory_mib}
+    return {"mebibytes": mebibytes, "mib_per_s": rates, "of_skopeo": ratios, "memory_mib": memory_mib}
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.registry")
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)

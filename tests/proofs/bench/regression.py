@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.proofs.bench.calibration import yardstick
-from tests.proofs.bench.components import Parts
+from tests.proofs.bench.components import Parts, yardstick
 from tests.proofs.bench.workload import Workload
 
 BASELINE = Path(__file__).with_name("baseline.json")
@@ -51,7 +50,6 @@ def measure(rounds: int = ROUNDS) -> dict[str, float]:
 
 
 def main() -> int:
-    """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.bench.regression")
     parser.add_argument("--write", action="store_true", help="make this run the baseline")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")

@@ -11,7 +11,6 @@ COUNTED = ("drain", "formats", "headers", "held_out", "workers", "paced", "swap"
 
 
 def tables(found: Mapping[str, Any]) -> Iterator[Table]:
-    """One table for each group that was measured."""
     if parts := found.get("components"):
         yield _components(parts)
     for group in ("bus", *COUNTED, "start"):

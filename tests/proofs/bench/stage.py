@@ -6,11 +6,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +23,7 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.processes import executable
 from tests.proofs.bench.machine import Cores
 from tests.proofs.bench.workload import Workload, configuration, key
+from tests.support.waiting import within
 
 PARTITIONS = 4
 PATIENCE_SECONDS = 120.0
@@ -55,7 +54,7 @@ class Stage:
         self.promote("1.0.0")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def command(self, *arguments: str) -> None:
@@ -144,13 +143,10 @@ class Running:
 
     def until(self, done: Callable[[], bool], what: str, every_seconds: float = 0.05) -> None:
         """Wait for an effect. Raises RuntimeError where the scorer ends before, or it does not come."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not done():
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the scorer ended with code {self.process.returncode}: {self.said[-2_000:]}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{what} did not come in {PATIENCE_SECONDS:.0f} s: {self.said[-2_000:]}")
-            time.sleep(every_seconds)
+        within(lambda: done() or self.process.poll() is not None, PATIENCE_SECONDS, every=every_seconds)
+        if not done():
+            code = self.process.poll()
+            raise RuntimeError(f"{what} did not come in {PATIENCE_SECONDS:.0f} s, exit code {code}: {self.said[-2_000:]}")
 
 
 class Reader:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from model_registry.package.signature import Signature
 from tests.support import models
 
 POOL = 200  # distinct events; their ids differ
@@ -22,34 +24,43 @@ KEYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Named float features, `f0`, `f1` and so on unless `named` says otherwise, each written with so many `decimals`; the
-    network's `hidden` layers."""
+    """Named float features, `f0`, `f1` and so on unless `named` says otherwise, or one `array` of them, `x`. Each is written
+    with so many `decimals`. `hidden` are the network's layers."""
 
     features: int = 30
     named: str = "f{}"
     decimals: int = 6
     hidden: tuple[int, ...] = HIDDEN
+    array: bool = False
 
     @property
     def names(self) -> list[str]:
-        return [self.named.format(k) for k in range(self.features)]
+        return ["x"] if self.array else [self.named.format(k) for k in range(self.features)]
+
+    @property
+    def signature(self) -> Signature:
+        fields = [{"name": "x", "array": True, "length": self.features}] if self.array else self.names
+        inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
+        return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
     def package(self, folder: Path, seed: int = 0) -> Path:
         """A model version; another seed gives other weights."""
-        signature = {
-            "inputs": [{"tensor": "x", "dtype": "float32", "fields": self.names}],
-            "output": {"tensor": "y"},
-        }
+        signature = json.loads(self.signature.to_json())
         return models.package(folder, lambda path: network(path, (self.features, *self.hidden, 1), seed), signature)
 
     def rows(self) -> list[list[float]]:
-        """The pool, as numbers."""
         rows: list[list[float]] = np.random.default_rng(7).normal(size=(POOL, self.features)).round(self.decimals).tolist()
         return rows
+
+    def event(self, row: list[float]) -> dict[str, Any]:
+        """A row of the pool by the names of its fields."""
+        return {"x": row} if self.array else dict(zip(self.names, row, strict=True))
 
     def bodies(self) -> list[bytes]:
         """The pool, as JSON: all of an event behind its id."""
         names, digits = self.names, self.decimals
+        if self.array:
+            return [b'"x":%b}' % json.dumps(row).encode() for row in self.rows()]
         return [
             b",".join(b'"%s":%.*f' % (n.encode(), digits, v) for n, v in zip(names, row, strict=True)) + b"}"
             for row in self.rows()
@@ -72,7 +83,6 @@ def event(pool: list[bytes], number: int) -> bytes:
 
 
 def key(number: int) -> bytes:
-    """The entity of an event."""
     return b"k%d" % (number % KEYS)
 
 

@@ -49,7 +49,6 @@ class Run:
         return self.summary is not None and self.summary.clean
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         found = self.summary.to_dict() if self.summary else {}
         return {"version": self.version, "clean": self.clean, "failed": self.failed, **found}
 
@@ -78,7 +77,6 @@ def play(version: str, options: Options, logs: Path | None) -> Run:
 
 
 def keep(folders: Sequence[Path], target: Path) -> None:
-    """Copy the logs of these folders."""
     target.mkdir(parents=True)
     for log in (log for folder in folders for log in folder.glob("*.log")):
         shutil.copy(log, target)
@@ -96,7 +94,6 @@ def table(runs: Sequence[Run]) -> Table:
 
 
 def arguments() -> argparse.Namespace:
-    """Of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests brokers", description=__doc__)
     parser.add_argument("--only", action="append", choices=VERSIONS, help="this version; repeatable (default: all)")
     parser.add_argument("--times", type=int, default=1, help="runs on each version")
@@ -116,7 +113,6 @@ def all_runs(wanted: argparse.Namespace) -> Iterator[Run]:
 
 
 def main() -> int:
-    """All runs; 1 where one was not clean."""
     wanted = arguments()
     runs = list(all_runs(wanted))
     if wanted.json:

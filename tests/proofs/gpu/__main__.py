@@ -31,7 +31,6 @@ talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what there is; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--device", action="append", choices=["cpu", "cuda", "tensorrt"], help="default: cuda and tensorrt")
     parser.add_argument("--quick", action="store_true", help="small networks, short runs: to see that it works")
@@ -60,7 +59,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measured(devices: Sequence[str], *, quick: bool, until: float) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Figures, and what could not be run."""
     figures, not_run = [], []
     with tempfile.TemporaryDirectory(prefix="scorestream-gpu-") as name:
         for network in networks(quick=quick):

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,11 @@ from scorer.observe.metrics import Metrics
 from scorer.observe.progress import Progress
 from scorer.observe.traces import Traces
 from scorer.servables.loaded import loader
-from scorer.servables.servable import Servable, make
+from scorer.servables.servable import make
 from scorer.settings import Settings, load
 from tests.support.transport_memory import MemoryLog, transport
 
 RECORD_BYTES = 10_000_000
-
-
-class _OneVersion:
-    """In place of the manager of versions: nothing is followed."""
-
-    def __init__(self, serving: Servable) -> None:
-        self.serving = {"champion": serving}
-        self.champion = serving
-
-    def flip(self) -> bool:
-        """Never."""
-        return False
-
-    def hurry(self) -> None:
-        """There is nothing to look for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,7 @@ class Ground:
         settings: Settings = self._settings.model_copy(update={"batching": batching})
         target = Target("scores", 1, RECORD_BYTES)
         intake, session = transport(settings.owner, "events", events, log, due)
-        versions: Any = _OneVersion(self.servable)
+        versions: Any = SimpleNamespace(serving={"champion": self.servable}, champion=self.servable, flip=lambda: False, hurry=lambda: None)
         loop = Loop(
             Collaborators(
                 settings,

@@ -32,7 +32,6 @@ class Network:
     write: Callable[[Path], None]
 
     def package(self, folder: Path) -> Path:
-        """A model version."""
         field = {"name": "x", "array": True, "length": self.width}
         signature = {"inputs": [{"tensor": "x", "dtype": self.dtype, "fields": [field]}], "output": {"tensor": "y", "index": 0}}
         return models.package(folder, self.write, signature)

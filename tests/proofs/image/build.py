@@ -3,9 +3,7 @@
 import os
 import subprocess
 import sys
-import time
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -16,29 +14,22 @@ BASE = "localhost/python-base:ci"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 """Works without overlay file systems and without user namespaces: in a container too."""
+SUITE = "trixie"
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
 TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
 """What pip in the build needs to reach a package index as this machine does; mounted for the RUN steps only."""
 
 
-@dataclass(frozen=True)
-class Built:
-    """An image in the local storage, and how long it took (s)."""
-
-    name: str
-    seconds: float
-
-
-def base(suite: str = "trixie") -> None:
+def base() -> None:
     """The base image, a Debian with Python, unless it is there; its root file system is kept in the user's cache."""
     if BASE in _run("buildah", "images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
-    tar = user_cache_path("scorestream") / "image" / f"{suite}.tar"
+    tar = user_cache_path("scorestream") / "image" / f"{SUITE}.tar"
     if not tar.exists():
         tar.parent.mkdir(parents=True, exist_ok=True)
         unfinished = tar.with_name(f"unfinished-{tar.name}")
         say(f"making {tar} (minutes)")
-        _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", suite, str(unfinished))
+        _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, str(unfinished))
         unfinished.rename(tar)
     container = _run("buildah", "from", "scratch").strip()
     try:
@@ -48,18 +39,17 @@ def base(suite: str = "trixie") -> None:
         _run("buildah", "rm", container)
 
 
-def image(extra: str) -> Built:
-    """The image from the working tree, with the extra `cpu` or `gpu`, on the base."""
+def image(extra: str) -> str:
+    """Make the image from the working tree, with the extra `cpu` or `gpu`, on the base; its name."""
     name = f"localhost/scorestream:ci-{extra}"
     volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
     revision = _run("git", "rev-parse", "HEAD").strip()
-    begin = time.monotonic()
     say(f"building {name}")
     _run(
         "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
         "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, ".",
     )  # fmt: skip
-    return Built(name, time.monotonic() - begin)
+    return name
 
 
 def bytes_of(name: str) -> int:
@@ -68,7 +58,6 @@ def bytes_of(name: str) -> int:
 
 
 def say(text: str) -> None:
-    """To the person who waits."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -48,13 +48,11 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        """podman's own words: Running, Pid, ExitCode."""
         found: dict[str, Any] = json.loads(podman("inspect", "--format", "{{json .State}}", self.name))
         return found
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
         return bool(self.state["Running"])
 
     @property

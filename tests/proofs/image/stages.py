@@ -6,13 +6,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from scorer.demo.broker.embedded import EmbeddedBroker
+from tests.integration.relay.counting import CLEAN as COPIED_CLEAN
+from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig, events, until
+from tests.proofs.bench.machine import cpu_seconds
+from tests.proofs.findings import Finding
 from tests.proofs.image.container import CACHE, GRACE_SECONDS, Container, podman
 from tests.support import models
 
@@ -20,19 +22,11 @@ CLEAN = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressio
 RUN = ("scorer", "run", "scorer.yaml", "--workers", "1", "--set", f"model.cache={CACHE}")
 SBOM = "/usr/share/scorestream/sbom.cdx.json"
 COUNT = 20_000
+COPIES = 200_000
 LIMIT = "512m"
 QUOTA = 0.5  # CPUs
 MEASURE_SECONDS = 8.0
 HUNGRY_NUMBERS = 300_000_000  # of 4 bytes: far more than LIMIT
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One claim, what was seen, and whether that is as claimed."""
-
-    what: str
-    seen: str
-    ok: bool
 
 
 def contents(image: str, folder: Path, extra: str) -> list[Finding]:
@@ -132,12 +126,12 @@ def keeps_to_its_share(image: str, rig: Rig) -> list[Finding]:
         address = ready(container)
         until(lambda: rig.answered() > 0, "the first scores")
         process = container.process
-        begin, used, first, done = time.monotonic(), cpu_seconds(process), rig.answered(), 0
+        begin, used, first, done = time.monotonic(), cpu_seconds(process.pid), rig.answered(), 0
         probes = []
         while (passed := time.monotonic() - begin) < MEASURE_SECONDS and done < count:
             probes.append(status(f"{address}/livez") == 200 and status(f"{address}/readyz") == 200)
             done = rig.answered()
-        share = (cpu_seconds(process) - used) / passed
+        share = (cpu_seconds(process.pid) - used) / passed
         held_back = throttled(process.pid)
     return [
         Finding(f"CPUs used of {QUOTA}", f"{share:.2f}", 0 < share < 1.1 * QUOTA),
@@ -155,6 +149,41 @@ def refuses_without_a_card(image: str, rig: Rig) -> list[Finding]:
     return [
         Finding("exit code", str(code), code == 3 and "does not run on CUDA" in said),
         Finding("libraries that it misses", " ".join(missing), set(missing) == {"libcuda"}),
+    ]
+
+
+def relays(image: str, source: str, folder: Path) -> list[Finding]:
+    """SIGTERM in the middle of copying: ends within the grace period, and its successor goes on where it was."""
+    folder.mkdir()
+    folder.chmod(0o755)  # the container's user reads it
+    with EmbeddedBroker() as far:
+        rig = RelayRig((source, far.bootstrap_servers), folder, f"relay-{time.time_ns()}")
+        try:
+            return _stopped_and_continued(image, rig)
+        finally:
+            rig.close()
+
+
+def _stopped_and_continued(image: str, rig: RelayRig) -> list[Finding]:
+    run = ["publisher", "run", rig.path.name, "--set", "bytes_per_second=200000"]  # slow, so that there is a middle
+    rig.create(rig.source)
+    rig.fill(COPIES)
+    with Container(image, rig.folder, run) as container:
+        ready(container)
+        rig.wait_copied(1)
+        begin = time.monotonic()
+        code = container.stop()
+        took = time.monotonic() - begin
+    done = rig.copied()
+    with Container(image, rig.folder, run[:3]) as container:
+        ready(container)
+        rig.wait_copied(COPIES)
+    found = rig.audit()
+    return [
+        Finding("exit code", str(code), code == 0),
+        Finding("ended after", f"{took:.1f} s of {GRACE_SECONDS}", took < GRACE_SECONDS / 2),
+        Finding("copied when it ended", f"{done} of {COPIES}", 0 < done < COPIES),
+        Finding("records copied exactly once", f"{COPIES} {found if found != COPIED_CLEAN else ''}", found == COPIED_CLEAN),
     ]
 
 
@@ -203,12 +232,6 @@ def status(address: str) -> int:
         return error.code
     except OSError:
         return 0
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """CPU time that a process has used, in user and kernel mode."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def throttled(pid: int) -> int:

@@ -18,10 +18,10 @@ import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.packaging.deploy.dashboards import asked
+from tests.proofs.findings import Finding, told
 from tests.proofs.seeing import rules, runbooks
 from tests.proofs.seeing.faults import FAULTS
 from tests.proofs.seeing.fleet import Fleet, Load
@@ -29,14 +29,6 @@ from tests.proofs.seeing.prometheus import STEP_SECONDS, Prometheus
 from tests.support.waiting import until
 
 LOOK_BACK = "15m"  # rates of the dashboards are taken over all of the run
-
-
-class Finding(NamedTuple):
-    """A claim, and whether it held."""
-
-    claim: str
-    seen: str
-    ok: bool
 
 
 def main() -> int:
@@ -51,15 +43,8 @@ def main() -> int:
         print("missing: apt-get install -y --no-install-recommends prometheus", file=sys.stderr)
         return 2
     faults = [name for name in FAULTS if not options.only or name in options.only or name == next(iter(FAULTS))]
-    found = []
     with tempfile.TemporaryDirectory() as name:
-        for finding in run(Path(name), faults, complete=not options.only):
-            found.append(finding)
-            if not options.json:
-                print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.claim}: {finding.seen}", flush=True)
-    if options.json:
-        print(json.dumps([finding._asdict() for finding in found], indent=2))
-    return 0 if all(finding.ok for finding in found) else 1
+        return told(run(Path(name), faults, complete=not options.only), as_json=options.json)
 
 
 def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]:
@@ -82,15 +67,18 @@ def run(folder: Path, faults: list[str], *, complete: bool) -> Iterator[Finding]
 
 def provoked(fault: str, fleet: Fleet, load: Load) -> Iterator[Finding]:
     """The alerts of one fault. One that does not come is a finding, not the end of the run."""
+    brought_about, alerts = FAULTS[fault]
     began = time.monotonic()
     fired = []
     try:
-        for alert in FAULTS[fault](fleet, load):
-            fired.append(f"{alert} after {time.monotonic() - began:.0f} s")
+        with brought_about(fleet, load):
+            for alert in alerts:
+                fleet.prometheus.fires(alert)
+                fired.append(f"{alert} after {time.monotonic() - began:.0f} s")
+        fleet.prometheus.clears(*alerts)
     except AssertionError as error:
-        yield Finding(
-            f"{fault}: fires and clears", f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}", False
-        )
+        seen = f"{error}; fired: {fired}; firing: {sorted(fleet.prometheus.firing())}"
+        yield Finding(f"{fault}: fires and clears", seen, False)
     else:
         yield Finding(f"{fault}: fires and clears", f"{', '.join(fired)}; clear after {time.monotonic() - began:.0f} s", True)
 

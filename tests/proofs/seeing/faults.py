@@ -1,10 +1,10 @@
-"""Each alert, provoked: the fault that it is there for is brought about, the alert fires, the fault is healed, it clears."""
+"""The faults that alerts are there for, brought about and healed."""
 
 import contextlib
-import subprocess
+import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from confluent_kafka import KafkaException, Producer
@@ -18,74 +18,64 @@ MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transactio
 LOOK_SECONDS = 0.2
 
 
-def nobody_scores(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def nobody_scores(fleet: Fleet, _: Load) -> Iterator[None]:
     """No scorer is there at first."""
-    del load
-    fleet.prometheus.fires("ScorerAbsent")
-    yield "ScorerAbsent"
+    yield
     fleet.start("scorer-0")
-    fleet.prometheus.clears("ScorerAbsent")
 
 
-def two_versions(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def two_versions(fleet: Fleet, _: Load) -> Iterator[None]:
     """A second scorer follows another channel."""
-    del load
     fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--channel", "next", "--to", "2.0.0", "--reason", "test")
     fleet.start("scorer-1", "--set", "model.tag=next")
-    fleet.prometheus.fires("ScorerVersionSkew")
-    yield "ScorerVersionSkew"
+    yield
     fleet.stop("scorer-1")
     fleet.start("scorer-1")
-    fleet.prometheus.clears("ScorerVersionSkew")
 
 
-def nothing_to_own(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def nothing_to_own(fleet: Fleet, _: Load) -> Iterator[None]:
     """A third scorer, for two partitions, in a namespace of its own."""
-    del load
     fleet.start("spare-0", namespace="spare")
-    fleet.prometheus.fires("ScorerNothingAssigned")
-    yield "ScorerNothingAssigned"
+    yield
     fleet.stop("spare-0")
-    fleet.prometheus.clears("ScorerNothingAssigned")
 
 
-def unfit_events(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def unfit_events(_: Fleet, load: Load) -> Iterator[None]:
     """A tenth of the events cannot be scored."""
     load.unfit = 0.1
-    fleet.prometheus.fires("ScorerDeadLetters")
-    yield "ScorerDeadLetters"
+    yield
     load.unfit = 0.0
-    fleet.prometheus.clears("ScorerDeadLetters")
 
 
-def wrong_version(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def wrong_version(fleet: Fleet, _: Load) -> Iterator[None]:
     """A version that does not fit its signature is promoted."""
-    del load
     fleet.rig.promote("3.0.0")
-    fleet.prometheus.fires("ScorerVersionRefused")
-    yield "ScorerVersionRefused"
+    yield
     fleet.rig.promote("1.0.0")
-    fleet.prometheus.clears("ScorerVersionRefused")
 
 
-def stolen_ids(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def stolen_ids(fleet: Fleet, load: Load) -> Iterator[None]:
     """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
     load.rate = 4.0
     ended = threading.Event()
     thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
     thief.start()
     try:
-        fleet.prometheus.fires("ScorerFenced", "ScorerAborts")
-        yield "ScorerFenced"
-        yield "ScorerAborts"
+        yield
     finally:
         ended.set()
         thief.join()
         load.rate = 50.0
-    fleet.prometheus.clears("ScorerFenced", "ScorerAborts")
 
 
-def brokers_away(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def brokers_away(fleet: Fleet, load: Load) -> Iterator[None]:
     """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
     load.rate = 2_000.0
     try:
@@ -96,33 +86,26 @@ def brokers_away(fleet: Fleet, load: Load) -> Iterator[str]:
             fleet.here.resume()
             until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
         load.rate = 50.0
-        fleet.prometheus.fires("ScorerOpenTransaction")
-        yield "ScorerOpenTransaction"
+        yield
     finally:
         fleet.here.resume()
-    fleet.prometheus.clears("ScorerOpenTransaction")
 
 
-def newer_revision(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def newer_revision(fleet: Fleet, _: Load) -> Iterator[None]:
     """A partition was scored by a revision that no scorer can find: it stands still for half a minute, then goes on."""
-    del load
     for pod in list(fleet.scorers):
         fleet.stop(pod)
     fleet.mark(0, revision=99_999)
     for pod in ("scorer-0", "scorer-1"):
         fleet.start(pod)
-    fleet.prometheus.fires("ScorerPartitionStalled", "ScorerLag")
-    yield "ScorerPartitionStalled"
-    yield "ScorerLag"
-    fleet.prometheus.fires("ScorerRevisionNotReached")
-    yield "ScorerRevisionNotReached"
-    fleet.prometheus.clears("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")
+    yield
 
 
-def no_card(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def no_card(fleet: Fleet, _: Load) -> Iterator[None]:
     """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
-    del load
-    if subprocess.run(["sh", "-c", "command -v nvidia-smi"], check=False, capture_output=True).returncode:
+    if shutil.which("nvidia-smi") is None:
         refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
         assert refused.wait() == 2, refused.said
     series = (
@@ -130,27 +113,21 @@ def no_card(fleet: Fleet, load: Load) -> Iterator[str]:
     )
     with _exporter(series) as address:
         fleet.prometheus.scrape(address)
-        fleet.prometheus.fires("ScorerGpuMissing")
-        yield "ScorerGpuMissing"
+        yield
         fleet.prometheus.forget(address)
-    fleet.prometheus.clears("ScorerGpuMissing")
 
 
-def destination_away(fleet: Fleet, load: Load) -> Iterator[str]:
+@contextmanager
+def destination_away(fleet: Fleet, _: Load) -> Iterator[None]:
     """The cluster that a relay writes to stands still, and the source keeps records for a minute only."""
-    del load
     fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
     fleet.start_relay()
     until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
     fleet.there.pause()
     try:
-        fleet.prometheus.fires("RelayStopped", "RelayLag", "RelayLagNearsRetention")
-        yield "RelayStopped"
-        yield "RelayLag"
-        yield "RelayLagNearsRetention"
+        yield
     finally:
         fleet.there.resume()
-    fleet.prometheus.clears("RelayStopped", "RelayLag", "RelayLagNearsRetention")
 
 
 def _held(scorer: ScorerProcess) -> bool:
@@ -158,15 +135,20 @@ def _held(scorer: ScorerProcess) -> bool:
     return scorer.metric("scorer_open_transaction_seconds") > 1.0
 
 
-FAULTS: dict[str, Callable[[Fleet, Load], Iterator[str]]] = {
-    fault.__name__.replace("_", "-"): fault
-    for fault in (
-        nobody_scores, two_versions, nothing_to_own, unfit_events, wrong_version,
-        stolen_ids, brokers_away, newer_revision, no_card, destination_away,
-    )
-}  # fmt: skip
-"""In this order: the first starts the scorers that the others need. Each gives the alerts that have fired, and ends when they
-have cleared."""
+FAULTS: dict[str, tuple[Callable[[Fleet, Load], AbstractContextManager[None]], tuple[str, ...]]] = {
+    "nobody-scores": (nobody_scores, ("ScorerAbsent",)),
+    "two-versions": (two_versions, ("ScorerVersionSkew",)),
+    "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
+    "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
+    "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
+    "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
+    "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
+    "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),
+    "no-card": (no_card, ("ScorerGpuMissing",)),
+    "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
+}
+"""Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the
+others need."""
 
 
 def _steal(fleet: Fleet, ended: threading.Event) -> None:

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,29 +20,29 @@ NAMESPACE = "scoring"
 RELAY = "publisher-from-us-east-0"
 
 
-class Load:
-    """Events at a steady rate from a thread of its own, a share of them unfit. Use it in a `with`."""
+class Load(threading.Thread):
+    """Events at a steady rate, a share of them unfit. Use it in a `with`."""
 
     def __init__(self, servers: str, topic: str, partitions: int) -> None:
+        super().__init__(daemon=True)
         self.rate = 50.0
         self.unfit = 0.0
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._topic = topic
         self._partitions = partitions
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Load":
-        self._thread.start()
+        self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self.join()
         self._producer.flush(10)
         del self._producer
 
-    def _run(self) -> None:
+    def run(self) -> None:
         number = 0
         while not self._ended.wait(1 / self.rate):
             number += 1
@@ -84,7 +83,6 @@ class Fleet:
         assert code == 0, f"{pod} ended with {code}"
 
     def start_relay(self) -> Service:
-        """The relay, as a pod."""
         relay = self.relay.start().ready()
         self.addresses[RELAY] = relay.address
         self.prometheus.scrape(relay.endpoint, namespace=NAMESPACE, pod=RELAY)
@@ -99,6 +97,5 @@ class Fleet:
             done.result()
 
     def close(self) -> None:
-        """End what runs."""
         self.rig.close()
         self.relay.close()

@@ -5,7 +5,6 @@ import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
@@ -55,7 +54,7 @@ class Prometheus:
         until(self._answers, "Prometheus", STEP_SECONDS)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait()
 
@@ -65,27 +64,21 @@ class Prometheus:
         self._write()
 
     def forget(self, address: str) -> None:
-        """No longer."""
         del self._targets[address.removeprefix("http://")]
         self._write()
 
     def ask(self, expression: str) -> list[tuple[Labels, float]]:
-        """What it answers now."""
         found = self._get("query", query=expression)["result"]
         return [(row["metric"], float(row["value"][1])) for row in found]
 
-    def firing(self) -> set[tuple[str, str]]:
-        """Name and pod (or namespace) of each alert that fires."""
-        alerts = [alert for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"]
-        return {(a["labels"]["alertname"], a["labels"].get("pod", a["labels"].get("namespace", ""))) for a in alerts}
+    def firing(self) -> set[str]:
+        return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
 
-    def fires(self, *names: str) -> None:
-        """Wait until these alerts fire."""
-        until(lambda: set(names) <= {name for name, _ in self.firing()}, " and ".join(names), STEP_SECONDS)
+    def fires(self, name: str) -> None:
+        until(lambda: name in self.firing(), name, STEP_SECONDS)
 
     def clears(self, *names: str) -> None:
-        """Wait until none of these fires any more."""
-        until(lambda: not set(names) & {name for name, _ in self.firing()}, f"the end of {' and '.join(names)}", STEP_SECONDS)
+        until(lambda: not set(names) & self.firing(), f"the end of {' and '.join(names)}", STEP_SECONDS)
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:

@@ -48,12 +48,12 @@ def pages() -> list[str]:
 
 
 class Reader:
-    """Somebody who does what the pages say, once each command. `failed` has what did not end with 0."""
+    """Somebody who does what the pages say, once each command."""
 
     def __init__(self, fleet: Fleet, folder: Path) -> None:
         self._fleet = fleet
         self._folder = folder
-        self.ran: dict[str, int] = {}
+        self._ran: set[str] = set()
         (folder / "bin").mkdir(parents=True)
         kubectl = folder / "bin" / "kubectl"
         kubectl.write_text(KUBECTL)
@@ -65,8 +65,9 @@ class Reader:
 
     def run(self, line: str) -> str | None:
         """Run a command that has not been run; what went wrong, if anything did."""
-        if line in self.ran:
+        if line in self._ran:
             return None
+        self._ran.add(line)
         done = subprocess.run(
             ["sh", "-c", self._ours(line)],
             cwd=self._folder,
@@ -76,7 +77,6 @@ class Reader:
             check=False,
             timeout=300,
         )
-        self.ran[line] = done.returncode
         return None if done.returncode == 0 else f"{line}\n  ended with {done.returncode}: {done.stderr.strip()[-500:]}"
 
     def _ours(self, line: str) -> str:

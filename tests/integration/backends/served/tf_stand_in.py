@@ -64,7 +64,6 @@ class Servable:
             self.error, self.state = str(error) or type(error).__name__, Status.END
 
     def unload(self) -> None:
-        """UNLOADING, then END without an error."""
         self.state = Status.UNLOADING
         self.model, self.state = None, Status.END
 
@@ -227,7 +226,6 @@ def as_field(proto: Any) -> None:
 
 
 def main(port: int) -> None:
-    """Serve until killed."""
     core = Core()
     server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(core), server)

@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.proofs.bench.counting import spread
 from tests.proofs.bench.machine import description
 from tests.proofs.bench.relay import link, measures
 from tests.proofs.bench.relay.engines import ENGINES
@@ -37,7 +38,6 @@ talk = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() e
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See the module."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is ended
     found: dict[str, Any] = {"machine": description(), "records": options.records, "rounds": options.rounds}
@@ -81,7 +81,7 @@ def _measure(place: str, options: argparse.Namespace) -> dict[str, Any]:
                         runs[name].append(kinds[kind](engine))
                     except (AssertionError, RuntimeError) as error:
                         faults.append(f"{place} {kind} {name}: {error}")
-            found[kind] = {name: measures.summary(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
+            found[kind] = {name: spread(runs[name]) for name in ENGINES if runs[name]} | {"faults": faults}
     return found
 
 

@@ -2,10 +2,7 @@
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +11,9 @@ import yaml
 
 from scorer.demo.broker.embedded import java_executable
 from scorer.demo.broker.jars import Jar, classpath, jar_list
+from tests.proofs.bench.machine import status_mib
+from tests.support.processes import Service, command
+from tests.support.waiting import within
 
 JARS = Path(__file__).with_name("mirror_maker_jars.txt")
 STOP_SECONDS = 20.0
@@ -39,48 +39,28 @@ class Job:
     folder: Path
 
 
-class Running:
-    """A process that copies. `cpu_seconds` and `peak_mb` are those of its own and of nobody else."""
-
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        self.log = log
-        with log.open("wb") as said:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **environment}
-            )
-        self._seen = psutil.Process(self._process.pid)
+class Running(Service):
+    """A process that copies."""
 
     @property
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
-        times = self._seen.cpu_times()
-        return float(times.user + times.system)
+        """User and system time so far, of this process alone."""
+        return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     @property
     def peak_mb(self) -> float:
         """The most memory that was resident, in MB."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1_024 / 1e6
+        return status_mib("VmHWM", self.process.pid) * 2**20 / 1e6
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone."""
-        return self._process.poll() is not None
+        return self.process.poll() is not None
 
-    def said(self) -> str:
+    @property
+    def told(self) -> str:
         """The end of its logs."""
         logs = [self.log, self.log.with_suffix(".info")]
         return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs if log.is_file())
-
-    def stop(self) -> None:
-        """SIGTERM, and SIGKILL where that is not heard."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 @contextlib.contextmanager
@@ -95,8 +75,7 @@ def relay(job: Job) -> Iterator[Running]:
     }
     path = job.folder / f"relay-{job.number}.yaml"
     path.write_text(yaml.safe_dump(configuration))
-    command = [str(Path(sys.executable).with_name("publisher")), "run", str(path)]
-    yield from _run(command, path.with_suffix(".log"), {})
+    yield from _run([command("publisher"), "run", str(path)], path.with_suffix(".log"))
 
 
 @contextlib.contextmanager
@@ -108,9 +87,9 @@ def mirror_maker(job: Job) -> Iterator[Running]:
     logging = path.with_suffix(".log4j2.properties")
     logging.write_text(LOGGING)
     jars = os.pathsep.join(map(str, classpath(jars=mirror_maker_jars())))
-    command = [java_executable(), "-Xmx1g", f"-Dlog={path.with_suffix('.info')}", f"-Dlog4j2.configurationFile=file:{logging}"]
-    command += ["-cp", jars, "org.apache.kafka.connect.mirror.MirrorMaker", str(path)]
-    yield from _run(command, path.with_suffix(".log"), {})
+    java = [java_executable(), "-Xmx1g", f"-Dlog={path.with_suffix('.info')}", f"-Dlog4j2.configurationFile=file:{logging}"]
+    java += ["-cp", jars, "org.apache.kafka.connect.mirror.MirrorMaker", str(path)]
+    yield from _run(java, path.with_suffix(".log"))
 
 
 ENGINES = {"relay": relay, "MirrorMaker 2": mirror_maker}
@@ -153,9 +132,11 @@ def mirror_maker_jars() -> tuple[Jar, ...]:
     return (*pinned, *(jar for jar in jar_list() if (jar.group, jar.artifact) not in {(p.group, p.artifact) for p in pinned}))
 
 
-def _run(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[Running]:
-    running = Running(command, log, environment)
+def _run(arguments: Sequence[str], log: Path) -> Iterator[Running]:
+    running = Running(arguments, log, {})
     try:
         yield running
     finally:
-        running.stop()
+        running.process.terminate()
+        if not within(lambda: running.ended, STOP_SECONDS):
+            running.kill()

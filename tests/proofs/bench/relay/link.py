@@ -65,11 +65,9 @@ class Link:
             os.close(there)
 
     def cut(self) -> None:
-        """Nothing passes any more."""
         self._tell("cut")
 
     def heal(self) -> None:
-        """Everything passes again."""
         self._tell("heal")
 
     def close(self) -> None:
@@ -88,7 +86,6 @@ class Link:
 
 
 def main() -> None:
-    """See the module."""
     delay = float(sys.argv[1]) / 2_000
     near = _device(NEAR)
     _call(libc.unshare(CLONE_NEWNET))

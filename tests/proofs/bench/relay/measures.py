@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
@@ -161,16 +160,4 @@ def _live_topic(stage: Stage) -> str:
 def _copying(stage: Stage, running: Running, topic: str) -> None:
     until(lambda: running.ended or stage.readable(topic) > 0, "the first copy", START_SECONDS, LOOK_SECONDS)
     if running.ended:
-        raise RuntimeError(f"it ended: {running.said()}")
-
-
-def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of each figure the median, the lowest and the highest of some runs."""
-    return {
-        name: {
-            "median": round(float(np.median([run[name] for run in runs])), 3),
-            "lowest": round(min(run[name] for run in runs), 3),
-            "highest": round(max(run[name] for run in runs), 3),
-        }
-        for name in runs[0]
-    }
+        raise RuntimeError(f"it ended: {running.told}")

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from publisher.kafka.error_codes import ABSENT, TOLD_LATER
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.proofs.bench.relay.engines import Job, Running
@@ -23,16 +24,7 @@ WAIT_SECONDS = 60.0
 START_SECONDS = 180.0  # for the first copy, on a machine that has other work too
 LOOK_SECONDS = 0.02
 REST_SECONDS = 2.0  # nothing more came for so long: all there is
-NOT_YET = frozenset(
-    {
-        KafkaError._NOENT,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
+NOT_YET = ABSENT | TOLD_LATER | {KafkaError._NOENT: "the client has not heard of it"}
 QUIET: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -79,7 +71,6 @@ class Stage:
         return Job(self._jobs, self.source, self.destination, topic, self.folder)
 
     def create(self, topic: str) -> None:
-        """Make a source topic."""
         with self.at_source():
             admin = AdminClient({"bootstrap.servers": self.source_nearby, **QUIET})
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
@@ -137,7 +128,7 @@ class Stage:
         while seen < records or time.monotonic() - last < REST_SECONDS:
             now = time.monotonic()
             if running.ended or now > deadline:
-                raise RuntimeError(f"{seen} of {records} records came: {running.said()}")
+                raise RuntimeError(f"{seen} of {records} records came: {running.told}")
             if (there := self.readable(topic)) > seen:
                 seen, last, first = there, now, first or now
             time.sleep(LOOK_SECONDS)

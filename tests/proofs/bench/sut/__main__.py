@@ -15,16 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-SIGNATURES = {
-    "tab30": {
-        "inputs": [{"tensor": "x", "dtype": "float32", "fields": [f"f{k}" for k in range(30)]}],
-        "output": {"tensor": "y"},
-    },
-    "ffnn": {
-        "inputs": [{"tensor": "x", "dtype": "float32", "fields": [{"name": "x", "array": True, "length": 784}]}],
-        "output": {"tensor": "y"},
-    },
+from tests.support.processes import command
+
+FIELDS: dict[str, list[object]] = {
+    "tab30": [f"f{k}" for k in range(30)],
+    "ffnn": [{"name": "x", "array": True, "length": 784}],
 }
+"""The fields of the one input."""
 
 DELIVERY = {"eos": "exactly-once", "alo": "at-least-once"}
 
@@ -40,18 +37,12 @@ http: {{listen: "127.0.0.1:0"}}
 """
 
 
-def command(name: str) -> str:
-    """The command installed beside this interpreter."""
-    return str(Path(sys.executable).with_name(name))
-
-
 def run(*arguments: str, folder: Path) -> None:
     """A command that must succeed."""
     subprocess.run([command(arguments[0]), *arguments[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
-    """See the module."""
     environment = os.environ
     if environment["MODE"] not in DELIVERY:
         sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")
@@ -70,7 +61,8 @@ def prepare(folder: Path) -> None:
     package = folder / "package"
     package.mkdir()
     shutil.copy(environment["MODEL"], package / "model.onnx")
-    (package / "signature.json").write_text(json.dumps(SIGNATURES[workload]))
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": FIELDS[workload]}]
+    (package / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     repository = f"oci:./registry/{workload}"
     run("model-registry", "push", "package", f"{repository}:1.0.0", folder=folder)
     run("model-registry", "promote", repository, "--to", "1.0.0", folder=folder)

@@ -1,19 +1,27 @@
-"""Ejection, back-off and probes, on a clock that is handed in."""
+"""Ejection, back-off, probes and the window of requests, on a clock that is handed in."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.servers.endpoints import FIRST_BACKOFF, LONGEST_BACKOFF, MISSES, Endpoints
+from scorer.backends.servers.endpoints import (
+    FIRST_BACKOFF,
+    FIRST_LIMIT,
+    LARGEST_LIMIT,
+    LONGEST_BACKOFF,
+    MISSES,
+    Endpoints,
+    Window,
+)
 
 
 def test_the_server_with_the_fewest_requests_is_picked() -> None:
-    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    servers = Endpoints(["a:1", "b:1", "c:1"])
     servers.all[0].in_flight, servers.all[1].in_flight = 2, 1
     assert servers.pick() == 2
 
 
 def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     servers.failed(0, now=10.0, why="UNAVAILABLE")
     assert servers.pick() is None
     assert servers.complaint() == "a:1: UNAVAILABLE"
@@ -25,7 +33,7 @@ def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
 
 
 def test_backoff_doubles_up_to_a_limit() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     waits = []
     for _ in range(40):
         servers.failed(0, now=0.0, why="")
@@ -35,7 +43,7 @@ def test_backoff_doubles_up_to_a_limit() -> None:
 
 
 def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
-    servers = Endpoints.of(["a:1", "b:1"])
+    servers = Endpoints(["a:1", "b:1"])
     for _ in range(MISSES - 1):
         servers.missed(0, now=1.0)
     assert servers.pick() == 0
@@ -45,7 +53,7 @@ def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
 
 
 def test_an_answer_between_two_misses_makes_good() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     for _ in range(3 * MISSES):
         servers.missed(0, now=1.0)
         servers.succeeded(0)
@@ -53,7 +61,7 @@ def test_an_answer_between_two_misses_makes_good() -> None:
 
 
 def test_a_server_is_probed_by_one_at_a_time() -> None:
-    servers = Endpoints.of(["a:1"])
+    servers = Endpoints(["a:1"])
     servers.failed(0, now=0.0, why="")
     servers.all[0].probing = True
     assert servers.due(1_000.0) == []
@@ -61,17 +69,45 @@ def test_a_server_is_probed_by_one_at_a_time() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "missed"]), st.integers(0, 2)), max_size=50))
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
-    servers = Endpoints.of(["a:1", "b:1", "c:1"])
+    servers = Endpoints(["a:1", "b:1", "c:1"])
     for now, (what, at) in enumerate(reports):
-        if what == "succeeded":
-            servers.succeeded(at)
-        elif what == "failed":
-            servers.failed(at, float(now), "away")
-        else:
-            servers.missed(at, float(now))
+        more = {"succeeded": (), "failed": (float(now), "away"), "missed": (float(now),)}[what]
+        getattr(servers, what)(at, *more)
         picked = servers.pick()
         if picked is None:
             assert all(one.open for one in servers.all)
             assert servers.wait(float(now)) <= LONGEST_BACKOFF
         else:
             assert not servers.all[picked].open
+
+
+def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up_stays() -> None:
+    window = Window(4.0)
+    window.answered(3)
+    assert window.limit == 4.0
+    for _ in range(4):
+        window.answered(4)
+    assert 4.9 < window.limit <= 5.0
+
+
+def test_requests_that_were_already_out_shrink_it_once() -> None:
+    window = Window(8.0)
+    for sent_at in (1.0, 1.1, 1.2):
+        window.missed(sent_at, now=2.0)
+    assert window.limit == 4.0
+    window.missed(sent_at=2.5, now=3.5)
+    assert window.limit == 2.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40), st.floats(0, 100), st.floats(0, 5)), max_size=60))
+def test_it_stays_between_one_and_the_largest(reports: list[tuple[bool, int, float, float]]) -> None:
+    window = Window()
+    assert window.limit == FIRST_LIMIT
+    for good, in_flight, sent_at, took in reports:
+        if good:
+            window.answered(in_flight)
+        else:
+            window.missed(sent_at, sent_at + took)
+        assert 1.0 <= window.limit <= LARGEST_LIMIT
+        assert window.room(0)
+        assert not window.room(int(LARGEST_LIMIT))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends import BackendAway, InferenceFailed
-from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Tensors
+from scorer.backends.servers.flight import CHUNK_ROWS, Flight, NotReady, Stated, Tensors
 
 Code = grpc.StatusCode
 
@@ -31,15 +32,16 @@ class Failure(grpc.RpcError):  # type: ignore[misc]
 
 
 class Servers:
-    """Answers x * 10. `fails(at, x)` gives the code of a failure, or None."""
+    """Answers x * 10. `fails(at, x)` gives the code of a failure, or None. So many answers are held, and given last first."""
 
-    name = "scripted"
+    target: Path | None = None
 
-    def __init__(self, fails: Callable[[int, Any], grpc.StatusCode | None] = lambda _at, _x: None) -> None:
+    def __init__(self, fails: Callable[[int, Any], grpc.StatusCode | None] = lambda _at, _x: None, hold: int = 1) -> None:
         self.fails = fails
+        self.hold = hold
         self.sent: list[tuple[int, int]] = []
         self.held: list[tuple[Future[Any], Any]] = []
-        self.hold = False
+        self.landed: list[int] = []
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Future[Any]:
         assert seconds > 0
@@ -48,10 +50,13 @@ class Servers:
         call: Future[Any] = Future()
         if (code := self.fails(at, x)) is not None:
             call.set_exception(Failure(code))
-        elif self.hold:
-            self.held.append((call, x))
-        else:
-            call.set_result(x)
+            return call
+        self.held.append((call, x))
+        if len(self.held) >= self.hold:
+            for held, answer in reversed(self.held):
+                self.landed.append(int(answer[0, 0]))
+                held.set_result(answer)
+            self.held.clear()
         return call
 
     def read(self, reply: Any) -> Tensors:
@@ -59,6 +64,9 @@ class Servers:
 
     def unload(self) -> None:
         raise AssertionError("nothing unloads here")
+
+    def stated(self, at: int) -> tuple[Stated, Stated]:
+        raise AssertionError(f"nobody asks server {at}")
 
     def prepare(self, at: int, seconds: float) -> None:
         assert seconds > 0
@@ -82,24 +90,11 @@ def test_a_batch_comes_back_whole_and_in_order(count: int, servers: int) -> None
 
 
 def test_chunks_fly_side_by_side_and_may_land_in_any_order() -> None:
-    servers = Servers()
-    one = flight(servers)
+    one = flight(servers := Servers(hold=3))
     one.window.limit = 3.0
-    servers.hold = True
-    landed: list[int] = []
-
-    def send(at: int, tensors: Tensors, seconds: float) -> Future[Any]:
-        call = Servers.send(servers, at, tensors, seconds)
-        if len(servers.held) == 3:
-            for held, x in reversed(servers.held):
-                landed.append(int(x[0, 0]))
-                held.set_result(x)
-        return call
-
-    servers.send = send  # type: ignore[method-assign]
     given_rows = rows(3 * CHUNK_ROWS)
     assert one.run(given_rows)["y"].tolist() == (given_rows["x"] * 10).tolist()
-    assert landed == sorted(landed, reverse=True)
+    assert servers.landed == [2 * CHUNK_ROWS + 1, CHUNK_ROWS + 1, 1]
 
 
 def test_what_one_server_refuses_goes_to_the_other_and_that_one_is_left_alone() -> None:

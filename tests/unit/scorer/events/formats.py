@@ -12,54 +12,26 @@ from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
 
 WIDTH = 40
-NUMBERS = Signature.parse(
-    json.dumps(
-        {
-            "inputs": [
-                {
-                    "tensor": "x",
-                    "dtype": "float32",
-                    "fields": ["a", {"name": "b", "default": "nan"}, {"name": "c", "default": 1.5}],
-                },
-                {"tensor": "v", "dtype": "float64", "fields": [{"name": "vector", "array": True, "length": WIDTH}]},
-                {"tensor": "again", "dtype": "float32", "fields": [{"name": "c", "default": 1.5}, "a"]},
-            ],
-            "output": {"tensor": "y"},
-        }
-    )
-)
+
+
+def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
+    """Of these tensors: name, dtype and fields."""
+    stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
+    return Signature.parse(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
+
+
+B = {"name": "b", "default": "nan"}
+C = {"name": "c", "default": 1.5}
+VECTOR = {"name": "vector", "array": True, "length": WIDTH}
+NUMBERS = signature_of(("x", "float32", ["a", B, C]), ("v", "float64", [VECTOR]), ("again", "float32", [C, "a"]))
 """Floats only, an array that is wide enough for every fast path, and fields that feed two tensors."""
-
-ARRAY = Signature.parse(
-    json.dumps(
-        {
-            "inputs": [{"tensor": "v", "dtype": "float32", "fields": [{"name": "vector", "array": True, "length": WIDTH}]}],
-            "output": {"tensor": "y"},
-        }
-    )
-)
-
-MIXED = Signature.parse(
-    json.dumps(
-        {
-            "inputs": [
-                {
-                    "tensor": "x",
-                    "dtype": "float32",
-                    "fields": [
-                        "a",
-                        {"name": "b", "required": False, "default": "nan"},
-                        {"name": "c", "required": False, "default": 1.5},
-                    ],
-                },
-                {"tensor": "n", "dtype": "int32", "fields": ["count", {"name": "size", "default": 7}]},
-                {"tensor": "s", "dtype": "string", "fields": ["word", {"name": "other", "default": "-"}]},
-                {"tensor": "f", "dtype": "bool", "fields": [{"name": "flag", "default": True}]},
-                {"tensor": "v", "dtype": "float64", "fields": [{"name": "vector", "array": True, "length": 3}]},
-            ],
-            "output": {"tensor": "y"},
-        }
-    )
+ARRAY = signature_of(("v", "float32", [VECTOR]))
+MIXED = signature_of(
+    ("x", "float32", ["a", B, C]),
+    ("n", "int32", ["count", {"name": "size", "default": 7}]),
+    ("s", "string", ["word", {"name": "other", "default": "-"}]),
+    ("f", "bool", [{"name": "flag", "default": True}]),
+    ("v", "float64", [{**VECTOR, "length": 3}]),
 )
 """Every kind of dtype, and fields with defaults."""
 
@@ -138,9 +110,8 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
         case "drop":
             return value[:at] + value[at + 1 :]
         case "insert":
-            return (
-                value[:at] + draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"])) + value[at:]
-            )
+            more = draw(st.sampled_from([b"[", b"]", b",", b"0", b" ", b'"', b"null", b"\xff", b"\0"]))
+            return value[:at] + more + value[at:]
         case "change":
             return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
         case _:

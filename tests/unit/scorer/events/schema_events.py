@@ -1,6 +1,7 @@
 """What the tests of Avro and Protobuf share: settings, schemas, and encoders that are not ours."""
 
 import io
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,19 @@ message Event {
 
 
 def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
-    """Settings with a schema file."""
     path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
     path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
     path.write_text(text)
     return settings_of(format_, schema_file=path, **more)
+
+
+def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Settings]:
+    """An encoder, and settings with the schema that it writes by: of NUMBERS in `formats.py`, or of MIXED."""
+    if format_ == "avro":
+        schema = MIXED_AVRO if mixed else AVRO
+        return avro_encoder(schema), configured(folder, "avro", json.dumps(schema))
+    text, more = (MIXED_PROTO, {}) if mixed else (PROTO, {"at": 1_700_000_000_000, "opaque": b"\xff\0"})
+    return proto_encoder(text, **more), configured(folder, "protobuf", text, message="Event")
 
 
 def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:

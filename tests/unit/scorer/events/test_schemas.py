@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from model_registry.package.signature import Signature
 from publisher.errors import Fatal
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.schemas import proto_files
@@ -17,6 +16,7 @@ from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from scorer.events.schemas.registry import Registry, Schema
 from scorer.events.schemas.sources import FileSource, RegistrySource
 from scorer.settings import SchemaRegistrySettings
+from tests.unit.scorer.events.formats import signature_of
 from tests.unit.scorer.events.schema_events import PROTO, avro_encoder, configured, settings_of
 
 SMALL_PROTO = 'syntax = "proto3"; message E { float a = 1; }'
@@ -44,14 +44,7 @@ def decoder_of(shelf: Shelf, format_: str, clock: Callable[[], float] = lambda: 
     return SchemaDecoder(FLAT, settings_of(format_), registry(shelf, format_, clock))
 
 
-FLAT = Signature.parse(
-    json.dumps(
-        {
-            "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "default": -1}]}],
-            "output": {"tensor": "y"},
-        }
-    )
-)
+FLAT = signature_of(("x", "float32", ["a", {"name": "b", "default": -1}]))
 
 
 def framed(number: int, body: bytes, path: bytes = b"") -> bytes:

@@ -92,20 +92,13 @@ def test_every_record_says_what_the_json_record_says(
         assert ours(record, 4) == expected
 
 
-@pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
 @given(value=st.binary(max_size=40))
-def test_what_is_no_record_is_said_to_be_none(
-    kind: Callable[..., RecordEncoder],  # noqa: ARG001 - a row of FORMATS
-    read: Callable[[bytes], Any],  # noqa: ARG001
-    ours: Callable[[bytes, int], Any],
-    value: bytes,
-) -> None:
-    said = ""
-    try:
-        ours(value, 0)
-    except ValueError as error:
-        said = str(error)
-    assert not said or "no score record" in said
+def test_what_is_no_record_is_said_to_be_none(value: bytes) -> None:
+    for _, _, ours in FORMATS:
+        try:
+            ours(value, 0)
+        except ValueError as error:
+            assert "no score record" in str(error)  # noqa: PT017 - some bytes are a record
 
 
 def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None:

@@ -1,14 +1,11 @@
 """What is written in each format is the same content: the scorer's decoders find its ids and numbers."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from model_registry.package.signature import Signature
 from scorer.events import formats
-from scorer.settings import Settings
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.workload import POOL, Workload
 
@@ -17,21 +14,9 @@ from tests.proofs.bench.workload import POOL, Workload
 def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None:
     workload = Workload(5, "minutes_{}", 3)
     written = contents(workload, format_, tmp_path)
-    entry = {"topics": ["t"], **written.input}
-    settings = Settings.model_validate(
-        {
-            "name": "bench",
-            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-            "input": entry,
-            "output": {"topic": "o"},
-            "model": {"source": "oci:./r"},
-        }
-    )
-    inputs = [{"tensor": "x", "dtype": "float32", "fields": workload.names}]
-    signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-    decoded = formats.decoder(settings, signature).decode(list(written.events(POOL + 1)))
+    decoded = formats.decoder(written.settings(), workload.signature).decode(list(written.events(POOL + 1)))
     assert not decoded.rejected
     rows = np.array(workload.rows(), np.float32)
     assert np.array_equal(decoded.tensors["x"], np.concatenate([rows, rows[:1]]))
     named = [str(number) for number in range(POOL + 1)]
-    assert [str(one) for one in decoded.ids] == (named if "id" in entry else ["None"] * (POOL + 1))
+    assert [str(one) for one in decoded.ids] == (named if "id" in written.input else ["None"] * (POOL + 1))
