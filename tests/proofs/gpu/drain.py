@@ -57,7 +57,9 @@ class Ground:
         settings: Settings = self._settings.model_copy(update={"batching": batching})
         target = Target("scores", 1, RECORD_BYTES)
         intake, session = transport(settings.owner, "events", events, log, due)
-        versions: Any = SimpleNamespace(serving={"champion": self.servable}, champion=self.servable, flip=lambda: False, hurry=lambda: None)
+        versions: Any = SimpleNamespace(
+            serving={"champion": self.servable}, champion=self.servable, flip=lambda: False, hurry=lambda: None
+        )
         loop = Loop(
             Collaborators(
                 settings,
