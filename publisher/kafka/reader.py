@@ -18,13 +18,14 @@ from publisher.errors import Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
-from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED
+from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
 
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
 HINT_SECONDS = 2.0  # for what only makes an error clearer
+AGAIN_SECONDS = 0.1  # before a question is asked again that a topic just made cannot answer yet
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
@@ -143,14 +144,18 @@ class TopicReader:
             raise rights.refused(self._settings, [Right(DESCRIBE, rights.GROUP, group)])
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        try:
-            return question()
-        except KafkaException as exception:
-            error, servers = exception.args[0], self._settings.bootstrap_servers
-            if error in REFUSED:
-                raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
-            hint = "check the address, and the security settings of the client"
-            raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
+        deadline = time.monotonic() + self._answer_seconds
+        while True:
+            try:
+                return question()
+            except KafkaException as exception:
+                error, servers = exception.args[0], self._settings.bootstrap_servers
+                if error in REFUSED:
+                    raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
+                if error not in TOLD_LATER or time.monotonic() > deadline:
+                    hint = "check the address, and the security settings of the client"
+                    raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
+            time.sleep(AGAIN_SECONDS)
 
 
 def _refused(answer: BaseException | None) -> bool:

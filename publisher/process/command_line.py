@@ -3,6 +3,7 @@
 stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -151,6 +152,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
     from publisher.process.configuration import SettingsError
 
     refusals: tuple[type[Exception], ...] = (Fatal, *others)
+    logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # an error says it in one line; what runs long sets up logs
     try:
         app()
     except SettingsError as error:

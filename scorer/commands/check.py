@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Annotated
@@ -166,6 +166,15 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
             )
         else:
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
+            yield from _ids(settings.input.id_field, name, decoded.ids)
+
+
+def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
+    """A misspelt `input.id` loses no event: all are named by their places, which nobody else knows them by."""
+    without = sum(each is None for each in ids)
+    if without and field is not None:
+        told = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}, and are named by their places"
+        yield Finding("ids", without < len(ids), told, "input.id names the field that identifies an event")
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[bytes | None], int]:

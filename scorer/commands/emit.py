@@ -50,8 +50,11 @@ def key_of(template: str | None, line: bytes, number: int) -> bytes | None:
         return None
     try:
         return template.format_map(orjson.loads(line)).encode()
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise Fatal(f"line {number}: no key {template!r}: {error!r}", "check --key and the event", USAGE) from None
+    except KeyError as error:
+        said = f"line {number}: the event has no field {error.args[0]!r} for the key {template!r}"
+    except (TypeError, ValueError, IndexError) as error:
+        said = f"line {number}: no key {template!r}: {error}"
+    raise Fatal(said, "check --key and the event", USAGE)
 
 
 class Pace:

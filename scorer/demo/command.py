@@ -23,19 +23,25 @@ def demo(
         bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
     ] = False,
     with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
+    only_kafka: Annotated[
+        int, typer.Option(metavar="PORT", help="Kafka alone, on 127.0.0.1:PORT (say 9092), until Ctrl-C.", max=65_535)
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
-    from scorer.demo import regions, run, summary
+    from scorer.demo import regions, run, stage, summary
     from scorer.demo.options import Options
     from scorer.demo.view import View
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
+    if only_kafka:
+        with View() as view:
+            stage.kafka(only_kafka, view)
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
     if with_console and find_spec("uvicorn") is None:
         raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", USAGE)
     options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
     with View() as view:
         found = regions.demo(options, view) if copied else run.demo(options, view)
     shown = regions.table(found) if isinstance(found, regions.Regions) else summary.table(found)

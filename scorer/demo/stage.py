@@ -58,7 +58,17 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                _how_to_go_on(options, view, folder, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]])
+                _how_to_go_on(
+                    options, view, folder, servers, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]]
+                )
+
+
+def kafka(port: int, view: View) -> None:
+    """Kafka alone, until Ctrl-C; what it holds goes with it. Raises Fatal where it does not start, or ends of itself."""
+    classpath(on_progress=view.bar)
+    with EmbeddedBroker(port=port) as broker:
+        view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C ends it, and what it holds is gone")
+        raise Fatal(f"Kafka has ended with code {broker.wait()}", "start it again")
 
 
 def _brokers(options: Options, folder: Path, view: View, cleanup: contextlib.ExitStack) -> list[EmbeddedBroker]:
@@ -93,9 +103,11 @@ def _last_words(folder: Path) -> str:
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log")))
 
 
-def _how_to_go_on(options: Options, view: View, folder: Path, more: Sequence[str], pids: list[list[int]]) -> None:
+def _how_to_go_on(
+    options: Options, view: View, folder: Path, servers: Sequence[str], more: Sequence[str], pids: list[list[int]]
+) -> None:
     """`pids` are the processes to end, first those that have to be heard out by the others."""
-    view.step(f"Everything goes on in {folder}. To go on playing:")
+    view.step(f"Everything goes on in {folder}, and Kafka on {' and '.join(servers)}. To go on playing:")
     again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
     ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (

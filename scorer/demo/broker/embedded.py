@@ -52,6 +52,7 @@ class EmbeddedBroker:
         heap_mb: int = 512,
         quick_start: bool = True,
         jars: tuple[Jar, ...] = (),
+        port: int = 0,
     ) -> None:
         self._given_folder = folder
         self._properties: Properties = properties or {}
@@ -63,6 +64,7 @@ class EmbeddedBroker:
         self._guard: Guard | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._java: list[str] = []
+        self._port = port
         self._ports = (0, 0)
 
     @property
@@ -97,7 +99,7 @@ class EmbeddedBroker:
         atexit.register(self.stop)
         try:
             for _ in range(PORT_ATTEMPTS):
-                self._ports = free_ports()
+                self._ports = self._free_ports()
                 self._format()
                 self._launch()
                 if self._answers():
@@ -148,6 +150,17 @@ class EmbeddedBroker:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended of itself."""
+        assert self._process is not None, "it is started"
+        return self._process.wait()
+
+    def _free_ports(self) -> tuple[int, int]:
+        found = free_ports()
+        if self._port and is_taken(self._port):
+            raise BrokerUnavailable(f"port {self._port} of {HOST} is taken: end what listens there, or name another")
+        return self._port or found[0], found[1]
 
     def _format(self) -> None:
         """Write the files of a new node for the present ports and format its storage."""

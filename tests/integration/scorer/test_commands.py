@@ -28,6 +28,9 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     assert f"topic {rig.events_topic} does not exist" in said
     assert "check CONFIG --create" in said
     assert checks(rig, "--create", "--partitions", "3", code=0) == {}
+    rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
+    assert checks(rig, code=0) == {}
+    assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
     assert "no Kafka broker" in checks(rig, "--set", "kafka.bootstrap_servers=127.0.0.1:1", code=1)["broker"]
@@ -107,7 +110,9 @@ def test_emit_says_where_it_cannot_write(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
     nowhere = ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
-    assert "no Kafka broker answers" in rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
+    said = rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
+    assert "no Kafka broker answers" in said
+    assert len(said.splitlines()) == 2, "the client's own lines are not for people"
 
 
 def test_status_tells_the_fleet(make_rig: MakeRig) -> None:

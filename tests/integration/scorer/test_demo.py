@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer.rig import command, until
 from tests.integration.scorer.test_workers import alive
+from tests.support.processes import free_port
+from tests.support.waiting import STEP_SECONDS
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -90,6 +93,19 @@ def asked(go: str, line: str) -> Any:
     program, *words = line.replace(" --live", "").split()
     typed = f"{go} && {command(program)} {' '.join(words)} --json"
     return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
+
+
+def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    port = str(free_port())
+    with subprocess.Popen([command("scorer"), "demo", "--only-kafka", port], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert f"127.0.0.1:{port}" in running.stderr.readline()
+        assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers
+        assert f"port {port} of 127.0.0.1 is taken" in demo("--only-kafka", port, code=4).stderr
+        running.send_signal(signal.SIGINT)
+        assert running.wait(STEP_SECONDS) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_regions_need_clusters_of_their_own() -> None:
