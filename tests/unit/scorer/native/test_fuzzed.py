@@ -1,0 +1,47 @@
+"""The scanner reads and writes inside its buffers, and an event alone is what it is in company: seconds of the fuzzer."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scorer.native import compiler
+from tests.campaigns.fuzz import scanner
+
+SECONDS = 3
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fuzz")
+    try:
+        return scanner.built(folder)
+    except scanner.NoSanitizers:
+        empty = folder / "empty.c"
+        empty.write_text("int main(void) { return 0; }\n")
+        command = ["cc", *scanner.FLAGS, "-o", str(folder / "empty"), str(empty)]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            raise
+        pytest.skip("the C compiler has no sanitizers")
+
+
+@pytest.mark.debian("cc")
+def test_mutated_events_touch_no_byte_beside_the_buffers(sanitized: Path) -> None:
+    counts = scanner.run(sanitized, 1, SECONDS)
+    assert counts["events"] >= 2_000
+    assert 0.2 < counts["certain"] / counts["events"] < 0.8
+
+
+@pytest.mark.debian("cc")
+def test_a_read_beyond_a_buffer_is_found(tmp_path: Path) -> None:
+    """The scanner with a padding that is too short: the sanitizers must see it."""
+    (tmp_path / "scanner.h").write_text(
+        (compiler.HERE / "scanner.h").read_text().replace("SCANNER_PADDING 32", "SCANNER_PADDING 1")
+    )
+    (tmp_path / "scanner.c").write_text((compiler.HERE / "scanner.c").read_text())
+    program = tmp_path / "broken"
+    command = ["cc", *scanner.FLAGS, "-I", str(tmp_path), "-o", str(program), str(scanner.DRIVER), str(tmp_path / "scanner.c")]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the C compiler has no sanitizers")
+    with pytest.raises(scanner.Found, match="AddressSanitizer"):
+        scanner.run(program, 1, SECONDS)
