@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 OBJECT = HERE / "libscanner.so"
-SOURCE, HEADER = HERE / "scanner.c", HERE / "scanner.h"
+SOURCES = [HERE / "scanner.c", HERE / "fields.c"]
 FLAGS = (
     "-std=c11",
     "-O2",
@@ -37,7 +37,7 @@ def switched_off() -> bool:
 
 def source_digest() -> str:
     """What the object says of itself: the digest of the sources that it was compiled from."""
-    return hashlib.sha256(HEADER.read_bytes() + SOURCE.read_bytes()).hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
 
 
 def has_cc() -> bool:
@@ -54,7 +54,7 @@ def compile_to(target: Path) -> None:
     define = f'-DSCANNER_SOURCE="{source_digest()}"'
     try:
         subprocess.run(
-            [*command, *FLAGS, define, "-fPIC", "-shared", "-o", str(unfinished), str(SOURCE)],
+            [*command, *FLAGS, define, "-fPIC", "-shared", "-o", str(unfinished), *map(str, SOURCES)],
             check=True, capture_output=True, text=True, timeout=SECONDS,
         )  # fmt: skip
         unfinished.replace(target)

@@ -161,7 +161,7 @@ def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
     """Two batches in turn: the scanner remembers the order of keys. Most events are plain, else it would not be used."""
     signature, id_field = data.draw(signatures())
     names = [field.name for field in signature.fields]
-    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, native=False)
+    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, fewest=None)
     for _ in range(2):
         drawn = data.draw(st.lists(events(names, id_field), max_size=8))
         good = [plainly(names, id_field, seed) for seed in range(max(scanned.FEWEST, len(drawn) + 1))]
@@ -173,7 +173,7 @@ def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
 def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None) -> None:
     signature = signature_of([{"name": "a"}, {"name": "b"}], 0)
     batch = [*(plainly("ab", "id", seed) for seed in range(20)), bad, plainly("ab", "id", 20)]
-    native_, other = (JsonDecoder(signature, "id", LARGEST, native=on).decode(batch) for on in (True, False))
+    native_, other = (JsonDecoder(signature, "id", LARGEST, fewest=fewest).decode(batch) for fewest in (1, None))
     assert_identical(native_, other)
     assert list(native_.rejected) == [20]
 
@@ -181,7 +181,7 @@ def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None
 def test_every_number_that_is_certain_has_the_same_bits() -> None:
     draw = random.Random(1)
     scanner, certain = scanner_of(["a"]), 0
-    decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, native=False).decode
+    decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, fewest=None).decode
     for _ in range(15):
         batch = [f'{{"a":{number_text(draw)}}}'.encode() for _ in range(4_000)]
         found = scanner.scan(batch)
@@ -236,7 +236,7 @@ def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again()
     signature = signature_of([{"name": "a"}], 0)
     objects = scanned.ScannedObjects.of(signature, "id")
     assert objects is not None
-    other = JsonDecoder(signature, "id", LARGEST, native=False).decode
+    other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
     assert objects.decoded(strange, other) is None
     assert [objects.decoded(good, other) for _ in range(scanned.REST)] == [None] * scanned.REST

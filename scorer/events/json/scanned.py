@@ -39,8 +39,6 @@ class ScannedObjects:
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
         """A batch, its uncertain events by the other way. None where all of it should go that way."""
-        if len(values) < FEWEST:
-            return None
         if self._resting:
             self._resting -= 1
             return None

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scorer.native.compiler import HERE, SOURCE
+from scorer.native.compiler import HERE, SOURCES
 
 DRIVER = Path(__file__).with_name("fuzz_scanner.c")
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -21,10 +21,11 @@ class Found(Exception):
     """A sanitizer or a check ended the scanner; the message is the report."""
 
 
-def built(folder: Path) -> Path:
-    """The program. Raises NoSanitizers."""
+def built(folder: Path, sources: Path = HERE) -> Path:
+    """The program, with the scanner of these sources. Raises NoSanitizers."""
     program = folder / "fuzz_scanner"
-    command = ["cc", *FLAGS, "-I", str(HERE), "-o", str(program), str(DRIVER), str(SOURCE)]
+    files = [DRIVER, *(sources / file.name for file in SOURCES)]
+    command = ["cc", *FLAGS, "-I", str(sources), "-o", str(program), *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NoSanitizers(done.stderr[:SHOWN])
