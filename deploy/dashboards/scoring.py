@@ -197,9 +197,12 @@ def versions(page: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Where models run",
-                "Scorers by device.",
+                "Scorers by device, and by what reads plain JSON objects: the native scanner, or msgspec.",
                 "short",
-                [(f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}")],
+                [
+                    (f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}"),
+                    (f"count by (json) ({now('scorer_native_info')})", "JSON by {{json}}"),
+                ],
                 width=THIRD,
             )
         )

@@ -24,11 +24,13 @@ from rich.table import Table
 from model_registry.package.signature import Signature
 from scorer.events import formats
 from scorer.events.decoder import Decoder
+from scorer.events.json.objects import JsonDecoder
 from scorer.settings import Settings
 from tests.unit.scorer.events.schema_events import avro_encoder, avro_reader, proto_class
 
 CONTENTS = {"tab30": (30, 512), "array784": (784, 64)}
 """Numbers of an event, and events of a batch."""
+LARGEST = 1_000_000
 Decode = Callable[[], Any]
 
 
@@ -77,6 +79,8 @@ class Content:
         """(name, events, decode) of each."""
         objects = [json.dumps(event).encode() for event in self.events]
         yield "json", objects, self._ours("json", objects)
+        plain = JsonDecoder(self.signature, "id", LARGEST, fewest=None)
+        yield "  no native scanner", objects, lambda: plain.decode(objects).tensors["x"]
         yield "  json.loads", objects, lambda: self.tensor([json.loads(value) for value in objects])
         arrays = [json.dumps(row).encode() for row in self.rows]
         yield "json-array", arrays, self._ours("json-array", arrays)
