@@ -1,6 +1,6 @@
 """Hatchling's hook: compiles the scanner into the wheel, or beside its source in an editable installation.
 
-`cc` where there is one; else ziglang, which comes as a build requirement; else the package is pure Python, with a warning.
+`cc` where it works; else ziglang, which comes as a build requirement; else the package is pure Python, with a warning.
 `SCORESTREAM_NATIVE=0` leaves it out.
 """
 
@@ -35,14 +35,15 @@ class ScannerHook(BuildHookInterface[Any]):
     """The scanner's place in a build."""
 
     def dependencies(self) -> list[str]:
-        """A C compiler where the system has none, and a wheel of one can be had."""
+        """A C compiler, where the system has none that works and a wheel of one can be had."""
         known = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
-        return [ZIG] if known and not compiler.switched_off() and not compiler.has_cc() else []
+        return [ZIG] if known and not compiler.switched_off() and not compiler.cc_works() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the wheel by what is in it."""
         editable = version == "editable"
-        target = compiler.OBJECT if editable else Path(tempfile.mkdtemp(prefix="scorestream-"), compiler.OBJECT.name)
+        self._folder = tempfile.TemporaryDirectory(prefix="scorestream-")
+        target = compiler.OBJECT if editable else Path(self._folder.name, compiler.OBJECT.name)
         try:
             if compiler.switched_off():
                 raise compiler.NotCompiled(f"{compiler.SWITCH}=0 leaves it out")
@@ -55,3 +56,7 @@ class ScannerHook(BuildHookInterface[Any]):
             build_data["force_include"][str(target)] = f"scorer/native/{target.name}"
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
             build_data["pure_python"] = False
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Remove what the wheel has by now."""
+        self._folder.cleanup()

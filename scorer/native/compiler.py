@@ -9,6 +9,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,14 +42,28 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
 
 
-def has_cc() -> bool:
-    """Whether the system has a C compiler: `cc`, or the program that the variable CC names."""
-    return bool(_cc())
+def cc_works() -> bool:
+    """Whether the system's C compiler is there and compiles the scanner."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
+        try:
+            _compile(_cc(), Path(folder, OBJECT.name))
+        except NotCompiled:
+            return False
+        return True
 
 
 def compile_to(target: Path) -> None:
     """Compile the scanner to a file, by the system's compiler or else by ziglang. Raises NotCompiled."""
-    command = _cc() or _zig()
+    try:
+        _compile(_cc(), target)
+    except NotCompiled:
+        if not (zig := _zig()):
+            raise
+        _compile(zig, target)
+
+
+def _compile(command: Sequence[str], target: Path) -> None:
+    """The same by one compiler. The file is there whole, or not at all."""
     if not command:
         raise NotCompiled("there is no C compiler (cc)")
     unfinished = target.with_suffix(".unfinished")
@@ -65,6 +81,7 @@ def compile_to(target: Path) -> None:
 
 
 def _cc() -> list[str]:
+    """`cc`, or the command that the variable CC names; nothing where there is none."""
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     return command if shutil.which(command[0]) else []
 

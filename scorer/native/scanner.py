@@ -6,6 +6,7 @@
 import ctypes
 import re
 import weakref
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class Scanner:
     """Scans events for one list of fields.
 
     `absent` has for each name what stands for a missing number, None where it is required. `id_name` None: there is no id.
-    A Scanner is for one thread. Raises ValueError for names that are not plain, MemoryError.
+    Calls from several threads come one after the other: the library keeps the interpreter's lock. Raises ValueError for names
+    that are not plain, MemoryError.
     """
 
     def __init__(
@@ -60,29 +62,32 @@ class Scanner:
     def scan(self, values: Sequence[bytes]) -> Scanned:
         """Scan a batch, a slice at a time."""
         count = len(values)
-        lengths = np.fromiter(map(len, values), np.int64, count)
         rows = np.empty((count, self._width), np.float32)
-        step = max(1, count * TEXT_BYTES // max(1, int(lengths.sum())))
+        lengths = array("q", map(len, values))
+        step = max(1, count * TEXT_BYTES // max(1, sum(lengths)))
+        if step >= count:
+            return Scanned(rows, *self._slice(values, lengths.buffer_info()[0], _at(rows)))
         kinds: list[bytes] = []
         ids: list[Id] = []
         for start in range(0, count, step):
-            part = slice(start, start + step)
-            of_part, ids_of_part = self._slice(values[part], lengths[part], rows[part])
+            lengths_at = lengths.buffer_info()[0] + start * lengths.itemsize
+            of_part, ids_of_part = self._slice(values[start : start + step], lengths_at, _at(rows) + start * rows.strides[0])
             kinds.append(of_part)
             ids += ids_of_part
         return Scanned(rows, b"".join(kinds), ids)
 
-    def _slice(self, values: Sequence[bytes], lengths: NDArray[np.int64], rows: NDArray[np.float32]) -> tuple[bytes, list[Id]]:
-        """The kinds and the ids of one slice; the numbers go into `rows`."""
+    def _slice(self, values: Sequence[bytes], lengths_at: int, rows_at: int) -> tuple[bytes, list[Id]]:
+        """The kinds and the ids of one slice, whose lengths and rows are in the caller's arrays."""
         count = len(values)
         text = b"".join([*values, PADDING])
         out = np.empty(2 * count + len(text), np.uint8)  # the kinds, then the ids
         at = _at(out)
-        written = self._scan(self._state, text, _at(lengths), count, _at(rows), at, at + count)
-        kinds = out[:count].tobytes()
+        written = self._scan(self._state, text, lengths_at, count, rows_at, at, at + count)
+        told = out[: count + written].tobytes()
+        kinds = told[:count]
         if not self._with_id:
             return kinds, [None] * count
-        ids: list[Any] = out[count : count + written].tobytes().decode("ascii").split("\n")
+        ids: list[Any] = told[count:].decode("ascii").split("\n")
         ids.pop()  # what follows the last newline
         if kinds.count(TEXT_ID) < count:
             ids = [_id(kind, text) for kind, text in zip(kinds, ids, strict=True)]
@@ -98,7 +103,7 @@ def _id(kind: int, text: str) -> Id:
     return text if kind == TEXT_ID else int(text) if kind == INTEGER_ID else None
 
 
-def _at(array: NDArray[Any]) -> int:
+def _at(owner: NDArray[Any]) -> int:
     """Where an array's memory begins. The caller keeps the array."""
-    address: int = array.__array_interface__["data"][0]
+    address: int = owner.__array_interface__["data"][0]
     return address

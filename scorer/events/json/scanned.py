@@ -12,8 +12,10 @@ from scorer.events.tensors import Columns, select
 from scorer.native.library import native
 from scorer.native.scanner import UNCERTAIN, Scanned, Scanner, plain
 
-FEWEST = 8  # events of a batch; below, a call into C costs more than it saves (tests.proofs.bench.scanner)
-REST = 15  # batches that go without the scanner after one that was mostly uncertain
+FEWEST = 8
+"""Events of a batch. A call costs what the scanner saves on about 5 events of 30 numbers (`tests.proofs.bench.scanner`)."""
+REST = 15
+"""Batches that go without the scanner after one that was mostly uncertain: producers write all events in one manner."""
 
 
 class ScannedObjects:
