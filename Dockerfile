@@ -10,15 +10,18 @@ ENV PATH=/opt/scorestream/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_C
 # The pinned requirements first: they stay in the build cache while the sources change.
 COPY deploy/requirements/${EXTRA}.txt requirements.txt
 RUN python3 -m pip install --require-hashes -r requirements.txt
+# A compiler for the native scanner, from the package index too: the base has none.
+COPY deploy/requirements/compiler.txt compiler.txt
+RUN python3 -m pip install --require-hashes -r compiler.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY model_registry model_registry
 COPY publisher publisher
 COPY scorer scorer
-# The wheel, built and installed; then without pip and the build backend, which nothing needs at run time.
+# The wheel, built and installed; then without pip, build backend and compiler, which nothing needs at run time.
 RUN python3 -m hatchling build --target wheel --directory /wheel \
     && python3 -m pip install --no-deps /wheel/*.whl \
     && python3 -m compileall -q /opt/scorestream \
-    && python3 -m pip uninstall -y hatchling editables pathspec pluggy tomlkit trove-classifiers \
+    && python3 -m pip uninstall -y hatchling editables pathspec pluggy tomlkit trove-classifiers ziglang \
     && python3 -m pip check \
     && python3 -m pip uninstall -y pip
 

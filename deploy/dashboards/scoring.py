@@ -126,9 +126,12 @@ VERSIONS = [
     ),
     lines(
         "Where models run",
-        "Scorers by device.",
+        "Scorers by device, and by what reads plain JSON objects: the native scanner, or msgspec.",
         "short",
-        [(f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}")],
+        [
+            (f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}"),
+            (f"count by (json) ({now('scorer_native_info')})", "JSON by {{json}}"),
+        ],
         width=THIRD,
     ),
 ]

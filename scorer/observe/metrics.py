@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from publisher.kafka.partitions import Partition
 from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
+from scorer.events.native.library import native
 from scorer.settings import ModelSettings
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -98,6 +99,7 @@ class Metrics:
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
         self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
+        self.native = Gauge("scorer_native_info", "What reads plain JSON objects: scanner, or msgspec.", ["json"], registry=at)
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
         paused = "1 while a partition is not read although it is ours."
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
@@ -105,6 +107,7 @@ class Metrics:
         for what in KINDS:
             away.labels(what).set_function(partial(self.outages.is_away, what))
         self.device.labels(model.backend, model.device).set(1)
+        self.native.labels("msgspec" if native().library is None else "scanner").set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 
     def _latency(self, name: str, documentation: str) -> BatchHistogram:

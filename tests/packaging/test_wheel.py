@@ -22,12 +22,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """The wheel of this checkout. Its native part is told of in `test_native.py`."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
-    assert built.name == f"{PROJECT['name']}-{PROJECT['version']}-py3-none-any.whl"
+    assert built.name.startswith(f"{PROJECT['name']}-{PROJECT['version']}-py3-none-")
     return built
 
 
@@ -72,7 +72,7 @@ def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) ->
     tracked = subprocess.run(["git", "ls-files", "-z", *PACKAGES], cwd=ROOT, capture_output=True, check=True).stdout
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
-    assert set(names) == set(filter(None, tracked.decode().split("\0")))
+    assert set(names) - {"scorer/events/native/libscanner.so"} == set(filter(None, tracked.decode().split("\0")))
 
 
 def test_the_version_of_the_deployed_image_is_that_of_the_project() -> None:

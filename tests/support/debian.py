@@ -6,6 +6,7 @@ Standard library only: the check reads it before anything is installed.
 from collections.abc import Iterable
 
 PACKAGES = {
+    "cc": "build-essential",
     "chromium": "chromium",
     "docker-registry": "docker-registry",
     "htpasswd": "apache2-utils",

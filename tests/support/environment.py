@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
+NATIVE = ROOT / "scorer" / "events" / "native"
+"""What is compiled when the project is installed."""
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"
 
@@ -32,11 +34,18 @@ def prepare() -> Path:
             f"{folder} has Python {version.replace(' ', '.')}, and 3.11 is the oldest that will do: remove that folder"
         )
     stamp = folder / STAMP
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    wanted = _state()
     if not stamp.is_file() or stamp.read_text() != wanted:
         install(python)
         stamp.write_text(wanted)
     return folder
+
+
+def _state() -> str:
+    """The digest of everything that decides what is installed."""
+    compiled = [*sorted(NATIVE.glob("*.[ch]")), NATIVE / "build_hook.py", NATIVE / "compiler.py"]
+    content = b"".join(file.read_bytes() for file in (REQUIREMENTS, ROOT / "pyproject.toml", *compiled))
+    return hashlib.sha256(content + os.environ.get("SCORESTREAM_NATIVE", "").encode()).hexdigest()
 
 
 def choose(root: Path) -> Path:

@@ -1,23 +1,38 @@
-"""JSON objects to tensors. Arrays of floats go through simdjson, straight into the tensor."""
+"""JSON objects to tensors. The native scanner reads plain objects of float32 and simdjson reads arrays of floats, both straight
+into the tensor. msgspec reads all other events."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.json.float_arrays import FloatArrays, wide
 from scorer.events.json.rows import JsonRows, an_object
+from scorer.events.json.scanned import FEWEST, ScannedObjects
 from scorer.events.tensors import Row
 
 
 class JsonDecoder(JsonRows):
-    """Decodes JSON objects for one signature. `id_field` is the event field that holds the id, or None."""
+    """Decodes JSON objects for one signature. `id_field` is the event field that holds the id, or None.
 
-    def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
+    The native scanner reads batches of `fewest` events and more; None leaves it out. The results are the same.
+    """
+
+    def __init__(
+        self, signature: Signature, id_field: str | None, max_event_bytes: int, *, fewest: int | None = FEWEST
+    ) -> None:
         fields = Fields(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, as_tuple, lambda event: fields.checked(an_object(event)))
         self._arrays = FloatArrays(fields) if wide(signature) else None
+        self._scanned = None if fewest is None else ScannedObjects.of(signature, id_field)
+        self._fewest = fewest or 0
+
+    def _whole(self, values: Sequence[bytes]) -> Decoded | None:
+        if self._scanned is None or len(values) < self._fewest:
+            return None
+        return self._scanned.decoded(values, self._by_msgspec)
 
     def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
         if self._arrays is None:

@@ -25,10 +25,18 @@ class JsonRows:
         if self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
             try:
-                return self._whole(good) or self._fields.decoded(self._rows(good))
+                found = self._whole(good)
             except FAULTS:
-                pass
+                found = None
+            return found or self._by_msgspec(good)
         return self._fields.singly(values, self._one)
+
+    def _by_msgspec(self, values: Sequence[bytes]) -> Decoded:
+        """A batch of events of a fitting size by the compiled decoder, singly where one of them is bad."""
+        try:
+            return self._fields.decoded(self._rows(values))
+        except FAULTS:
+            return self._fields.singly(values, self._one)
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:  # noqa: ARG002
         """The batch by a quicker way, or None where it is not certain to say the same."""

@@ -52,6 +52,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     rig.promote("1.0.0")
     told = said()
     assert told["model"].endswith("loads, and answers its golden examples (1)")
+    assert told["native"].startswith("the native scanner of JSON objects: ")
     assert told["rights"].endswith("none of: topics that exist, group")
     assert told["sample"].endswith("it is empty")
     rig.promote("2.0.0")
@@ -142,7 +143,7 @@ def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
         "scorer_event_latency_seconds_bucket", "scorer_lag_seconds", "scorer_model_info", "scorer_swaps_total",
         "scorer_aborts_total", "scorer_producer_rotations_total", "scorer_commits_total", "scorer_commit_seconds_total",
         "scorer_batches_limited_total", "scorer_event_wait_seconds_bucket", "scorer_open_transaction_seconds",
-        "scorer_device_info",
+        "scorer_device_info", "scorer_native_info",
     ):  # fmt: skip
         assert name in text, name
     assert scorer.metric("scorer_event_latency_seconds_count") == 500

@@ -49,13 +49,13 @@ class Cost:
         return {"us": round(self.us, 3), "lowest": round(self.lowest, 3), "highest": round(self.highest, 3)}
 
 
-def cost(call: Callable[[], object], events: int, *, rounds: int) -> Cost:
-    """What `call` costs this thread for each of its `events`. Each round repeats it until LEAST_SECONDS are over."""
+def cost(call: Callable[[], object], events: int, *, rounds: int, least_seconds: float = LEAST_SECONDS) -> Cost:
+    """What `call` costs this thread for each of its `events`. Each round repeats it until `least_seconds` are over."""
     call()
     found = []
     for _ in range(rounds):
         calls, began, spent = 0, time.thread_time(), 0.0
-        while spent < LEAST_SECONDS:
+        while spent < least_seconds:
             call()
             calls += 1
             spent = time.thread_time() - began

@@ -42,6 +42,9 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
     for command in ("scorer", "publisher", "model-registry"):
         code, said = ended(image, folder, command, "--help")
         found.append(Finding(f"{command} --help", f"exit code {code}", code == 0 and "Usage" in said))
+    which = "from scorer.events.native.library import native; print(native().why)"
+    said = ended(image, folder, "python3", "-c", which)[1].strip()
+    found.append(Finding("native scanner", said, said == "built and in use"))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
     runtime = {"cpu": "onnxruntime", "gpu": "onnxruntime-gpu"}[extra]

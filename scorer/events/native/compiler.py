@@ -1,0 +1,91 @@
+"""Compiles the scanner to one shared object that serves every Python: it includes no `Python.h`.
+
+Standard library only. The build hook uses this before anything is installed.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+OBJECT = HERE / "libscanner.so"
+SOURCES = [HERE / "scanner.c", HERE / "fields.c"]
+FLAGS = (
+    "-std=c11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-ffp-contract=off",
+)  # no CPU is named: the object runs on the oldest of its kind
+SWITCH = "SCORESTREAM_NATIVE"
+SECONDS = 120
+
+
+class NotCompiled(Exception):
+    """There is no shared object; the message says why."""
+
+
+def switched_off() -> bool:
+    """Whether the environment says that nothing native is wanted: `SCORESTREAM_NATIVE=0`."""
+    return os.environ.get(SWITCH) == "0"
+
+
+def source_digest() -> str:
+    """What the object says of itself: the digest of the sources that it was compiled from."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
+
+
+def cc_works() -> bool:
+    """Whether the system's C compiler is there and compiles the scanner."""
+    with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
+        try:
+            _compile(_cc(), Path(folder, OBJECT.name))
+        except NotCompiled:
+            return False
+        return True
+
+
+def compile_to(target: Path) -> None:
+    """Compile the scanner to a file, by the system's compiler or else by ziglang. Raises NotCompiled."""
+    try:
+        _compile(_cc(), target)
+    except NotCompiled:
+        if not (zig := _zig()):
+            raise
+        _compile(zig, target)
+
+
+def _compile(command: Sequence[str], target: Path) -> None:
+    """The same by one compiler. The file is there whole, or not at all."""
+    if not command:
+        raise NotCompiled("there is no C compiler (cc)")
+    unfinished = target.with_suffix(".unfinished")
+    define = f'-DSCANNER_SOURCE="{source_digest()}"'
+    try:
+        subprocess.run(
+            [*command, *FLAGS, define, "-fPIC", "-shared", "-o", str(unfinished), *map(str, SOURCES)],
+            check=True, capture_output=True, text=True, timeout=SECONDS,
+        )  # fmt: skip
+        unfinished.replace(target)
+    except (OSError, subprocess.SubprocessError) as error:
+        unfinished.unlink(missing_ok=True)
+        said = (getattr(error, "stderr", None) or str(error)).strip()
+        raise NotCompiled(f"{shlex.join(command)} failed: {said[:500]}") from error
+
+
+def _cc() -> list[str]:
+    """`cc`, or the command that the variable CC names; nothing where there is none."""
+    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    return command if shutil.which(command[0]) else []
+
+
+def _zig() -> list[str]:
+    """Zig compiles for the CPU it runs on unless it is told otherwise."""
+    return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"] if find_spec("ziglang") else []

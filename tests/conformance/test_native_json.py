@@ -1,0 +1,220 @@
+"""The native scanner changes nothing: JSON objects decode to the same bits, ids, reasons and words with it and without it."""
+
+import json
+import math
+import random
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from model_registry.package.signature import Signature
+from scorer.events.decoder import Decoded
+from scorer.events.json import scanned
+from scorer.events.json.objects import JsonDecoder
+from scorer.events.native.scanner import UNCERTAIN
+from tests.unit.scorer.events.formats import damaged
+from tests.unit.scorer.events.native.scanners import scanner_of
+
+LARGEST = 5_000
+NAMES = [
+    "a",
+    "b",
+    "id",
+    "f1",
+    "f10",
+    "exactly",
+    "eight___",
+    "nine_____",
+    *(f"a_name_longer_than_two_words_{k}" for k in range(9)),
+]
+AWKWARD = ["", "é", 'a"b', "back\\slash", "tab\t", "del\x7f"]
+WORDS = [
+    "null",
+    "true",
+    "false",
+    "[]",
+    "[1]",
+    "{}",
+    '{"a":1}',
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "nul",
+    "tru",
+    '"1"',
+    "",
+    "-",
+    ".",
+]
+needs_native = pytest.mark.debian("cc")
+pytestmark = needs_native
+
+
+def near_midpoints(draw: random.Random) -> float:
+    """A float64 at, or a few units beside, the middle between two float32."""
+    (value,) = struct.unpack("<f", struct.pack("<I", draw.randrange(0x33000000, 0x4B000000)))
+    middle = (float(value) + float(np.nextafter(np.float32(value), np.float32(np.inf)))) / 2
+    for _ in range(draw.choice([0, 0, 1, 2, 7, 8, 9, 10])):
+        middle = math.nextafter(middle, draw.choice([0.0, math.inf]))
+    return middle
+
+
+def number_text(draw: random.Random) -> str:
+    """A number by JSON's grammar, or nearly."""
+    value = draw.choice([draw.gauss(0, 1), draw.uniform(-1e6, 1e6), draw.expovariate(1) * 10 ** draw.randint(-45, 45)])
+    match draw.randrange(9):
+        case 0:
+            return repr(value)
+        case 1:
+            return f"{value:.{draw.randint(0, 25)}g}"
+        case 2:
+            return f"{value:.{draw.randint(0, 22)}f}"
+        case 3:
+            return str(draw.randint(-(10 ** draw.randint(0, 22)), 10 ** draw.randint(0, 22)))
+        case 4:
+            return f"{near_midpoints(draw):.{draw.randint(8, 25)}g}"
+        case 5:
+            return f"{Decimal(near_midpoints(draw)):f}"[: draw.randint(2, 40)]
+        case 6:
+            return draw.choice(
+                ["0", "-0", "0.0", "-0.0", "-0e0", "0e-5", "1e39", "-1e39", "1E5", "1e+05", "1e0005", "1e", "01"]
+            )
+        case 7:
+            return draw.choice(["", "-"]) + "".join(draw.choices("0123456789.eE+-", k=draw.randint(1, 24)))
+        case _:
+            return f"{draw.randrange(1000)}.{draw.randrange(10 ** draw.randint(1, 18))}"
+
+
+def signature_of(fields: Sequence[dict[str, Any]], cut: int) -> Signature:
+    """The fields as one tensor, or, where `cut` lies within, as two that share one field."""
+    parts = [fields[: cut + 1], fields[cut:]] if 0 < cut < len(fields) else [fields]
+    inputs = [{"tensor": f"t{at}", "dtype": "float32", "fields": list(part)} for at, part in enumerate(parts)]
+    return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+
+
+numbers = st.integers(0, 2**63).map(lambda seed: number_text(random.Random(seed)))
+usual = st.integers(0, 2**63).map(lambda seed: repr(random.Random(seed).gauss(0, 1)))
+odd = st.one_of(numbers, numbers, numbers, st.sampled_from(WORDS), st.just("null"))
+texts = st.text(max_size=6).map(json.dumps) | st.text('aé\\"\n\x01\x7f/0', max_size=12).map(lambda text: f'"{text}"')
+ids = st.one_of(texts, st.text("abc-019", max_size=30).map(json.dumps), numbers, st.sampled_from(WORDS))
+space = st.sampled_from(["", "", "", " ", "\n\t\r "])
+
+
+@st.composite
+def signatures(draw: st.DrawFn) -> tuple[Signature, str | None]:
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=12, unique=True))
+    fields = [{"name": name, **draw(st.sampled_from([{}, {}, {"default": "nan"}, {"default": -1.1}]))} for name in names]
+    return signature_of(fields, draw(st.integers(0, 5))), draw(st.sampled_from([None, "id", "id", "key", "a"]))
+
+
+@st.composite
+def events(draw: st.DrawFn, names: Sequence[str], id_field: str | None) -> bytes:
+    """A text that is nearly an event of these fields: in their order as a rule, with every field as a rule."""
+    members = [(name, draw(usual)) for name in names]
+    for at in draw(st.sampled_from([[], [0], [-1], range(len(members))])):
+        members[at] = names[at], draw(odd)
+    if id_field and id_field not in names:
+        members.insert(draw(st.sampled_from([0, 0, len(members)])), (id_field, draw(ids)))
+    if draw(st.integers(0, 3)) == 0:
+        members = draw(st.permutations(members))[: draw(st.integers(len(members) - 1, len(members)))]
+    if draw(st.integers(0, 3)) == 0:
+        more = draw(st.sampled_from([*names, "id", "unknown", *AWKWARD])), draw(st.one_of(usual, odd, texts))
+        members.insert(draw(st.integers(0, len(members))), more)
+    gap = draw(space)
+    text = f",{gap}".join(f'"{name}"{gap}:{gap}{value}' for name, value in members)
+    value = f"{draw(space)}{{{gap}{text}{draw(space)}}}{draw(space)}".encode("utf-8", "surrogatepass")
+    return draw(damaged(value)) if draw(st.integers(0, 5)) == 0 else value
+
+
+def plainly(names: Sequence[str], id_field: str | None, seed: int) -> bytes:
+    """An event that the scanner is certain about."""
+    draw = random.Random(seed)
+    return json.dumps({**({id_field: f"e{seed}"} if id_field else {}), **{name: draw.gauss(0, 1) for name in names}}).encode()
+
+
+def assert_identical(one: Decoded, other: Decoded) -> None:
+    """Two decoded batches are the same to the bit and to the type."""
+    assert one.rows == other.rows
+    assert list(one.ids) == list(other.ids)
+    assert list(map(type, one.ids)) == list(map(type, other.ids))
+    assert list(one.tensors) == list(other.tensors)
+    for name, tensor in one.tensors.items():
+        beside = other.tensors[name]
+        assert (tensor.dtype, tensor.shape, tensor.flags.c_contiguous) == (beside.dtype, beside.shape, True)
+        assert tensor.flags.writeable == beside.flags.writeable
+        np.testing.assert_array_equal(tensor.view(np.uint32), beside.view(np.uint32))
+    assert [(row, p.reason, str(p)) for row, p in one.rejected.items()] == [
+        (row, p.reason, str(p)) for row, p in other.rejected.items()
+    ]
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
+    """Two batches in turn: the scanner remembers the order of keys. Most events are plain, else it would not be used."""
+    signature, id_field = data.draw(signatures())
+    names = [field.name for field in signature.fields]
+    both = JsonDecoder(signature, id_field, LARGEST), JsonDecoder(signature, id_field, LARGEST, fewest=None)
+    for _ in range(2):
+        drawn = data.draw(st.lists(events(names, id_field), max_size=8))
+        good = [plainly(names, id_field, seed) for seed in range(max(scanned.FEWEST, len(drawn) + 1))]
+        batch = data.draw(st.permutations([*drawn, *good]))
+        assert_identical(*(decoder.decode(batch) for decoder in both))
+
+
+@pytest.mark.parametrize("bad", [None, b"", b"{", bytes(LARGEST + 1), b"\xff", b'{"a":1}', b'{"id":"x","a":1,"b":1e39}'])
+def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None) -> None:
+    signature = signature_of([{"name": "a"}, {"name": "b"}], 0)
+    batch = [*(plainly("ab", "id", seed) for seed in range(20)), bad, plainly("ab", "id", 20)]
+    native_, other = (JsonDecoder(signature, "id", LARGEST, fewest=fewest).decode(batch) for fewest in (1, None))
+    assert_identical(native_, other)
+    assert list(native_.rejected) == [20]
+
+
+def test_every_number_that_is_certain_has_the_same_bits() -> None:
+    draw = random.Random(1)
+    scanner, certain = scanner_of(["a"]), 0
+    decode = JsonDecoder(signature_of([{"name": "a"}], 0), None, LARGEST, fewest=None).decode
+    for _ in range(15):
+        batch = [f'{{"a":{number_text(draw)}}}'.encode() for _ in range(4_000)]
+        found = scanner.scan(batch)
+        rows = [row for row, kind in enumerate(found.kinds) if kind != UNCERTAIN]
+        expected = decode([batch[row] for row in rows])
+        assert expected.rejected == {}
+        np.testing.assert_array_equal(found.rows[rows].view(np.uint32), expected.tensors["t0"].view(np.uint32))
+        certain += len(rows)
+    assert certain > 20_000
+
+
+@pytest.mark.parametrize("name", [name for name in AWKWARD if name])
+def test_names_that_a_text_may_spell_in_two_ways_are_not_scanned(name: str) -> None:
+    assert scanned.ScannedObjects.of(signature_of([{"name": name}], 0), "id") is None
+    assert scanned.ScannedObjects.of(signature_of([{"name": "a"}], 0), name) is None
+
+
+def test_only_scalars_of_float32_are_scanned() -> None:
+    double = {"tensor": "x", "dtype": "float64", "fields": ["a"]}
+    array = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a", "array": True, "length": 3}]}
+    for inputs in ([double], [array]):
+        signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+        assert scanned.ScannedObjects.of(signature, "id") is None
+    assert scanned.ScannedObjects.of(signature_of([{"name": "id"}], 0), "id") is None
+
+
+def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again() -> None:
+    signature = signature_of([{"name": "a"}], 0)
+    objects = scanned.ScannedObjects.of(signature, "id")
+    assert objects is not None
+    other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
+    strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
+    assert objects.decoded(strange, other) is None
+    assert [objects.decoded(good, other) for _ in range(scanned.REST)] == [None] * scanned.REST
+    found = objects.decoded(good, other)
+    assert found is not None
+    assert_identical(found, other(good))

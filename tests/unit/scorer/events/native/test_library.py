@@ -1,0 +1,80 @@
+"""Whether the native scanner is there is said in words, and an object that does not fit the sources is not used."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scorer.events.native import compiler, library
+from scorer.events.native.scanner import Scanner
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    library.native.cache_clear()
+    yield
+    library.native.cache_clear()
+
+
+def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiler.SWITCH, "0")
+    found = library.native()
+    assert found.library is None
+    assert "SCORESTREAM_NATIVE=0" in found.why
+
+
+def test_a_missing_object_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(library, "OBJECT", tmp_path / "none.so")
+    assert "not built" in library.native().why
+
+
+def test_an_object_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no object")
+    monkeypatch.setattr(library, "OBJECT", broken)
+    assert "does not load" in library.native().why
+
+
+@pytest.mark.debian("cc")
+def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiler, "source_digest", lambda: "older")
+    compiler.compile_to(tmp_path / "other.so")
+    monkeypatch.setattr(library, "OBJECT", tmp_path / "other.so")
+    assert "other sources" in library.native().why
+
+
+@pytest.mark.debian("cc")
+def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
+    target = tmp_path / "scanner.so"
+    done = subprocess.run(
+        ["cc", *compiler.FLAGS, "-Werror", "-Wconversion", "-Wno-sign-conversion", "-fPIC", "-shared", "-o", str(target),
+         *map(str, compiler.SOURCES)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(compiler.NotCompiled, match="false failed"):
+        compiler.compile_to(tmp_path / "scanner.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_any_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(compiler.NotCompiled, match="no C compiler"):
+        compiler.compile_to(tmp_path / "scanner.so")
+
+
+@pytest.mark.debian("cc")
+def test_names_that_cannot_be_compared_are_refused() -> None:
+    found = library.native().library
+    assert found is not None
+    for names in (["a", "a"], ['a"'], ["é"]):
+        with pytest.raises(ValueError, match="byte by byte"):
+            Scanner(found, names, [None] * len(names), None)

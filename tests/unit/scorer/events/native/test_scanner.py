@@ -1,0 +1,104 @@
+"""What the native scanner is certain about, and what it leaves to Python."""
+
+import json
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+
+from scorer.events.native.scanner import TEXT_ID, UNCERTAIN, Scanner
+from tests.unit.scorer.events.native.scanners import library, scanner_of
+
+pytestmark = pytest.mark.debian("cc")
+
+CERTAIN = {
+    '{"a":1.5,"b":-2e1,"id":"x"}': (1.5, -20.0, "x"),
+    ' {\n"id" : 7 ,"b":null,\t"a":0}\r\n ': (0.0, 9.0, 7),
+    '{"a":-0.0}': (-0.0, 9.0, None),
+    '{"other":"","a":1,"more":true,"and":null,"so":false,"on":1e3,"id":""}': (1.0, 9.0, ""),
+    '{"a":0.000012345678901234567}': (1.2345679e-05, 9.0, None),
+    '{"a":12345678901234567,"id":-999999999999999999}': (1.2345678e16, 9.0, -999999999999999999),
+}
+UNCERTAIN_EVENTS = [
+    *(
+        "",
+        " ",
+        "{",
+        "{}",
+        "null",
+        "[1]",
+        '{"a"',
+        '{"a":',
+        '{"a":1',
+        '{"a":1,',
+        '{"a":1,}',
+        '{"a":1}}',
+        '{"a":1}{',
+        '{"a":1} x',
+        '{"a" 1}',
+    ),
+    *('{"b":1}', '{"a":null}', '{"a":1,"a":1}', '{"a":1,"b":2,"b":2}', '{"a":1,"id":"x","id":"x"}', '{"a":1;"b":2}', "{'a':1}"),
+    *(
+        f'{{"a":{value}}}'
+        for value in ("-0", "01", "-01", "+1", "1.", ".5", "-", "1e", "1e+", "1e-23", "1e23", "1e0001", "0x1", "NaN")
+    ),
+    *(
+        f'{{"a":{value}}}'
+        for value in (
+            "Infinity",
+            '"1"',
+            "true",
+            "[1]",
+            "{}",
+            "1234567890123456789",
+            "1 2",
+            "1e400",
+            "nul",
+            "16777217.0000000001",
+        )
+    ),
+    *(
+        f'{{"a":1,"id":{value}}}'
+        for value in ("1.0", "1e2", "-0", "01", "true", "[]", '"\\u0041"', '"\\""', '"\n"', '"\x7f"', '"é"')
+    ),
+    *(f'{{"a":1,"other":{value}}}' for value in ("[]", "{}", "nan", "01", "1.", "-", '"\t"', '"é"', '"', "1e400", "tru")),
+    *('{"a":1,"\\u0062":1}', '{"a":1,"é":1}', '{"a":1,"o\nther":1}', '\ufeff{"a":1}', '{"a":1,"b', '{"a":1,"b":2\0}'),
+]
+
+
+@pytest.mark.parametrize("event", CERTAIN)
+def test_certain_events(event: str) -> None:
+    """Alone, and between neighbours that a scanner could run into."""
+    scanner = Scanner(library(), ["a", "b"], [None, 9.0], "id")
+    for before, after in ((b"", b""), (b'{"a":1,"b":', b'2,"id":"y"}'), (b'{"a":"', b'"}'), (b" ", b" ")):
+        found = scanner.scan([before, event.encode(), after])
+        assert found.kinds[1] != UNCERTAIN
+        *row, id_ = CERTAIN[event]
+        np.testing.assert_array_equal(found.rows[1].view(np.uint32), np.array(row, np.float32).view(np.uint32))
+        assert (type(found.ids[1]), found.ids[1]) == (type(id_), id_)
+
+
+@pytest.mark.parametrize("event", UNCERTAIN_EVENTS)
+def test_uncertain_events(event: str) -> None:
+    scanner = Scanner(library(), ["a", "b"], [None, 9.0], "id")
+    for after in (b"", b'{"a":1}', b"}", b' "b":2}', b":1}", b'"id":"x"}', b"1}", b'"}'):
+        assert scanner.scan([event.encode(), after]).kinds[0] == UNCERTAIN
+
+
+def test_plain_events_are_certain() -> None:
+    """All that usual producers write: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
+    draw = random.Random(1)
+    names = [f"feature_of_a_customer_{k}" for k in range(40)]
+    scanner = scanner_of(names, absent=0.5)
+    dumps_compactly = partial(json.dumps, separators=(",", ":"))
+    for dumps in (json.dumps, dumps_compactly, partial(json.dumps, indent=2)):
+        batch = []
+        for seed in range(100):
+            numbers_ = [draw.random(), draw.gauss(0, 1e6), draw.random() * 1e-4, draw.randrange(10**15), None, -0.0, 1e-7, 2e7]
+            event = {"id": f"é{seed}" if seed == 7 else f"e{seed}", "at": "2026", "more": True}
+            event |= {name: draw.choice(numbers_) for name in draw.sample(names, k=len(names))}
+            batch.append(dumps(event).encode())
+        kinds = scanner.scan(batch).kinds
+        assert kinds.count(TEXT_ID) >= 95
+        assert kinds[7] == UNCERTAIN
