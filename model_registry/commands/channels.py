@@ -75,7 +75,6 @@ def rollback(
 
 
 def _by(reason: str) -> dict[str, Any]:
-    """Who moves a channel, why and when."""
     return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
 
 

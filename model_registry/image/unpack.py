@@ -81,7 +81,6 @@ class _Tree:
         self._entries: dict[str, _Entry] = {}
 
     def add(self, member: Member, layer: int) -> None:
-        """Apply one entry of a layer."""
         path = _path(member)
         if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
             return

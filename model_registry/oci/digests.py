@@ -28,7 +28,6 @@ def hex_of(digest: str) -> str:
 
 
 def of_bytes(data: bytes) -> str:
-    """The digest of bytes in memory."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -42,7 +41,6 @@ def of_stream(stream: BinaryIO) -> tuple[str, int]:
 
 
 def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
-    """What is left in a stream, a chunk at a time."""
     while chunk := stream.read(CHUNK):
         yield chunk
 

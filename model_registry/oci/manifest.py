@@ -67,8 +67,6 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An OCI image manifest."""
-
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -79,8 +77,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An OCI image index: a list of manifests."""
-
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -125,7 +121,6 @@ class Version:
 
 
 def content(media_type: str, data: bytes) -> Descriptor:
-    """The descriptor of bytes in memory."""
     return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data))
 
 
@@ -282,7 +277,6 @@ def build(
     annotations: dict[str, str],
     subject: Descriptor | None = None,
 ) -> bytes:
-    """Any artifact's manifest."""
     made = Manifest(
         schema_version=2, media_type=MANIFEST_TYPE, artifact_type=artifact_type, config=config, layers=layers,
         subject=subject, annotations=annotations,

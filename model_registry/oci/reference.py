@@ -71,7 +71,6 @@ def parse(text: str, *, base_dir: Path | None = None) -> Reference:
 
 
 def is_tag(text: str) -> bool:
-    """Whether `text` may be a tag."""
     return _TAG.fullmatch(text) is not None
 
 

@@ -78,7 +78,6 @@ class _Reader:
         self._constants: set[str] = set()
 
     def model(self) -> OnnxFile:
-        """ModelProto."""
         found = self._found
         for number, value in wire.fields(self._buffer, self._buffer.whole):
             if number == 1 and isinstance(value, int):

@@ -28,7 +28,6 @@ class Buffer:
 
     @property
     def whole(self) -> Span:
-        """All of it."""
         return 0, len(self.data)
 
     def text(self, span: Span, limit: int = 4096) -> str:

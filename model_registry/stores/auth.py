@@ -145,7 +145,6 @@ def realm_hosts(environment: Mapping[str, str]) -> list[str]:
 
 
 def _request(realm: httpx.URL, service: str, scopes: tuple[str, ...], credentials: Credentials | None) -> httpx.Request:
-    """How to ask a realm for a token."""
     if credentials and credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "scorestream"}
         return httpx.Request("POST", realm, data=form | {"service": service, "scope": " ".join(scopes)})

@@ -146,7 +146,6 @@ def judge(
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
-    """What is raised where nothing vouches for a version."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"

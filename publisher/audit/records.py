@@ -23,16 +23,12 @@ KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
 
 
 class Source(msgspec.Struct, gc=False):
-    """The input that a score answers."""
-
     topic: str
     partition: PartitionNumber
     offset: Offset
 
 
 class ScoreRecord(msgspec.Struct, gc=False):
-    """The fields of a score record that matter here."""
-
     id: str
     status: Literal["scored", "expired"]
     digest: str
@@ -133,7 +129,6 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 
 
 def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
-    """Dead letters of one partition."""
     columns: dict[Partition, list[int]] = {}
     for offset, source in dead_sources(batch):
         if source is None:

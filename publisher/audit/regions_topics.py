@@ -38,8 +38,6 @@ class Side:
 
 
 class Score(msgspec.Struct, gc=False):
-    """The fields of a score record that matter here."""
-
     id: str
     region: str
     source: Source
@@ -64,7 +62,6 @@ class _Reading:
         self.ends = self.topics.visible(self.inputs)
 
     def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
-        """Everything up to these offsets."""
         starts = self.topics.earliest(ends)
         spans = {partition: (starts[partition], end) for partition, end in ends.items()}
         return read(self.topics, f"{what} in {self.side.region}", spans, progress)

@@ -69,7 +69,6 @@ class Route:
         self.committed, self.confirmed = self.next, self.copied
 
     def rewind(self) -> None:
-        """Go back to the last confirmed checkpoint."""
         self.sent = self.passed = None
         self.next, self.copied = self.committed, self.confirmed
 

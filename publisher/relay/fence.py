@@ -72,7 +72,6 @@ def fence(
 
 
 def registration(settings: RelaySettings, instance: str, what: str) -> Registration:
-    """This process, as a relay's last one."""
     return Registration(settings.lanes, instance, what, socket.gethostname(), os.getpid(), now_ms())
 
 

@@ -72,8 +72,6 @@ class Shared:
 
 
 class Lane:
-    """See the module."""
-
     def __init__(self, shared: Shared, state: LaneState) -> None:
         self.state = state
         self.failure: Exception | None = None
@@ -128,7 +126,6 @@ class Lane:
         return self._session
 
     def start(self) -> None:
-        """Begin to copy what is added."""
         self._thread.start()
 
     def add(self, routes: Sequence[Route]) -> None:

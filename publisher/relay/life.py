@@ -283,7 +283,6 @@ class Life:
         return min(watch.seen for watch in self._watches)
 
     def _checkpoint(self, route: Route) -> Record:
-        """The record of a route's position as it is."""
         settings, pair = self._settings, self._pairs[route.topic]
         place = Place(settings.name, settings.source.region, route.topic, route.partition)
         value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))

@@ -39,7 +39,6 @@ class OutOfRange(Exception):
 
 
 def way_on(place: Place, to: str = "earliest|latest|OFFSET") -> str:
-    """The command that goes on deliberately."""
     return (
         f"to go on deliberately: publisher checkpoint set CONFIG --topic {place.topic} --partition {place.partition} --to {to}"
     )

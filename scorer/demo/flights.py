@@ -96,7 +96,6 @@ class Outcomes(Mapping[str, bool]):
 
 
 def outcomes() -> Outcomes:
-    """How the flights of the extract ended."""
     known: dict[str, bool] = {}
     for row in _rows():
         arrived_late = late(row)
