@@ -76,7 +76,11 @@ def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_se
         _feed_inputs(count, reading, progress)
     for reading in readings:
         for batch in reading.read("swaps", reading.swaps, progress):
-            _feed_swaps(count, reading, batch)
+            for offset, swap in decoded(batch, decode_swap):
+                if swap is None:
+                    count.unreadable(reading.side.region, batch.partition, offset)
+                else:
+                    reading.logs.present(swap)
         for batch in reading.read("scores", reading.scores, progress):
             _feed_scores(count, reading, batch)
         for batch in reading.read("dead letters", reading.dead, progress):
@@ -116,14 +120,6 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
         found = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
         here = np.array(written[partition], np.int64)
         count.inputs(reading.side.region, partition, here, found, reading.due.get(partition, 0))
-
-
-def _feed_swaps(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
-    for offset, record in decoded(batch, decode_swap):
-        if record is None:
-            count.unreadable(reading.side.region, batch.partition, offset)
-        else:
-            reading.logs.present(record)
 
 
 def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:

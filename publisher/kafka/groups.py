@@ -130,13 +130,13 @@ class ConsumerGroups:
         except KafkaException as exception:
             if exception.args[0] in NO_SUCH_GROUP:
                 return ()
-            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
+            raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def members(self, group: str) -> list[str]:
         try:
             return members(self._admin, group, self._seconds)
         except KafkaException as exception:
-            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
+            raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
         """Commit these positions. Raises Fatal (3) where the group has members by now."""
@@ -151,14 +151,11 @@ class ConsumerGroups:
                 raise Fatal(f"group {group} has members in {self._name}", "stop them first", 3) from exception
             topics = sorted({partition.topic for partition in offsets})
             needed = Right(READ, GROUP, group), *(Right(READ, TOPIC, topic) for topic in topics)
-            raise self._failure(exception, *needed) from exception
+            raise _failure(self._settings, exception.args[0], self._name, *needed) from exception
         for partition in moved.topic_partitions or []:
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
                 raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)
-
-    def _failure(self, exception: KafkaException, *needed: Right) -> Exception:
-        return _failure(self._settings, exception.args[0], self._name, *needed)
 
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:

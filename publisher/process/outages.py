@@ -3,11 +3,10 @@
 import logging
 from typing import Any
 
-from publisher.errors import Fatal
+from publisher.errors import UNREACHABLE, Fatal
 
 log = logging.getLogger(__name__)
 
-UNREACHABLE = 4  # the exit code of an error that passes without anybody changing anything here
 BROKERS, COMMITS = "brokers", "commits"
 MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY = "model", "model-registry", "model-servers", "schema-registry"
 KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
