@@ -122,10 +122,8 @@ def watch(
         time.sleep(interval)
 
     for move in islice(channels.watch(store, channel, after, pause), count):
-        if json:
-            output.show_line(output.move(move))
-        else:
-            output.show_text(f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}".rstrip())
+        line = f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}"
+        output.show_line(json, output.move(move), line.rstrip())
 
 
 def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:

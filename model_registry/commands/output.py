@@ -26,16 +26,11 @@ def show(as_json: bool, value: object, text: str) -> None:
         typer.echo(text)
 
 
-def show_text(line: str) -> None:
-    """A line of data for people."""
-    typer.echo(plain(line))
-
-
-def show_line(value: object) -> None:
-    """One JSON document on one line."""
+def show_line(as_json: bool, value: object, text: str) -> None:
+    """Data as JSON on one line, or the text, on one line too."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(value))
+    typer.echo(msgspec.json.encode(value) if as_json else plain(text))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

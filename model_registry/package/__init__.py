@@ -189,9 +189,7 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
 def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
     """Blobs, then the manifest, then the tag."""
     target = manifest.describe(artifact.manifest)
-    store.push_blob(
-        manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config)
-    )  # makes the repository if there is none
+    store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # makes the repository
     _is_there(store, version, target)  # refused before anything large is sent
     transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)

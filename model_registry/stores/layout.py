@@ -34,10 +34,7 @@ class LayoutStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @property
-    def repository(self) -> str:
-        return f"oci:{self._path}"
+        self.repository = f"oci:{path}"
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
         """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
@@ -53,7 +50,7 @@ class LayoutStore:
         if tag not in tagged:
             hint = f"model-registry list {self.repository} shows what is there"
             raise NotFound(f"{self.repository} has no tag {tag!r}", hint)
-        return tagged[tag].bare()
+        return msgspec.structs.replace(tagged[tag], annotations={})
 
     def manifest(self, digest: str) -> bytes:
         path = self._blob_path(digest)
