@@ -71,8 +71,7 @@ class Logs:
         return True
 
     def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that was deleted with its
-        topic."""
+        """Whether the answer at this offset of a topic of scores, or `dead` letters, is to an event of a deleted topic."""
         if source not in self._from:
             return source in self._gone
         begins = self._from[source][dead]

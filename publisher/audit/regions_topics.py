@@ -68,8 +68,7 @@ class _Reading:
 
 
 def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
-    """Read every region and count. Raises Fatal: 2 for a topic that is not there, 3 where a broker refuses, 4 where one does
-    not answer."""
+    """Read every region and count. Raises Fatal: 2 for a missing topic, 3 where a broker refuses, 4 where one is silent."""
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
     for reading in readings:

@@ -91,8 +91,7 @@ class Topics:
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Those of the named topics that exist. Raises NotAllowed where something is not allowed of what is to be done with
-        each; it names all of that."""
+        """Those of the named topics that exist. Raises NotAllowed, naming every operation of `needed` that is not allowed."""
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         found: dict[str, Topic] = {}

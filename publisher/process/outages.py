@@ -26,6 +26,11 @@ class Away(Fatal):
         return Away, (self.what, str(self), self.hint, self.retry_seconds)
 
 
+def silent_registry(url: str | None, error: Exception) -> Away:
+    """Nobody answers there, or nobody who is a schema registry."""
+    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
+
+
 class Outages:
     """For one scorer; any thread may tell. A line in the log when something goes away, and one when it is back."""
 

@@ -14,8 +14,7 @@ LOOK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second from a thread of its own. When it names what hangs, every thread's stack is printed and the
-    process ends with HANGING."""
+    """Call `stuck` each second in a thread. When it names what hangs, all stacks are printed and the process ends (HANGING)."""
 
     def look() -> None:
         while True:

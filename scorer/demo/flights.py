@@ -64,8 +64,7 @@ def late(row: Mapping[str, str]) -> bool | None:
 
 
 def events() -> Iterator[Event]:
-    """The flights of the extract in order of scheduled departure, lap after lap; the ids of further laps end in `-lap2` and so
-    on."""
+    """The flights of the extract in order of scheduled departure, lap after lap; ids of further laps end in `-lap2` etc."""
     return (event(row, lap) for lap in count(1) for row in _rows())
 
 

@@ -117,8 +117,7 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
 
 
 def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Mapping[Place, bytes | None]]) -> Positions:
-    """Fence the relay, then write `values` of the positions that it has reached; those. Raises Fatal: 4 where the destination
-    does not answer."""
+    """Fence the relay, then write `values` of the positions it has reached; those. Raises Fatal: 4 for a silent destination."""
     checkpoints, told = log_of(settings), registration(settings, uuid.uuid4().hex, what)
     with closing(control_of(settings)) as control:
         try:

@@ -45,8 +45,7 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 
 
 class Remote(Protocol):
-    """One model version on several servers, by their index. `target` is the folder of its files there, None where others keep
-    it."""
+    """One model version on several servers, by index. `target` is the folder of its files there, None where others keep it."""
 
     target: Path | None
 
