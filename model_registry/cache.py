@@ -153,8 +153,10 @@ class Cache:
 
     def _make_room(self, wanted: int) -> None:
         """Remove entries until `wanted` bytes more are within the limit (and on the disk), or all that are left are needed."""
-        for part in (self.root / "versions").glob("*.part"):
-            _sweep(part)
+        for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
+            with files.locked_if_free(part.with_suffix(".lock")) as free:
+                if free:
+                    shutil.rmtree(part, ignore_errors=True)
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
         known = {digests.hex_of(found.digest) for path in (self.root / "known").glob("*.json") if (found := _read_known(path))}
@@ -192,13 +194,6 @@ def _remove(entry: Path) -> bool:
             entry.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
     return free
-
-
-def _sweep(part: Path) -> None:
-    """Remove what a process left that died while it made an entry."""
-    with files.locked_if_free(part.with_suffix(".lock")) as free:
-        if free:
-            shutil.rmtree(part, ignore_errors=True)
 
 
 def _touch(entry: Path) -> None:

@@ -1,5 +1,4 @@
-"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` deletes what
-no channel needs."""
+"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` cleans up."""
 
 import sys
 import time

@@ -48,8 +48,7 @@ def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
 def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
     """Pass chunks on while hashing them. Only after the last one is the content known to be good.
 
-    Raises Corrupt, naming `what`, as soon as there are more than `size` bytes, and at the end where the size or the digest
-    is another one.
+    Raises Corrupt, naming `what`: as soon as there are more than `size` bytes, at the end for another size or digest.
     """
     expected, sha, seen = hex_of(digest), hashlib.sha256(), 0
     for chunk in content:

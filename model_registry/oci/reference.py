@@ -42,11 +42,6 @@ class Reference:
         """The model's name: the last part of the repository."""
         return self.repository.rpartition("/")[2]
 
-    @property
-    def path(self) -> Path:
-        """The layout's folder; for kind "oci" only."""
-        return Path(self.repository)
-
     def bare(self) -> "Reference":
         """The repository alone."""
         return replace(self, tag=None, digest=None)

@@ -79,7 +79,7 @@ class _Reader:
 
     def model(self) -> OnnxFile:
         found = self._found
-        for number, value in wire.fields(self._buffer, self._buffer.whole):
+        for number, value in wire.fields(self._buffer, (0, len(self._buffer.data))):
             if number == 1 and isinstance(value, int):
                 found.ir_version = value
             elif isinstance(value, tuple):

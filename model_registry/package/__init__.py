@@ -33,8 +33,7 @@ MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime
 class Package:
     """One version, its files checked. `signature` is None, and `golden` empty, where the package has none.
 
-    `digest` is the manifest's: the identity of the version. It is empty for a folder that was not pulled. `annotations` are
-    those of its manifest.
+    `digest` is its manifest's, the identity of the version, empty for a folder that was not pulled; so are `annotations`.
     """
 
     folder: Path
