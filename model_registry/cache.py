@@ -13,6 +13,7 @@ longest unused first; an entry that `known/` names stays.
 """
 
 import errno
+import fcntl
 import hashlib
 import logging
 import os
@@ -50,7 +51,7 @@ class Cache:
     """A folder of versions; by default in the user's cache folder. Any number of processes may share it.
 
     `max_bytes` is for all versions together, `max_version_bytes` for one. What `fetch` gave stays until `release`, or until the
-    process ends.
+    process ends. What else belongs to the versions is kept beside them, in `root`.
     """
 
     def __init__(
@@ -60,15 +61,10 @@ class Cache:
             from platformdirs import user_cache_path
 
             root = user_cache_path("scorestream") / "models"
-        self._root = root
+        self.root = root
         self._max_bytes = max_bytes
         self._max_version_bytes = max_version_bytes
         self._held: dict[str, int] = {}
-
-    @property
-    def root(self) -> Path:
-        """The folder; what else belongs to its versions is kept beside them."""
-        return self._root
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
         """The version with this manifest digest, from disk where it is there undamaged, else from the store.
@@ -76,7 +72,7 @@ class Cache:
         `version` is what it is called where its manifest does not say. Raises Unreachable, NotFound and Corrupt where it had to
         be fetched and could not be, Refused where it is too large, or `package.read` refuses its files.
         """
-        entry = self._root / "versions" / digests.hex_of(digest)
+        entry = self.root / "versions" / digests.hex_of(digest)
         with files.reported("the model cache"):
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._hold(entry, digest)
@@ -150,20 +146,22 @@ class Cache:
         if digest in self._held:
             return
         try:
-            self._held[digest] = files.lock_shared(entry.with_suffix(".use"))
+            self._held[digest] = files.lock(entry.with_suffix(".use"), fcntl.LOCK_SH)
         except OSError as error:
             if error.errno not in READ_ONLY:
                 raise  # else nobody else removes anything either
 
     def _make_room(self, wanted: int) -> None:
         """Remove entries until `wanted` bytes more are within the limit (and on the disk), or all that are left are needed."""
-        for part in (self._root / "versions").glob("*.part"):
-            _sweep(part)
-        entries = [entry for entry in (self._root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
+        for part in (self.root / "versions").glob("*.part"):  # what a process left that died while it made an entry
+            with files.locked_if_free(part.with_suffix(".lock")) as free:
+                if free:
+                    shutil.rmtree(part, ignore_errors=True)
+        entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
-        known = {digests.hex_of(found.digest) for path in (self._root / "known").glob("*.json") if (found := _read_known(path))}
+        known = {digests.hex_of(found.digest) for path in (self.root / "known").glob("*.json") if (found := _read_known(path))}
         total = sum(sizes.values()) + wanted
-        limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self._root).free)
+        limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self.root).free)
         for entry, size in sizes.items():
             if total <= limit:
                 return
@@ -176,7 +174,7 @@ class Cache:
             )
 
     def _known(self, key: str) -> Path:
-        return self._root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+        return self.root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _read_known(path: Path) -> _Known | None:
@@ -196,13 +194,6 @@ def _remove(entry: Path) -> bool:
             entry.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
     return free
-
-
-def _sweep(part: Path) -> None:
-    """Remove what a process left that died while it made an entry."""
-    with files.locked_if_free(part.with_suffix(".lock")) as free:
-        if free:
-            shutil.rmtree(part, ignore_errors=True)
 
 
 def _touch(entry: Path) -> None:

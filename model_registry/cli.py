@@ -20,7 +20,6 @@ class Commands(TyperGroup):
     """The commands, their errors as one line and a hint."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Ends with the error's exit code."""
         try:
             return super().invoke(ctx)
         except RegistryError as error:
@@ -53,7 +52,6 @@ for name, verb in VERBS.items():
 
 
 def main() -> None:
-    """The console entry point."""
     try:
         app(prog_name="model-registry")
     except (BrokenPipeError, KeyboardInterrupt):

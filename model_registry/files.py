@@ -18,23 +18,18 @@ from model_registry.errors import BadFile, Corrupt, Unreachable
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive flock on `path`, made if need be; the kernel lets go of it when the process dies."""
-    descriptor = _lock(path, fcntl.LOCK_EX)
+    descriptor = lock(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def lock_shared(path: Path) -> int:
-    """A descriptor that holds a shared flock on `path`, made if need be, until it is closed. Waits for an exclusive one."""
-    return _lock(path, fcntl.LOCK_SH)
-
-
 @contextlib.contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold an exclusive flock on `path`, if nobody holds any; whether that is so."""
     try:
-        descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         yield False
         return
@@ -44,7 +39,8 @@ def locked_if_free(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _lock(path: Path, how: int) -> int:
+def lock(path: Path, how: int) -> int:
+    """A descriptor that holds a flock on `path`, made if need be, until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, how)

@@ -1,7 +1,6 @@
 """The error families that decide what happens next.
 
-Code switches on these classes, never on message text. `Poison` is the scorer's (one bad event); the other three are about
-the session with Kafka.
+Code switches on these classes, never on message text. All are about Kafka; one bad event is the scorer's `Poison`.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,4 @@
-"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` deletes what
-no channel needs."""
+"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` cleans up."""
 
 import sys
 import time
@@ -75,7 +74,6 @@ def rollback(
 
 
 def _by(reason: str) -> dict[str, Any]:
-    """Who moves a channel, why and when."""
     return {"actor": options.actor(), "reason": reason, "now": datetime.now(UTC)}
 
 
@@ -123,10 +121,8 @@ def watch(
         time.sleep(interval)
 
     for move in islice(channels.watch(store, channel, after, pause), count):
-        if json:
-            output.show_line(output.move(move))
-        else:
-            output.show_text(f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}".rstrip())
+        line = f"{move.at:%Y-%m-%d %H:%M:%S}Z {output.move_line(move)} by {move.actor} {move.reason}"
+        output.show_line(json, output.move(move), line.rstrip())
 
 
 def status(ctx: typer.Context, repo: Repo, json: Json = False) -> None:

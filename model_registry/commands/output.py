@@ -26,20 +26,14 @@ def show(as_json: bool, value: object, text: str) -> None:
         typer.echo(text)
 
 
-def show_text(line: str) -> None:
-    """A line of data for people."""
-    typer.echo(plain(line))
-
-
-def show_line(value: object) -> None:
-    """One JSON document on one line."""
+def show_line(as_json: bool, value: object, text: str) -> None:
+    """Data as JSON on one line, or the text, on one line too."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(value))
+    typer.echo(msgspec.json.encode(value) if as_json else plain(text))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Rows for people."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -64,18 +58,15 @@ def short(digest: str) -> str:
 
 
 def talk(line: str) -> None:
-    """A line for people, on stderr."""
     typer.echo(plain(line), err=True)
 
 
 def move(made: "Move") -> dict[str, Any]:
-    """A move as JSON shows it."""
     keys = {"from_digest": "from", "to_digest": "to"}
     return {keys.get(key, key): value for key, value in asdict(made).items()}
 
 
 def move_line(made: "Move") -> str:
-    """A move in one line."""
     from model_registry.channels import roles
 
     parts = f": {roles.shown(made.roles)}" if made.roles else ""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class Device(StrEnum):
-    """Where a version can be run."""
-
     CPU = "cpu"
     CUDA = "cuda"
 

@@ -7,7 +7,7 @@ an annotation says so: a reader of the package need not read the base. Format: O
 import gzip
 import hashlib
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from model_registry.errors import Corrupt, Refused
-from model_registry.image import layers
+from model_registry.image.layers import Chunks
 from model_registry.image.unpack import OPAQUE, ROOT, WHOLE
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, File
@@ -64,7 +64,7 @@ def plan(base: Base, found: list[tuple[File, Source]], annotations: Mapping[str,
     data = manifest.build(None, described, (*base.layers, layer), dict(annotations))
     sources: list[tuple[Descriptor, Source]] = []
     if base.store is not None:
-        sources = [(one, partial(_open, base.store.blob, one)) for one in base.layers]
+        sources = [(one, partial(_open, base.store, one)) for one in base.layers]
     return Plan(data, config, (*sources, (layer, reader(scratch))))
 
 
@@ -117,5 +117,5 @@ def _as_oci(layer: Descriptor) -> Descriptor:
     return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
 
 
-def _open(blob: Callable[[Descriptor], Iterator[bytes]], content: Descriptor) -> BinaryIO:
-    return layers.stream(blob(content))
+def _open(store: Store, content: Descriptor) -> BinaryIO:
+    return cast(BinaryIO, Chunks(store.blob(content)))

@@ -45,8 +45,8 @@ class Member:
     content: Iterator[bytes]
 
 
-class _Chunks(io.RawIOBase):
-    """An iterator of chunks as a file, counted."""
+class Chunks(io.RawIOBase):
+    """An iterator of chunks as a file that can be read once, counted."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -69,14 +69,9 @@ class _Chunks(io.RawIOBase):
         return size
 
 
-def stream(chunks: Iterator[bytes]) -> BinaryIO:
-    """An iterator of chunks as a file that can be read once."""
-    return cast(BinaryIO, _Chunks(chunks))
-
-
 def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) -> Iterator[bytes]:
     """The bytes of a compressed layer, within the limits. Reads the layer to its end. Raises Corrupt."""
-    source = _Chunks(packed)
+    source = Chunks(packed)
     total = 0
     for chunk in {"": chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
         total += len(chunk)
@@ -88,7 +83,7 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: Limits) ->
         yield chunk
 
 
-def _gunzip(source: _Chunks) -> Iterator[bytes]:
+def _gunzip(source: Chunks) -> Iterator[bytes]:
     """One gzip member after the other, as parallel compressors leave them; zero bytes may follow the last."""
     engine, rest, streams = None, b"", 0
     while rest or (rest := source.read(GZIP_CHUNK) or b""):
@@ -111,7 +106,7 @@ def _gunzip(source: _Chunks) -> Iterator[bytes]:
         raise Corrupt("a layer ends in the middle of its gzip")
 
 
-def _unzstd(source: _Chunks) -> Iterator[bytes]:
+def _unzstd(source: Chunks) -> Iterator[bytes]:
     import zstandard
 
     engine = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
@@ -128,7 +123,7 @@ def _unzstd(source: _Chunks) -> Iterator[bytes]:
 
 def members(unpacked: Iterator[bytes], limits: Limits) -> Iterator[Member]:
     """The entries of an archive, in order; reads it to its end. Raises Corrupt: no tar, cut short, or beyond the limits."""
-    source = _Chunks(unpacked)
+    source = Chunks(unpacked)
     stated: dict[str, str] = {}
     while (header := _header(source)) is not None:
         limits.members -= 1
@@ -155,7 +150,7 @@ _KINDS: dict[bytes, Kind] = {
 _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
-def _header(source: _Chunks) -> tarfile.TarInfo | None:
+def _header(source: Chunks) -> tarfile.TarInfo | None:
     """The next header, or None at the mark that ends the archive: without it, a part of one would look whole."""
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
@@ -169,7 +164,7 @@ def _header(source: _Chunks) -> tarfile.TarInfo | None:
     return header
 
 
-def _member(header: tarfile.TarInfo, stated: dict[str, str], source: _Chunks) -> Member:
+def _member(header: tarfile.TarInfo, stated: dict[str, str], source: Chunks) -> Member:
     """The entry that a header, and the extended headers before it, describe."""
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
@@ -180,7 +175,7 @@ def _member(header: tarfile.TarInfo, stated: dict[str, str], source: _Chunks) ->
     return Member(stated.get("path", header.name), kind, size, _content(source, size))
 
 
-def _content(source: _Chunks, size: int) -> Iterator[bytes]:
+def _content(source: Chunks, size: int) -> Iterator[bytes]:
     while size:
         chunk = source.read(min(size, CHUNK))
         if not chunk:
@@ -216,7 +211,7 @@ def _records(data: bytes) -> dict[str, str]:
     return found
 
 
-def _exactly(source: _Chunks, size: int) -> bytes:
+def _exactly(source: Chunks, size: int) -> bytes:
     parts, left = [], size
     while left and (part := source.read(left)):
         parts.append(part)

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import cast
 
 from model_registry import files
@@ -81,7 +81,6 @@ class _Tree:
         self._entries: dict[str, _Entry] = {}
 
     def add(self, member: Member, layer: int) -> None:
-        """Apply one entry of a layer."""
         path = _path(member)
         if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
             return
@@ -130,7 +129,9 @@ class _Tree:
     def _put(self, path: str, member: Member, layer: int) -> None:
         if not is_confined(path):
             raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is no plain relative path")
-        self._check_parents(path)
+        for parent in map(str, PurePosixPath(path).parents):
+            if parent in self._entries and self._entries[parent].kind != "folder":
+                raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is no folder")
         there = self._entries.get(path)
         if there is not None and not (there.kind == member.kind == "folder"):
             if there.layer == layer:
@@ -139,13 +140,6 @@ class _Tree:
         self._entries[path] = entry = _Entry(member.kind, layer)
         if member.kind == "file":
             self._write(entry, member)
-
-    def _check_parents(self, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        while parent:
-            if parent in self._entries and self._entries[parent].kind != "folder":
-                raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is no folder")
-            parent = parent.rpartition("/")[0]
 
     def _write(self, entry: _Entry, member: Member) -> None:
         self._left -= member.size

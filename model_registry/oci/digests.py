@@ -28,7 +28,6 @@ def hex_of(digest: str) -> str:
 
 
 def of_bytes(data: bytes) -> str:
-    """The digest of bytes in memory."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -42,7 +41,6 @@ def of_stream(stream: BinaryIO) -> tuple[str, int]:
 
 
 def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
-    """What is left in a stream, a chunk at a time."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
@@ -50,8 +48,7 @@ def chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
 def verified(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
     """Pass chunks on while hashing them. Only after the last one is the content known to be good.
 
-    Raises Corrupt, naming `what`, as soon as there are more than `size` bytes, and at the end where the size or the digest
-    is another one.
+    Raises Corrupt, naming `what`: as soon as there are more than `size` bytes, at the end for another size or digest.
     """
     expected, sha, seen = hex_of(digest), hashlib.sha256(), 0
     for chunk in content:

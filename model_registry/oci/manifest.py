@@ -7,7 +7,7 @@ refuse every other config type; both are read, and so are plain artifacts of oth
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
@@ -61,14 +61,8 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     platform: Platform | None = None
     annotations: dict[str, str] = {}
 
-    def bare(self) -> "Descriptor":
-        """The same content without annotations."""
-        return msgspec.structs.replace(self, annotations={})
-
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An OCI image manifest."""
-
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -79,8 +73,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An OCI image index: a list of manifests."""
-
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -125,12 +117,12 @@ class Version:
 
 
 def content(media_type: str, data: bytes) -> Descriptor:
-    """The descriptor of bytes in memory."""
     return Descriptor(media_type=media_type, digest=digests.of_bytes(data), size=len(data))
 
 
 EMPTY = b"{}"  # OCI image-spec, "Guidance for an empty descriptor"
 _Parsed = TypeVar("_Parsed")
+_Told = TypeVar("_Told", Manifest, Index)
 
 
 def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
@@ -168,11 +160,7 @@ def named(data: bytes) -> tuple[Descriptor, ...]:
 
 def parse_index(data: bytes) -> Index:
     """Any OCI image index, its digests and sizes checked. Raises Corrupt."""
-    if len(data) > MAX_BYTES:
-        raise Corrupt(f"an index of {len(data)} bytes; at most {MAX_BYTES} are read")
-    index = decode(data, Index, "the index")
-    if index.schema_version != 2 or index.media_type not in (INDEX_TYPE, DOCKER_INDEX_TYPE):
-        raise Corrupt(f"schema {index.schema_version}, media type {index.media_type!r} is no OCI image index")
+    index = _document(data, Index, "index", (INDEX_TYPE, DOCKER_INDEX_TYPE))
     for descriptor in index.manifests:
         check(descriptor)
     return index
@@ -180,14 +168,19 @@ def parse_index(data: bytes) -> Index:
 
 def parse(data: bytes) -> Manifest:
     """Any OCI image manifest, its digests and sizes checked. Raises Corrupt."""
-    if len(data) > MAX_BYTES:
-        raise Corrupt(f"a manifest of {len(data)} bytes; at most {MAX_BYTES} are read")
-    manifest = decode(data, Manifest, "the manifest")
-    if manifest.schema_version != 2 or manifest.media_type not in ("", MANIFEST_TYPE, DOCKER_MANIFEST_TYPE):
-        raise Corrupt(f"schema {manifest.schema_version}, media type {manifest.media_type!r} is no OCI image manifest")
+    manifest = _document(data, Manifest, "manifest", ("", MANIFEST_TYPE, DOCKER_MANIFEST_TYPE))
     for descriptor in (manifest.config, *manifest.layers, *([manifest.subject] if manifest.subject else [])):
         check(descriptor)
     return manifest
+
+
+def _document(data: bytes, into: type[_Told], name: str, types: Sequence[str]) -> _Told:
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"the {name} has {len(data)} bytes; at most {MAX_BYTES} are read")
+    found = decode(data, into, f"the {name}")
+    if found.schema_version != 2 or found.media_type not in types:
+        raise Corrupt(f"schema {found.schema_version}, media type {found.media_type!r} is no OCI image {name}")
+    return found
 
 
 def check(descriptor: Descriptor) -> Descriptor:
@@ -282,7 +275,6 @@ def build(
     annotations: dict[str, str],
     subject: Descriptor | None = None,
 ) -> bytes:
-    """Any artifact's manifest."""
     made = Manifest(
         schema_version=2, media_type=MANIFEST_TYPE, artifact_type=artifact_type, config=config, layers=layers,
         subject=subject, annotations=annotations,

@@ -52,7 +52,6 @@ def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
 
 
 def reader(path: Path) -> Source:
-    """How to open a file."""
     return lambda: path.open("rb")
 
 

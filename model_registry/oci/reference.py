@@ -42,11 +42,6 @@ class Reference:
         """The model's name: the last part of the repository."""
         return self.repository.rpartition("/")[2]
 
-    @property
-    def path(self) -> Path:
-        """The layout's folder; for kind "oci" only."""
-        return Path(self.repository)
-
     def bare(self) -> "Reference":
         """The repository alone."""
         return replace(self, tag=None, digest=None)
@@ -71,7 +66,6 @@ def parse(text: str, *, base_dir: Path | None = None) -> Reference:
 
 
 def is_tag(text: str) -> bool:
-    """Whether `text` may be a tag."""
     return _TAG.fullmatch(text) is not None
 
 

@@ -31,7 +31,6 @@ def check_version(tag: str) -> str:
 
 
 def history_tag(channel: str, revision: int) -> str:
-    """The tag of one history entry."""
     return f"_h.{channel}.{revision:06d}"
 
 
@@ -42,7 +41,6 @@ def revisions(tags: Iterable[str], channel: str) -> list[int]:
 
 
 def channels(tags: Iterable[str]) -> list[str]:
-    """All channels, sorted."""
     return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
 
 

@@ -78,9 +78,8 @@ class _Reader:
         self._constants: set[str] = set()
 
     def model(self) -> OnnxFile:
-        """ModelProto."""
         found = self._found
-        for number, value in wire.fields(self._buffer, self._buffer.whole):
+        for number, value in wire.fields(self._buffer, (0, len(self._buffer.data))):
             if number == 1 and isinstance(value, int):
                 found.ir_version = value
             elif isinstance(value, tuple):

@@ -26,11 +26,6 @@ class Buffer:
     data: mmap | bytes
     left: int = MAX_FIELDS
 
-    @property
-    def whole(self) -> Span:
-        """All of it."""
-        return 0, len(self.data)
-
     def text(self, span: Span, limit: int = 4096) -> str:
         """A string of at most `limit` bytes. Raises Corrupt."""
         begin, end = span

@@ -33,8 +33,7 @@ MODELS = (MODEL, "saved_model", "repository", "remote.json")  # for ONNX Runtime
 class Package:
     """One version, its files checked. `signature` is None, and `golden` empty, where the package has none.
 
-    `digest` is the manifest's: the identity of the version. It is empty for a folder that was not pulled. `annotations` are
-    those of its manifest.
+    `digest` is its manifest's, the identity of the version, empty for a folder that was not pulled; so are `annotations`.
     """
 
     folder: Path
@@ -189,9 +188,7 @@ def verify(folder: Path, store: Store, found: Version, max_bytes: int) -> None:
 def _send(store: Store, version: str, artifact: Plan) -> Descriptor:
     """Blobs, then the manifest, then the tag."""
     target = manifest.describe(artifact.manifest)
-    store.push_blob(
-        manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config)
-    )  # makes the repository if there is none
+    store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # makes the repository
     _is_there(store, version, target)  # refused before anything large is sent
     transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)

@@ -31,7 +31,6 @@ class Difference:
 
 
 def difference(old: Version, new: Version, old_signature: Signature | None, new_signature: Signature | None) -> Difference:
-    """Compare two versions by their manifests and signatures."""
     before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
     unknown = IMAGE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE

@@ -69,8 +69,7 @@ class Store(Protocol):
         """Store what is left in a stream under its digest. Raises Corrupt, and stores nothing, where it is not that content."""
 
     def push_manifest(self, data: bytes) -> Descriptor:
-        """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where content that it names is
-        not stored."""
+        """Store a manifest or an index, without a tag. Raises Corrupt for other bytes, NotFound where it names what is not."""
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Point tags at manifests, all in one step, if every tag in `expect` still has that digest (None: is not there).
@@ -83,9 +82,8 @@ class Store(Protocol):
         """Delete manifests in this order, and every tag that names one, if the tags and their digests are those in `expect`.
 
         Content that no manifest needs any more goes with them, but for what was written in the last `grace_seconds`: it may
-        belong to a push that is under way. Returns the bytes freed; None where the store frees them by itself, later. Raises
-        Conflict where a tag has moved, and deletes nothing from then on (a store with locks: nothing at all); Refused where the
-        store does not delete.
+        belong to a push under way. Returns the bytes freed; None where the store frees them by itself, later. Raises Conflict
+        where a tag has moved, and deletes no more (a store with locks: nothing at all); Refused where the store never deletes.
         """
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
@@ -100,7 +98,7 @@ def open_store(reference: Reference, *, options: StoreOptions = DEFAULTS) -> Sto
     if reference.kind == "oci":
         from model_registry.stores.layout import LayoutStore
 
-        return LayoutStore(reference.path)
+        return LayoutStore(Path(reference.repository))
     from model_registry.stores.remote import RemoteStore
 
     return RemoteStore(reference, options)

@@ -88,8 +88,7 @@ class Authenticator:
     def answer(self, asked: str, scopes: tuple[str, ...], sent: str | None) -> bool:
         """Get ready for what a 401 asked for after `sent`. False where nothing else can be sent than was.
 
-        Raises Refused for a realm that must not be asked, Unreachable where it gives no token, Misconfigured where Docker's
-        configuration does not read.
+        Raises Refused: a realm that must not be asked; Unreachable: no token; Misconfigured: Docker's file does not read.
         """
         with self._lock:
             if self.header(scopes) not in (None, sent):
@@ -145,7 +144,6 @@ def realm_hosts(environment: Mapping[str, str]) -> list[str]:
 
 
 def _request(realm: httpx.URL, service: str, scopes: tuple[str, ...], credentials: Credentials | None) -> httpx.Request:
-    """How to ask a realm for a token."""
     if credentials and credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "scorestream"}
         return httpx.Request("POST", realm, data=form | {"service": service, "scope": " ".join(scopes)})

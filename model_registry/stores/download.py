@@ -20,8 +20,7 @@ _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 def blob(client: Client, call: Call, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
     """The blob in chunks, known to be good only after the last one.
 
-    Raises NotFound, Corrupt (as soon as it is longer than declared, at its end where it is shorter or another one) and
-    Unreachable.
+    Raises NotFound, Unreachable, and Corrupt: as soon as it is longer than declared, at its end for another one.
     """
     done = 0
     with closing(_received(client, call, content)) as received:

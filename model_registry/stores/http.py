@@ -149,7 +149,6 @@ class Client:
             yield response
 
     def attempts(self) -> Attempts:
-        """A fresh count of attempts at something."""
         return Attempts(self._limit, self.timing.clock())
 
     def wait(self, attempts: Attempts, failure: Broken) -> None:

@@ -34,10 +34,7 @@ class LayoutStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @property
-    def repository(self) -> str:
-        return f"oci:{self._path}"
+        self.repository = f"oci:{path}"
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
         """See `Store`: index.json is replaced, never changed, and every one has a later time than the one before."""
@@ -53,7 +50,7 @@ class LayoutStore:
         if tag not in tagged:
             hint = f"model-registry list {self.repository} shows what is there"
             raise NotFound(f"{self.repository} has no tag {tag!r}", hint)
-        return tagged[tag].bare()
+        return msgspec.structs.replace(tagged[tag], annotations={})
 
     def manifest(self, digest: str) -> bytes:
         path = self._blob_path(digest)
@@ -106,8 +103,11 @@ class LayoutStore:
                 found = tagged[tag].digest if tag in tagged else None
                 if found != expected:
                     raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
+            kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
+            moved = [msgspec.structs.replace(target, annotations={REF_NAME: tag}) for tag, target in to.items()]
             path = self._path / "index.json"
-            files.replace(path, [manifest.encode(_with_tags(index, to))], newer_than_ns=path.stat().st_mtime_ns)
+            document = manifest.encode(index | {"manifests": [*kept, *msgspec.to_builtins(moved)]})
+            files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         going, freed = set(manifests), 0
@@ -199,18 +199,10 @@ class LayoutStore:
             raise Unreachable(f"{self.repository}: {reason}", "check the folder, its permissions and the space left") from None
 
 
-def _with_tags(index: Index, to: Mapping[str, Descriptor]) -> Index:
-    """The index with tags moved; entries of other tags, and whatever else is in there, as they were."""
-    kept = [entry for entry in index["manifests"] if (entry.get("annotations") or {}).get(REF_NAME) not in to]
-    moved = [msgspec.to_builtins(msgspec.structs.replace(target, annotations={REF_NAME: tag})) for tag, target in to.items()]
-    return index | {"manifests": kept + moved}
-
-
 def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
     """Files that no manifest in `roots` leads to, and that were written before `older_than` (Unix seconds).
 
-    What is younger may be part of a push that is under way; so is what a younger manifest names. Partial files of processes
-    that died are among the files.
+    What is younger, or what a younger manifest names, may be part of a push. Partial files of dead processes are among them.
     """
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young = {name for name, found in entries.items() if found.st_mtime >= older_than}

@@ -46,17 +46,13 @@ class RemoteStore:
         """Touches nothing yet. Raises Misconfigured."""
         host, _, path = reference.repository.partition("/")
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
-        self._repository, self._progress = reference.repository, options.progress
+        self.repository, self._progress = reference.repository, options.progress
         self._client = Client(host, options, timing)
         self._sleep = timing.sleep
         self._pull, self._push = (f"repository:{self._path}:pull",), (f"repository:{self._path}:pull,push",)
         mounts = tuple((name, f"repository:{name}:pull") for name in options.mount_from)
         self._target = Target(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
         self._validators: dict[str, str] = {}
-
-    @property
-    def repository(self) -> str:
-        return self._repository
 
     def validator(self, tag: str) -> str:
         """See `Store`: one HEAD. A tag that went away and came back to the same manifest in between is not noticed."""
@@ -84,7 +80,7 @@ class RemoteStore:
                 break
             page = manifest.decode(answer.body, _Tags, "the list of tags").tags or []
             if odd := next((tag for tag in page if not is_tag(tag)), None):
-                raise Corrupt(f"{self._repository} lists {odd!r:.200}, which is no tag")
+                raise Corrupt(f"{self.repository} lists {odd!r:.200}, which is no tag")
             found.update(page)
         return sorted(found)
 
@@ -100,7 +96,7 @@ class RemoteStore:
         data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()
         digest, claimed = digests.of_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
-            raise Corrupt(f"{self._repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
+            raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and says that it is {claimed}")
         found = manifest.decode(data, manifest.Kind, f"the manifest of {tag!r}")
         media_type = next((name for name in (found.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=found.artifact_type)
@@ -109,7 +105,7 @@ class RemoteStore:
         digests.hex_of(digest)
         answer = self._document(self._manifests(digest), f"the manifest {digest}")
         if answer.status == 404:
-            raise NotFound(f"{self._repository} has nothing with digest {digest}")
+            raise NotFound(f"{self.repository} has nothing with digest {digest}")
         return b"".join(digests.verified([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
@@ -133,7 +129,7 @@ class RemoteStore:
             try:
                 for digest in {content.digest for content in manifest.named(data)}:
                     if not self.has_blob(digest):
-                        raise NotFound(f"{self._repository} has no blob {digest}, which the manifest names")
+                        raise NotFound(f"{self.repository} has no blob {digest}, which the manifest names")
                 self._put(described.digest, described.media_type, data)
                 break
             except NotFound:
@@ -152,7 +148,7 @@ class RemoteStore:
             try:
                 contents[tag] = self.manifest(target.digest)
             except NotFound:
-                raise NotFound(f"{self._repository} has no manifest {target.digest} for the tag {tag!r}") from None
+                raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}") from None
         for tag, expected in expect.items():
             if (found := self._digest(tag)) != expected:
                 raise Conflict(f"the tag {tag!r} is at {found}, not at {expected}", "look again and repeat")
@@ -211,7 +207,7 @@ class RemoteStore:
         call = Call("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
         answer = self._client.ask(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.said):
-            raise NotFound(f"{self._repository} lacks content that the manifest {name!r} names{answer.said}")
+            raise NotFound(f"{self.repository} lacks content that the manifest {name!r} names{answer.said}")
         if answer.status != 201:
             raise answer.error(f"PUT of the manifest {name!r}")
 
@@ -220,7 +216,7 @@ class RemoteStore:
         size = self._size(f"{self._target.path}/{content.digest}", content.digest)
         if size is not None and size not in ("", str(content.size)):
             hint = "let the registry's administrator delete the damaged blob, then push again"
-            raise Corrupt(f"{self._repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
+            raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
         return size is not None
 
     def _size(self, url: str, digest: str) -> str | None:
@@ -243,7 +239,7 @@ class RemoteStore:
             url = answer.url.join(found[1])
             if not self._client.is_own(url):
                 raise Corrupt(f"{self._client.host} has the next page of its list at {url.host}")
-        raise Corrupt(f"{self._repository}: {what} has more than {MOST_PAGES} pages")
+        raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
 
     def _document(self, url: str | httpx.URL, what: str) -> Answer:
         """An answer 200 with its whole body, or 404. Raises Corrupt, Refused, Unreachable."""
@@ -258,5 +254,5 @@ class RemoteStore:
         return f"/v2/{self._path}/manifests/{name}"
 
     def _no_tag(self, tag: str) -> NotFound:
-        hint = f"model-registry list {self._repository} shows what is there"
-        return NotFound(f"{self._repository} has no tag {tag!r}", hint)
+        hint = f"model-registry list {self.repository} shows what is there"
+        return NotFound(f"{self.repository} has no tag {tag!r}", hint)

@@ -128,7 +128,6 @@ class Transport(httpx.BaseTransport):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -93,7 +93,7 @@ def _read(found: Evidence, digest: str, keys: Sequence[TrustedKey], now: datetim
     except Corrupt:
         return None
     try:
-        key_id = signing.check(found.data, digest, keys, now).key_id
+        _, key_id = signing.check(found.data, digest, keys, now)
     except (Corrupt, Refused) as error:
         fault = str(error)
     return Attestation(said.predicate_type, said.predicate, found.referrer, key_id, fault)

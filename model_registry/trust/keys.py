@@ -22,8 +22,6 @@ _HASH = ec.ECDSA(hashes.SHA256())
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What signatures are checked against."""
-
     key: ec.EllipticCurvePublicKey
 
     @property
@@ -48,12 +46,9 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """What signs."""
-
     key: ec.EllipticCurvePrivateKey
 
     def public(self) -> PublicKey:
-        """The key that others check with."""
         return PublicKey(self.key.public_key())
 
     def sign(self, data: bytes) -> bytes:

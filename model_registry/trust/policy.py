@@ -90,7 +90,6 @@ class _Loader(yaml.SafeLoader):
     """YAML in which no key stands twice: of two lists of denied digests the first would silently be lost."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """See PyYAML."""
         seen: list[Any] = []
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)

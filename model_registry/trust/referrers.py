@@ -1,8 +1,7 @@
 """Artifacts that belong to a manifest (its referrers), in any store.
 
 Where a store has no referrers API, they are listed in an OCI index under the tag `sha256-<hex>` of the manifest they belong to
-(distribution-spec 1.1, "Referrers Tag Schema"). What a list says is only where to look: each manifest is read and must itself
-name the subject.
+(distribution-spec 1.1, "Referrers Tag Schema"). A list only says where to look: each manifest itself must name the subject.
 """
 
 import io

@@ -32,14 +32,6 @@ class TrustedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
-    """A statement about the asked digest, and the trusted key whose signature it carries."""
-
-    statement: Statement
-    key_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """One bundle found beside a version: its bytes, or why there are none."""
 
@@ -86,8 +78,8 @@ def collect(store: Store, digest: str) -> Iterator[Evidence]:
             yield Evidence(found.digest, b"", str(error))
 
 
-def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Vouched:
-    """The statement in a bundle, once a trusted key's signature on it holds and it speaks of this digest.
+def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[Statement, str]:
+    """The statement in a bundle and the id of its key, once a trusted key's signature holds and it speaks of this digest.
 
     Raises Corrupt for what is no such bundle, Refused for one that no trusted key signed, or only a key past its time.
     """
@@ -101,7 +93,7 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
     said = bundle.parse_statement(found.payload)
     if digest not in said.subjects:
         raise Refused(f"it is signed by {valid[0].id!r}, but for another digest than {digest}")
-    return Vouched(said, valid[0].id)
+    return said, valid[0].id
 
 
 def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "") -> list[str]:
@@ -135,18 +127,17 @@ def judge(
     try:
         if found.fault:
             raise Corrupt(found.fault)
-        vouched = check(found.data, digest, keys, now)
+        statement, key_id = check(found.data, digest, keys, now)
     except (Corrupt, Refused) as error:
         return "", str(error)
-    names = vouched.statement.subjects[digest]
+    names = statement.subjects[digest]
     if name and name not in names and (names or named):
         said = f"as {', '.join(map(repr, sorted(names)))}" if names else "without a name"
-        return "", f"it is signed by {vouched.key_id!r} {said}, not as {name!r}"
-    return vouched.key_id, ""
+        return "", f"it is signed by {key_id!r} {said}, not as {name!r}"
+    return key_id, ""
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
-    """What is raised where nothing vouches for a version."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"

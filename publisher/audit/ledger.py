@@ -33,8 +33,7 @@ class Window:
     """The offsets [lo, hi) of one input partition that are audited.
 
     `end`: the first offset that did not exist when the answers were read; an answer to it is a phantom. Default: `hi`.
-    `due`: up to here the scorers had committed before the answers were read; unanswered events from here on are pending, not
-    missing. Default: `hi`.
+    `due`: up to here the scorers had committed before that; unanswered events behind are pending, not missing. Default: `hi`.
     """
 
     lo: int
@@ -108,8 +107,7 @@ class Audit:
         self._ids = RepeatedIds()
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """(n,) offsets that exist in an input partition (read, not inferred: transactions leave gaps). Raises KeyError for a
-        partition without a window."""
+        """(n,) offsets read from an input partition (transactions leave gaps). Raises KeyError for one without a window."""
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 

@@ -23,16 +23,12 @@ KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
 
 
 class Source(msgspec.Struct, gc=False):
-    """The input that a score answers."""
-
     topic: str
     partition: PartitionNumber
     offset: Offset
 
 
 class ScoreRecord(msgspec.Struct, gc=False):
-    """The fields of a score record that matter here."""
-
     id: str
     status: Literal["scored", "expired"]
     digest: str
@@ -75,8 +71,7 @@ class Logs:
         return True
 
     def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Whether the answer at this offset of a topic of scores, or of dead letters, is to an event that was deleted with its
-        topic."""
+        """Whether the answer at this offset of a topic of scores, or `dead` letters, is to an event of a deleted topic."""
         if source not in self._from:
             return source in self._gone
         begins = self._from[source][dead]
@@ -133,7 +128,6 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 
 
 def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> None:
-    """Dead letters of one partition."""
     columns: dict[Partition, list[int]] = {}
     for offset, source in dead_sources(batch):
         if source is None:

@@ -38,8 +38,6 @@ class Side:
 
 
 class Score(msgspec.Struct, gc=False):
-    """The fields of a score record that matter here."""
-
     id: str
     region: str
     source: Source
@@ -64,22 +62,24 @@ class _Reading:
         self.ends = self.topics.visible(self.inputs)
 
     def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
-        """Everything up to these offsets."""
         starts = self.topics.earliest(ends)
         spans = {partition: (starts[partition], end) for partition, end in ends.items()}
         return read(self.topics, f"{what} in {self.side.region}", spans, progress)
 
 
 def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
-    """Read every region and count. Raises Fatal: 2 for a topic that is not there, 3 where a broker refuses, 4 where one does
-    not answer."""
+    """Read every region and count. Raises Fatal: 2 for a missing topic, 3 where a broker refuses, 4 where one is silent."""
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
     for reading in readings:
         _feed_inputs(count, reading, progress)
     for reading in readings:
         for batch in reading.read("swaps", reading.swaps, progress):
-            _feed_swaps(count, reading, batch)
+            for offset, swap in decoded(batch, decode_swap):
+                if swap is None:
+                    count.unreadable(reading.side.region, batch.partition, offset)
+                else:
+                    reading.logs.present(swap)
         for batch in reading.read("scores", reading.scores, progress):
             _feed_scores(count, reading, batch)
         for batch in reading.read("dead letters", reading.dead, progress):
@@ -119,14 +119,6 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
         found = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
         here = np.array(written[partition], np.int64)
         count.inputs(reading.side.region, partition, here, found, reading.due.get(partition, 0))
-
-
-def _feed_swaps(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
-    for offset, record in decoded(batch, decode_swap):
-        if record is None:
-            count.unreadable(reading.side.region, batch.partition, offset)
-        else:
-            reading.logs.present(record)
 
 
 def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:

@@ -1,8 +1,7 @@
 """How many ids came more than once, in bounded memory: a table of 64-bit hashes, thinned out by hash when it is full.
 
 Thinning keeps or drops an id with all its mentions, so that a sample of 1 in k ids estimates the count by multiplying with k
-(distinct sampling; Gibbons, VLDB 2001). Two ids with one hash count as a repetition: at 100 million ids that is expected
-0.0003 times.
+(distinct sampling; Gibbons, VLDB 2001). Two ids with one hash count as a repetition: 0.0003 are expected in 100 million ids.
 """
 
 import numpy as np
@@ -47,16 +46,13 @@ class RepeatedIds:
         again = np.zeros(len(mentions), np.bool_)
         again[1:] = mentions[1:] == mentions[:-1]
         self._table = mentions[~again]
-        self._repeat(mentions[again])
+        ids, where = np.unique(np.concatenate([self._repeated, mentions[again]]), return_inverse=True)
+        weights = np.concatenate([self._repetitions, np.ones(int(again.sum()), np.int64)])
+        self._repeated, self._repetitions = ids, np.bincount(where, weights, len(ids)).astype(np.int64)
         self._thin_out()
         while len(self._table) > self._limit:
             self.sampled *= 2
             self._thin_out()
-
-    def _repeat(self, mentions: NDArray[np.uint64]) -> None:
-        ids, where = np.unique(np.concatenate([self._repeated, mentions]), return_inverse=True)
-        weights = np.concatenate([self._repetitions, np.ones(len(mentions), np.int64)])
-        self._repeated, self._repetitions = ids, np.bincount(where, weights, len(ids)).astype(np.int64)
 
     def _thin_out(self) -> None:
         """Keep the sampled ids: the lowest hashes, which in a sorted table are the first ones."""

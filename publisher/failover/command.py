@@ -41,7 +41,6 @@ def failover(
 
 
 def _confirmed(found: Plan) -> bool:
-    """By hand: the name of the region, typed."""
     question = f"No scorer runs in {found.source} and none will be started there? Type {found.destination} to go on"
     try:
         answer: str = typer.prompt(question, default="", show_default=False, err=True)

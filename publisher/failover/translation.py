@@ -35,8 +35,7 @@ def in_copy(read: Read, low: int, high: int, position: int) -> int:
 
 
 def in_source(read: Read, low: int, position: int) -> int | None:
-    """The source offset up to which everything in the copy lies before `position` of the copy, which begins at `low`; None
-    where nothing does."""
+    """The source offset up to which all lies before `position` of the copy, which begins at `low`; None where nothing does."""
     following = read(position)
     if following is not None:
         return following.origin

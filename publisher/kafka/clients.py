@@ -65,8 +65,7 @@ def is_secret(key: str) -> bool:
 
 
 def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Properties that every client shares. What stands in `extra` wins over them. Raises Fatal (2) for a password file that
-    cannot be read any more."""
+    """Properties that every client shares; those in `extra` win. Raises Fatal (2) for a password file that cannot be read."""
     try:
         proof = security_section.properties(settings.security)
     except (OSError, ValueError) as error:
@@ -206,8 +205,7 @@ def checkpoint_producer(
     singly: bool = False,
 ) -> Producer:
     """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others. `singly`: each
-    record is a request of its own. Records never expire by themselves: the session gives them up together, so that none
-    overtakes an earlier one."""
+    record is a request of its own. Records never expire: the session gives them up together, lest one overtakes another."""
     properties = {
         "enable.idempotence": True,
         "delivery.report.only.error": True,

@@ -21,8 +21,7 @@ FIRST_LOOK_SECONDS = 0.25
 def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
     """An administrative client that a broker has answered within so many seconds.
 
-    Raises Fatal: 2 for settings that the client does not take, 3 where a broker and this client refuse each other, 4 where
-    no broker answers.
+    Raises Fatal: 2 for settings that the client refuses, 3 where broker and client refuse each other, 4 where none answers.
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)

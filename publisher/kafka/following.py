@@ -71,7 +71,6 @@ class Following:
                 raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
 
     def close(self) -> None:
-        """Let the client go."""
         self.consumer.close()
 
     def _mind(self, topic: str, error: KafkaError) -> None:

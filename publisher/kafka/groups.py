@@ -86,8 +86,7 @@ class GroupReader:
 
 
 class Follower:
-    """Asks again and again where groups stand, for long-lived processes. What open transactions are committing is not waited
-    for."""
+    """Asks again and again where groups stand, for long-lived processes. Open transactions are not waited for."""
 
     def __init__(self, settings: KafkaSettings, client_id: str, groups: Iterable[str], answer_seconds: float) -> None:
         self._settings = settings
@@ -95,8 +94,7 @@ class Follower:
         self._readers = {group: GroupReader(settings, client_id, group, decided=False) for group in groups}
 
     def positions(self, group: str, partitions: Iterable[Partition]) -> tuple[GroupPosition, ...]:
-        """What a group has committed of these. Raises Retriable where the cluster does not answer, Fatal (3) where it
-        refuses."""
+        """What a group has committed of these. Raises Retriable where the cluster is silent, Fatal (3) where it refuses."""
         wanted = list(partitions)
         try:
             return _positions(self._readers[group].committed(wanted, self._seconds))
@@ -121,8 +119,7 @@ class ConsumerGroups:
         self._seconds = answer_seconds
 
     def positions(self, group: str) -> tuple[GroupPosition, ...]:
-        """Every committed position of a group; none where it has none. What is being committed by an open transaction is not
-        waited for."""
+        """Every committed position of a group; none where it has none. Open transactions are not waited for."""
         wanted = [ConsumerGroupTopicPartitions(group)]
         try:
             answer = self._admin.list_consumer_group_offsets(wanted, require_stable=False, request_timeout=self._seconds)
@@ -130,13 +127,13 @@ class ConsumerGroups:
         except KafkaException as exception:
             if exception.args[0] in NO_SUCH_GROUP:
                 return ()
-            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
+            raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def members(self, group: str) -> list[str]:
         try:
             return members(self._admin, group, self._seconds)
         except KafkaException as exception:
-            raise self._failure(exception, Right(DESCRIBE, GROUP, group)) from exception
+            raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
         """Commit these positions. Raises Fatal (3) where the group has members by now."""
@@ -151,14 +148,11 @@ class ConsumerGroups:
                 raise Fatal(f"group {group} has members in {self._name}", "stop them first", 3) from exception
             topics = sorted({partition.topic for partition in offsets})
             needed = Right(READ, GROUP, group), *(Right(READ, TOPIC, topic) for topic in topics)
-            raise self._failure(exception, *needed) from exception
+            raise _failure(self._settings, exception.args[0], self._name, *needed) from exception
         for partition in moved.topic_partitions or []:
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
                 raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)
-
-    def _failure(self, exception: KafkaException, *needed: Right) -> Exception:
-        return _failure(self._settings, exception.args[0], self._name, *needed)
 
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
@@ -173,8 +167,7 @@ def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> 
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
-    """Raises NotAllowed where the broker does not let this client work in the group; one that does not tell is asked no
-    further."""
+    """Raises NotAllowed where the broker says that this client may not work in the group."""
     asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     lacking = [Right(READ, GROUP, group)]
     try:

@@ -37,8 +37,7 @@ def offsets(
 
 
 def leaders(client: AdminClient | Consumer, topic: str, seconds: float) -> dict[Partition, int]:
-    """By partition of a topic the number of its leader, negative where it has none. Raises KafkaException, also for a topic
-    that is not there."""
+    """By partition the number of its leader, negative where it has none. Raises KafkaException, also for a missing topic."""
     told = client.list_topics(topic, timeout=seconds).topics[topic]
     if told.error is not None:
         raise KafkaException(told.error)

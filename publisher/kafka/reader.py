@@ -109,7 +109,13 @@ class TopicReader:
         remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
         if not remaining:
             return
-        consumer = kafka.reader(self._settings, self._client_id, **_fetching(len(remaining), undecided))
+        fetching: dict[str, object] = {
+            "isolation.level": "read_uncommitted" if undecided else "read_committed",
+            "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
+            "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // len(remaining)),
+            "queued.min.messages": 2 * CALL_RECORDS,
+        }
+        consumer = kafka.reader(self._settings, self._client_id, **fetching)
         try:
             consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
             yield from self._until_done(consumer, remaining)
@@ -160,15 +166,6 @@ class TopicReader:
 
 def _refused(answer: BaseException | None) -> bool:
     return isinstance(answer, KafkaException) and answer.args[0] in REFUSED
-
-
-def _fetching(partitions: int, undecided: bool) -> dict[str, object]:
-    return {
-        "isolation.level": "read_uncommitted" if undecided else "read_committed",
-        "enable.partition.eof": True,  # transaction markers at the end of a log are no records: only this shows the end
-        "queued.max.messages.kbytes": max(1_024, QUEUE_KIBIBYTES // partitions),
-        "queued.min.messages": 2 * CALL_RECORDS,
-    }
 
 
 def _sorted_out(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:

@@ -154,14 +154,6 @@ def resolve(around: Any, base: Path) -> None:
             section[name] = (base / section[name]).resolve()
 
 
-def written_password(around: Any) -> str | None:
-    """What is wrong with the raw section around it, of a file or of flags, where a password would stay readable."""
-    section = around.get("security") if isinstance(around, Mapping) else None
-    if isinstance(section, Mapping) and "password" in section:
-        return "a password does not belong here; name a file with password_file, or set the environment variable"
-    return None
-
-
 def told(fault: Mapping[str, Any], key: str) -> str | None:
     """One line for a fault of this section: the setting, its value and the way out; None for pydantic's own faults."""
     if fault["type"] != "security":

@@ -3,8 +3,9 @@
 Ids are how a topic that was deleted and made again is told from the one before. Thin I/O; nothing is decided here.
 """
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -48,6 +49,15 @@ class Bounds(NamedTuple):
     low: int
     high: int
 
+    def offset(self, to: str, where: str) -> int:
+        """The offset that `to` names (earliest, latest, or a number) in the partition `where`. Pure. Raises Fatal (2)."""
+        if to in ("earliest", "latest"):
+            return self.low if to == "earliest" else self.high
+        if not to.isdigit() or not self.low <= int(to) <= self.high:
+            said = f"{to!r} is no offset of {where}, which holds {self.low} to {self.high}"
+            raise Fatal(said, "or: --to earliest|latest", USAGE)
+        return int(to)
+
 
 class Topics:
     """Questions about the topics of one cluster, which messages call `name`. Methods raise Retriable where it does not answer
@@ -69,8 +79,8 @@ class Topics:
         return self._admin
 
     def id(self) -> str:
-        described: Any = self._answer(self._admin.describe_cluster(request_timeout=self._seconds))
-        return str(described.cluster_id)
+        with self._reported():
+            return str(self._wait(self._admin.describe_cluster(request_timeout=self._seconds)).cluster_id)
 
     def names(self) -> list[str]:
         """The names of all topics but internal ones."""
@@ -81,8 +91,7 @@ class Topics:
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Those of the named topics that exist. Raises NotAllowed where something is not allowed of what is to be done with
-        each; it names all of that."""
+        """Those of the named topics that exist. Raises NotAllowed, naming every operation of `needed` that is not allowed."""
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
         asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         found: dict[str, Topic] = {}
@@ -105,10 +114,8 @@ class Topics:
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """Where each partition begins and ends, open transactions included."""
         wanted = list(partitions)
-        try:
+        with self._reported():
             lows, highs = (offsets(self._admin, wanted, spec, self._seconds) for spec in (EARLIEST, LATEST))
-        except KafkaException as exception:
-            raise self._failure(exception) from exception
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -156,10 +163,8 @@ class Topics:
             time.sleep(0.05)
 
     def _metadata(self) -> dict[str, Any]:
-        try:
+        with self._reported():
             return self._admin.list_topics(timeout=self._seconds).topics
-        except KafkaException as exception:
-            raise self._failure(exception) from exception
 
     def _made(self, asked: "Future[Any]", what: str, right: Right) -> None:
         try:
@@ -188,9 +193,10 @@ class Topics:
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
 
-    def _answer(self, asked: "Future[Any]") -> Any:
+    @contextlib.contextmanager
+    def _reported(self) -> Iterator[None]:
         try:
-            return self._wait(asked)
+            yield
         except KafkaException as exception:
             raise self._failure(exception) from exception
 

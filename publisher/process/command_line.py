@@ -102,8 +102,7 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class Verbs(Mapping[str, Any]):
-    """The commands of a program by their names. A command is imported when it is asked for, so that `status` does not wait for
-    what `bench` needs."""
+    """The commands of a program by name, imported when asked for: `status` does not wait for what `bench` needs."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         """`places`: the function, or the Typer application, of each verb, as `module:name`."""

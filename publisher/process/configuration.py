@@ -61,8 +61,7 @@ def load(
 ) -> Loaded[S]:
     """Read and merge file, environment and `--set` flags. Raises SettingsError. A mapping stands for a file.
 
-    `resolve(values, folder)` makes the relative paths in what one place says absolute: a file's from its folder, others from
-    the working directory.
+    `resolve(values, folder)` makes relative paths absolute: a file's from its folder, others from the working directory.
     """
     origins: dict[str, str] = {}
     merged: dict[str, Any] = {}
@@ -127,9 +126,11 @@ def _where(error: yaml.YAMLError) -> str:
 def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, Any], origin: str) -> None:
     """Passwords of Kafka come from files of their own or from the environment. Raises SettingsError."""
     for name, section in values.items() if origin != "environment" else ():
-        if wrong := security.written_password(section):
+        proof = section.get("security") if isinstance(section, Mapping) else None
+        if isinstance(proof, Mapping) and "password" in proof:
             variable = f"{model.model_config.get('env_prefix', '')}{name.upper()}__SECURITY__PASSWORD"
-            raise SettingsError(f"{name}.security.password ({origin}): {wrong} {variable}")
+            way_out = f"name a file with password_file, or set the environment variable {variable}"
+            raise SettingsError(f"{name}.security.password ({origin}): a password does not belong here; {way_out}")
 
 
 def _expand(value: Any, path: Path) -> Any:
@@ -157,19 +158,14 @@ def _read_flags(flags: Sequence[str]) -> dict[str, Any]:
         key, equals, text = flag.partition("=")
         if not equals or not key:
             raise SettingsError(f"--set {flag}: write --set key=value, for instance --set name=other")
-        nested = _value(text)
+        try:
+            nested: Any = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError:
+            nested = text
         for part in reversed(key.split(".")):
             nested = {part: nested}
         _merge(values, nested)
     return values
-
-
-def _value(text: str) -> Any:
-    """A flag's value: YAML where it is that, else the text itself."""
-    try:
-        return yaml.safe_load(text) if text else ""
-    except yaml.YAMLError:
-        return text
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:

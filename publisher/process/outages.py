@@ -3,11 +3,10 @@
 import logging
 from typing import Any
 
-from publisher.errors import Fatal
+from publisher.errors import UNREACHABLE, Fatal
 
 log = logging.getLogger(__name__)
 
-UNREACHABLE = 4  # the exit code of an error that passes without anybody changing anything here
 BROKERS, COMMITS = "brokers", "commits"
 MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY = "model", "model-registry", "model-servers", "schema-registry"
 KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
@@ -25,6 +24,11 @@ class Away(Fatal):
     def __reduce__(self) -> tuple[Any, ...]:
         """As it travels from one process to another."""
         return Away, (self.what, str(self), self.hint, self.retry_seconds)
+
+
+def silent_registry(url: str | None, error: Exception) -> Away:
+    """Nobody answers there, or nobody who is a schema registry."""
+    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
 
 
 class Outages:

@@ -4,6 +4,7 @@ import faulthandler
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
@@ -13,15 +14,14 @@ LOOK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second from a thread of its own. When it names what hangs, every thread's stack is printed and the
-    process ends with HANGING."""
-    threading.Thread(target=_watch, args=(stuck,), name="watchdog", daemon=True).start()
+    """Call `stuck` each second in a thread. When it names what hangs, all stacks are printed and the process ends (HANGING)."""
 
+    def look() -> None:
+        while True:
+            time.sleep(LOOK_SECONDS)
+            if (what := stuck()) is not None:
+                log.critical("%s; ending the process", what)
+                faulthandler.dump_traceback(all_threads=True)
+                os._exit(HANGING)
 
-def _watch(stuck: Callable[[], str | None]) -> None:
-    never = threading.Event()
-    while not never.wait(LOOK_SECONDS):
-        if (what := stuck()) is not None:
-            log.critical("%s; ending the process", what)
-            faulthandler.dump_traceback(all_threads=True)
-            os._exit(HANGING)
+    threading.Thread(target=look, name="watchdog", daemon=True).start()

@@ -104,8 +104,7 @@ def record(topic: str, key: bytes, value: bytes | None) -> Record:
 
 
 def parse_key(text: bytes) -> Place | tuple[str] | str:
-    """A position's place, the relay's name of a registration, or (the relay's name,) of a sighting. Raises ValueError for
-    anything else."""
+    """A position's place, the relay's name of a registration, or (the relay's name,) of a sighting. Raises ValueError."""
     parts = [unquote(part, errors="strict") for part in text.decode("ascii").split(SEPARATOR)]
     match parts:
         case [relay]:
@@ -155,8 +154,7 @@ class CheckpointLog:
         return {place: found for place, found in self.positions.items() if place.relay == relay}
 
     def earlier(self, one: Place, other: Place) -> bool:
-        """Whether the first checkpoint of `one` was written before that of `other`; both were read. Yes where nobody knows:
-        they lie in two partitions."""
+        """Whether the first checkpoint of `one` was written before that of `other`; yes where they lie in two partitions."""
         (place, at), (other_place, other_at) = (self._first.get(name, (None, None)) for name in (one, other))
         return place != other_place or (at or 0) < (other_at or 0)
 

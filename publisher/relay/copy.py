@@ -69,7 +69,6 @@ class Route:
         self.committed, self.confirmed = self.next, self.copied
 
     def rewind(self) -> None:
-        """Go back to the last confirmed checkpoint."""
         self.sent = self.passed = None
         self.next, self.copied = self.committed, self.confirmed
 
@@ -111,8 +110,7 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """As `origin_of`, for a record of the source. What says that it was first written in this very region is no copy: to
-        there nothing is copied back."""
+        """As `origin_of`, for a record of the source; None also for one first written in this very region."""
         found = origin_of(headers, partition, self._renaming)
         return None if found is None or found.startswith(self._source) else found
 

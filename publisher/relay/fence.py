@@ -1,7 +1,6 @@
 """Fencing: no process but this one writes for a relay from here on.
 
-Whoever changes a relay's positions does it through here, `publisher run` and `publisher checkpoint` alike: fence first, then
-read to the end, then write.
+Whoever changes positions, `publisher run` and `publisher checkpoint` alike, fences first, then reads to the end, then writes.
 """
 
 import os
@@ -72,7 +71,6 @@ def fence(
 
 
 def registration(settings: RelaySettings, instance: str, what: str) -> Registration:
-    """This process, as a relay's last one."""
     return Registration(settings.lanes, instance, what, socket.gethostname(), os.getpid(), now_ms())
 
 

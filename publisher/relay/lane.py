@@ -72,8 +72,6 @@ class Shared:
 
 
 class Lane:
-    """See the module."""
-
     def __init__(self, shared: Shared, state: LaneState) -> None:
         self.state = state
         self.failure: Exception | None = None
@@ -95,8 +93,7 @@ class Lane:
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     def open(self, registered: Record) -> None:
-        """Take the lane's transactional ids over; each of its producers commits the record `registered`. Raises as
-        TransactionSession.open does."""
+        """Take the lane's transactional ids over; each producer commits `registered`. Raises as TransactionSession.open."""
         shared, self._registered = self._shared, registered
         self._session = session_of(
             self._settings,
@@ -128,7 +125,6 @@ class Lane:
         return self._session
 
     def start(self) -> None:
-        """Begin to copy what is added."""
         self._thread.start()
 
     def add(self, routes: Sequence[Route]) -> None:

@@ -25,8 +25,7 @@ class Expected(NamedTuple):
 
 
 def cut(reader: TopicReader, expected: Mapping[Partition, Expected]) -> dict[Partition, int]:
-    """The destination partitions that lack their last copy; for each the source offset of the copy that is last there, or -1.
-    Raises Fatal as `reader` does."""
+    """The destination partitions that lack their last copy: the source offset of the last one there, or -1. Raises Fatal."""
     lows, ends, visible = reader.earliest(expected), reader.written(expected), reader.visible(expected)
     undecided = {partition: (visible[partition], end) for partition, end in ends.items() if visible[partition] < end}
     ahead = _last(reader.read(undecided, undecided=True), expected)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from publisher.errors import Aborted, Fatal
+from publisher.errors import REFUSED, Aborted, Fatal
 from publisher.kafka import rights
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.partitions import Partition
@@ -36,10 +36,8 @@ from publisher.session.protocol import Record
 
 log = logging.getLogger(__name__)
 
-
 LOOK_SECONDS = 0.25
 DISCOVERY_SECONDS = 5.0
-REFUSED = 3
 
 
 class Life:
@@ -283,7 +281,6 @@ class Life:
         return min(watch.seen for watch in self._watches)
 
     def _checkpoint(self, route: Route) -> Record:
-        """The record of a route's position as it is."""
         settings, pair = self._settings, self._pairs[route.topic]
         place = Place(settings.name, settings.source.region, route.topic, route.partition)
         value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))

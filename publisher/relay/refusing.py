@@ -33,8 +33,7 @@ Fill = Callable[[Produce], tuple[int, int]]
 class Refusing:
     """Of one lane. `active` are the partitions that it copies, `room` says how many records a transaction may hold.
 
-    `publish` makes a transaction of what is written, and raises Unfit; `recover` gives the open one up. Both may raise what
-    ends the lane.
+    `publish` makes a transaction of what is written, and raises Unfit; `recover` gives the open one up. Both may end the lane.
     """
 
     def __init__(
@@ -79,8 +78,7 @@ class Refusing:
             self._stop(consumer, found)
 
     def take_back(self, consumer: Consumer, messages: list[Message], unfit: Unfit) -> None:
-        """Give up a transaction that holds a record which cannot be carried, and go on with fewer records; refuse one that was
-        alone (`messages`)."""
+        """Give up a transaction that holds an unfit record, and go on with fewer; refuse one that was alone (`messages`)."""
         alone = self._written[0] if self._written else None
         suspects = {place: route.next for place, route in self.active.items() if route.settle()}
         for route in self._state.routes.values():
@@ -89,7 +87,7 @@ class Refusing:
         if self.room.now > 1:
             log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
             self.room.failed(unfit.written, suspects)
-        elif unfit.reason is None or not self._is_copied(messages):
+        elif unfit.reason is None or not any(not m.error() and (m.topic(), m.partition()) in self.active for m in messages):
             raise Aborted(f"lane {self._state.number}: {unfit}")
         else:
             self.room.found()
@@ -98,10 +96,6 @@ class Refusing:
             else:
                 self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
         consumer.assign(places(self.active.values()))
-
-    def _is_copied(self, messages: list[Message]) -> bool:
-        """Whether this is a record of a partition that is copied: not its end, nor nothing."""
-        return any(not m.error() and (m.topic(), m.partition()) in self.active for m in messages)
 
     def _refuse(self, consumer: Consumer, found: Refusal, forms: tuple[bool, ...]) -> None:
         """Refuse a record in a transaction of its own, bare as the last resort."""

@@ -11,7 +11,7 @@ import uuid
 
 from confluent_kafka import KafkaException
 
-from publisher.errors import Aborted, Fatal, Retriable
+from publisher.errors import UNREACHABLE, Aborted, Fatal, Retriable
 from publisher.relay.fence import registration
 from publisher.relay.life import Life
 from publisher.relay.settings import RelaySettings
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 FIRST_ANSWER_SECONDS = 30.0  # for a process that has never copied anything; afterwards it waits as long as it takes
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
-UNREACHABLE = 4
 
 
 class Relay:
@@ -77,7 +76,7 @@ class Relay:
             self.state.began()
             life.supervise()
         finally:
-            self.state.ended()
+            self.state.copying = False
             life.close()
 
     def _refuse_if_replaced(self, life: Life) -> None:

@@ -62,7 +62,6 @@ class ClusterSettings(Section):
 
     @property
     def kafka(self) -> KafkaSettings:
-        """What the makers of clients take."""
         return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
 
     @model_validator(mode="after")

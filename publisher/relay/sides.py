@@ -35,7 +35,6 @@ def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
 
 
 def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
-    """The consumer groups of one side, to be asked."""
     settings = quick(cluster.kafka)
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 

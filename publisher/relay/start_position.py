@@ -1,7 +1,6 @@
 """Where may a partition's copy go on? Pure: what the checkpoint and the clusters say, in; an offset or a refusal, out.
 
-A relay never guesses: wherever the facts do not fit together it stops, and says both of them and the command that goes on
-deliberately.
+A relay never guesses: where two facts do not fit together it says both, and the command that goes on deliberately.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,7 +38,6 @@ class OutOfRange(Exception):
 
 
 def way_on(place: Place, to: str = "earliest|latest|OFFSET") -> str:
-    """The command that goes on deliberately."""
     return (
         f"to go on deliberately: publisher checkpoint set CONFIG --topic {place.topic} --partition {place.partition} --to {to}"
     )

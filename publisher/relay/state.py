@@ -72,9 +72,6 @@ class RelayState:
             self.restarts += 1
         self.copying = True
 
-    def ended(self) -> None:
-        self.copying = False
-
     def note(self, family: str, error: Exception) -> None:
         log.warning("copying ends for now (%s): %s", family, error)
         self.trouble = Trouble(family, str(error), time.time_ns() // 1_000_000)

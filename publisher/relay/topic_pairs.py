@@ -74,8 +74,7 @@ def pairs(
 ) -> list[Pair]:
     """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
 
-    Raises Fatal (2) where one is missing, NotAllowed where it may not be written, Refused where it has fewer partitions,
-    Retriable.
+    Raises Retriable; Fatal (2): one is missing; NotAllowed: it may not be written; Refused: it has fewer partitions.
     """
     if wrong := clashes(settings, list(found)):
         raise Fatal("; ".join(wrong), "write {topic} in destination.topic, or choose other names", 2)

@@ -1,8 +1,7 @@
 """Records that a relay cannot carry: why, how one is found among others, and what is kept of it in the refusal topic. Pure.
 
 A broker refuses a whole request for one record of it, and what it answers to the requests behind that hides the reason. So a
-transaction that fails for such a reason is taken back and repeated with fewer records, and only a record that was alone in its
-transaction is refused.
+transaction that fails so is taken back and repeated with fewer records, and only a record that was alone in one is refused.
 """
 
 from collections.abc import Mapping
@@ -21,8 +20,7 @@ LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
 
 class Unfit(Exception):
-    """The open transaction of `written` records holds one that the destination does not take. `reason` is None where the error
-    does not say why."""
+    """The open transaction of `written` records holds one that the destination does not take. `reason`: None where not told."""
 
     def __init__(self, code: int, written: int) -> None:
         super().__init__(KafkaError(code).str())

@@ -42,27 +42,19 @@ class BackendAway(Away):
 
 
 class Model(Protocol):
-    """An open model."""
-
     def signature(self) -> Signature:
         """The package's signature, or the one derived where it has none. Raises ModelRefused where it is ambiguous."""
-        ...
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """(B, n) inputs by tensor name to (B, ...) outputs by tensor name. Raises InferenceFailed and BackendAway."""
-        ...
 
     def close(self) -> None:
         """Free what the model holds."""
-        ...
 
 
 class Backend(Protocol):
-    """Opens models."""
-
     def open(self, package: Package) -> Model:
         """Load a package. Raises ModelRefused, and BackendAway where a server did not answer or was not ready in time."""
-        ...
 
 
 def check_rows(outputs: Mapping[str, Any], rows: int) -> None:

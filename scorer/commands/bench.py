@@ -110,8 +110,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 
 def measure(settings: Settings, folder: Package | None) -> Report:
-    """Measure a package, or the version that the settings name. Raises Fatal where it cannot be served here, RegistryError
-    where it cannot be had."""
+    """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
     settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or pulled(settings)[0]

@@ -9,7 +9,7 @@ from publisher.errors import REFUSED, USAGE, Fatal, Retriable
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
-from publisher.kafka.topics import Topics
+from publisher.kafka.topics import Bounds, Topics
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from scorer import topics
 from scorer.settings import Settings, load
@@ -66,7 +66,8 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
         chosen = [s for s in standing(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
         if not chosen:
             raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
-        groups.move(settings.name, [GroupPosition(s.topic, s.partition, _target(s, to)) for s in chosen])
+        targets = [Bounds(s.low, s.high).offset(to, f"{s.topic}[{s.partition}]") for s in chosen]
+        groups.move(settings.name, [GroupPosition(s.topic, s.partition, at) for s, at in zip(chosen, targets, strict=True)])
     except Retriable as error:
         raise Fatal(f"the group was not moved: {error}", "see the broker's log") from error
     return standing(settings, admin)
@@ -74,12 +75,3 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
 
 def _groups(settings: Settings, admin: AdminClient) -> ConsumerGroups:
     return ConsumerGroups(admin, settings.kafka, "the broker", SECONDS)
-
-
-def _target(at: Standing, to: str) -> int:
-    if to in ("earliest", "latest"):
-        return at.low if to == "earliest" else at.high
-    if not to.isdigit() or not at.low <= int(to) <= at.high:
-        holds = f"{at.topic}[{at.partition}] holds offsets {at.low} to {at.high}"
-        raise Fatal(f"--to {to}: {holds}", "write earliest, latest or an offset", USAGE)
-    return int(to)

@@ -19,6 +19,7 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
+from scorer.console.records import ScoreRecord, SwapRecord
 from scorer.console.state import LETTERS_KEPT, SWAPS_KEPT, State
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -152,7 +153,7 @@ class BusFeed:
         self._state.scorers.hear(message.key(), message.value(), time.time())
 
     def _swap(self, message: Message) -> None:
-        if (record := records.swap(message.value())) is not None:
+        if (record := records.decoded(message.value(), SwapRecord)) is not None:
             self._state.swaps.hear(record)
 
     def _letter(self, message: Message) -> None:
@@ -165,7 +166,7 @@ class BusFeed:
         self._budget -= 1
         live = (message.topic(), message.partition()) not in self._following.unread
         try:
-            record = records.score(self._as_json(message.value() or b""))
+            record = records.decoded(self._as_json(message.value() or b""), ScoreRecord)
         except (ValueError, Fatal) as error:
             log.debug("a record of %s is no score: %s", message.topic(), error)
             return

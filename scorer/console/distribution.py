@@ -28,7 +28,6 @@ class Window:
     last_ms: int = 0
 
     def hear(self, record: ScoreRecord) -> None:
-        """Take in a score."""
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.decision is not None:

@@ -78,8 +78,7 @@ class FlowFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Seconds: the age of the oldest last answered event among partitions in which records wait. None where none of
-        them has been seen to answer."""
+        """Age of the oldest last answered event of partitions in which records wait (s); None where none has answered."""
         waiting = [place for place, lag in lags if lag > 0]
         ages = [now - self.answered[place] / 1_000 for place in waiting if place in self.answered]
         return None if waiting and not ages else max([0.0, *ages])

@@ -61,8 +61,7 @@ class Region:
 
 
 def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | None]:
-    """Every version that was sampled, the one that the channel names first, then by their last scores; and the first two
-    side by side."""
+    """Every sampled version, the one that the channel names first, then by their last scores; and the first two compared."""
     colours, channel = tones(state), state.registry.channels.get(tag)
     serves = channel.version if channel else None
     newest = sorted(state.scores.windows.items(), key=lambda item: (item[0] != serves, -item[1].last_ms))

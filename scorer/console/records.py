@@ -81,14 +81,12 @@ class DeadLetter:
     headers: tuple[tuple[str, str], ...]
 
 
-def swap(value: bytes | None) -> SwapRecord | None:
-    """A record of the topic of swaps; None if the value is no such record."""
-    return _decoded(value, _SWAP)
-
-
-def score(value: bytes | None) -> ScoreRecord | None:
-    """A score record as JSON; None if the value is no such record."""
-    return _decoded(value, _SCORE)
+def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
+    """The record that is the value, as JSON; None if it is none of that type."""
+    try:
+        return msgspec.json.decode(value or b"", type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]]) -> DeadLetter:
@@ -107,17 +105,6 @@ def letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]]) 
         cut=len(value or b"") > SHOWN_BYTES,
         headers=tuple((name, _text(_bytes(held))) for name, held in dead_letter.original_headers(headers)),
     )
-
-
-_SWAP = msgspec.json.Decoder(SwapRecord)
-_SCORE = msgspec.json.Decoder(ScoreRecord)
-
-
-def _decoded(value: bytes | None, decoder: "msgspec.json.Decoder[Told]") -> Told | None:
-    try:
-        return decoder.decode(value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

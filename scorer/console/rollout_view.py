@@ -88,7 +88,7 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
         text = f"{status.scorer} {status.region} {champion.version} {champion.digest} {status.tag}".lower()
         return needle in text and (not show or show in (row.outcome, row.state))
 
-    squares, left_out = _squares(state, colours)
+    last = sorted(state.swaps.last.values(), key=lambda record: record.place)
     return Rollout(
         channel=channel,
         move=move,
@@ -96,8 +96,10 @@ def rollout(state: State, tag: str, query: dict[str, str], now: float) -> Rollou
         counts=Counter(outcome for outcome, _ in outcomes.values()),
         refusals=[(row.heard.status.scorer, row.reason) for row in rows if row.outcome == REFUSED][:REASONS],
         served=_served(state.scorers.live(now), colours),
-        squares=squares,
-        squares_left_out=left_out,
+        squares=[
+            Square(f"{r.topic}[{r.partition}]", r.version, r.cut_over_offset, colours.get(r.version, 0)) for r in last[:SQUARES]
+        ],
+        squares_left_out=max(0, len(last) - SQUARES),
         flips=list(state.swaps.recent)[:FLIPS],
         rows=page(rows, query.get("page"), matches),
         states=Counter(row.state for row in rows),
@@ -138,11 +140,3 @@ def _served(live: Sequence[Heard], colours: dict[str, int]) -> list[ServedVersio
         ServedVersion(*what, scorers[what], partitions[what], partitions[what] / total, colours.get(what[0], 0))
         for what in sorted(scorers, key=lambda what: -partitions[what])
     ]
-
-
-def _squares(state: State, colours: dict[str, int]) -> tuple[list[Square], int]:
-    every = sorted(state.swaps.last.values(), key=lambda record: record.place)
-    shown = [
-        Square(f"{r.topic}[{r.partition}]", r.version, r.cut_over_offset, colours.get(r.version, 0)) for r in every[:SQUARES]
-    ]
-    return shown, max(0, len(every) - SQUARES)

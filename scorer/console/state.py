@@ -1,7 +1,6 @@
 """Everything the console knows, folded from records and looks at the registry. One lock: feeds write, requests read.
 
-The newest deed comes first. `sequence` rises with everything that changes what is shown; browsers that have an older one
-ask again.
+The newest deed comes first. `sequence` rises with everything that changes what is shown: browsers with an older one ask again.
 """
 
 import threading

@@ -63,46 +63,29 @@ def late(row: Mapping[str, str]) -> bool | None:
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 
-def events(limit: int | None = None) -> Iterator[Event]:
-    """The flights of the extract in order of scheduled departure: one lap of them all, or exactly `limit` events. A limit
-    beyond the extract goes on with further laps, whose ids end in `-lap2`, `-lap3` and so on. Raises ValueError if `limit` is
-    negative."""
-    if limit is None:
-        return (event(row) for row in _rows())
-    if limit < 0:
-        raise ValueError(f"limit is {limit}: the number of events is 0 or more")
-    return _laps(limit)
+def events() -> Iterator[Event]:
+    """The flights of the extract in order of scheduled departure, lap after lap; ids of further laps end in `-lap2` etc."""
+    return (event(row, lap) for lap in count(1) for row in _rows())
 
 
-def lines(limit: int | None = None) -> Iterator[bytes]:
+def lines() -> Iterator[bytes]:
     """The same events as JSON objects in UTF-8, one after the other, without line ends."""
-    return map(orjson.dumps, events(limit))
+    return map(orjson.dumps, events())
 
 
-class Outcomes(Mapping[str, bool]):
-    """flight_id -> arrived 15 minutes late or more; only flights that arrived. Ids of further laps are found too."""
-
-    def __init__(self, late_by_id: dict[str, bool]) -> None:
-        self._late = late_by_id
-
-    def __getitem__(self, flight_id: str) -> bool:
-        return self._late[flight_id.partition(_LAP)[0]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._late)
-
-    def __len__(self) -> int:
-        return len(self._late)
+def first_lap(flight_id: str) -> str:
+    """The id of the same flight in the first lap."""
+    return flight_id.partition(_LAP)[0]
 
 
-def outcomes() -> Outcomes:
-    """How the flights of the extract ended."""
+def outcomes() -> dict[str, bool]:
+    """flight_id -> arrived 15 minutes late or more; only flights of the first lap that arrived."""
     known: dict[str, bool] = {}
     for row in _rows():
         arrived_late = late(row)
         if arrived_late is not None:
             known[_flight_id(row, _day(row["year"], row["month"], row["day"])[0])] = arrived_late
-    return Outcomes(known)
+    return known
 
 
 def auc(pairs: Iterable[tuple[float, bool]]) -> float:
@@ -125,16 +108,6 @@ def auc(pairs: Iterable[tuple[float, bool]]) -> float:
 def _rows() -> Iterator[dict[str, str]]:
     with lzma.open(EXTRACT, "rt", encoding="utf-8", newline="") as text:
         yield from csv.DictReader(text)
-
-
-def _laps(limit: int) -> Iterator[Event]:
-    left = limit
-    for lap in count(1):
-        for row in _rows():
-            if not left:
-                return
-            yield event(row, lap)
-            left -= 1
 
 
 def _flight_id(row: Mapping[str, str], day: str) -> str:

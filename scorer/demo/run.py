@@ -59,7 +59,7 @@ class Demo:
             reader = LiveReader(self.settings.kafka, self.settings.output.topic, PARTITIONS, self.arrivals)
             cleanup.enter_context(contextlib.closing(reader))
             self.prepare(cleanup)
-            lines = flights.lines(2**62)  # lap after lap
+            lines = flights.lines()
             first = self.look(lines)
             began = now_ms()
             self.view.step(f"   Then all the others, {self.options.events - first:,} at {self.options.rate:,.0f} a second")
@@ -205,5 +205,5 @@ def scores_by_version(settings: Settings) -> dict[str, list[tuple[float, bool | 
     scores: dict[str, list[tuple[float, bool | None]]] = {}
     for message in read_to_end(settings, settings.output.topic):
         record = orjson.loads(message.value() or b"{}")
-        scores.setdefault(record["version"], []).append((record["score"], outcomes.get(record["id"])))
+        scores.setdefault(record["version"], []).append((record["score"], outcomes.get(flights.first_lap(record["id"]))))
     return scores

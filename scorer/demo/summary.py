@@ -34,8 +34,7 @@ class VersionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What one topic of scores holds, as the demo's JSON has it. Latency is from the input's timestamp to its arrival at a live
-    read_committed reader."""
+    """What one topic of scores holds, as the demo's JSON has it. Latency: from the input's timestamp to a live reader."""
 
     events: int
     scored: int

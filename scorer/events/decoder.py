@@ -68,7 +68,6 @@ class Decoder(Protocol):
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Decode a batch. Never raises for what producers wrote."""
-        ...
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -12,7 +12,6 @@ class IdReader(Protocol):
 
     def of(self, value: bytes | None) -> str | int | None:
         """The id, or None where the event has none that can be read."""
-        ...
 
 
 def decoder(settings: Settings, signature: Signature) -> Decoder:

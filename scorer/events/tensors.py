@@ -19,8 +19,6 @@ Row = Sequence[Any]
 
 
 class Tensors:
-    """Builds every tensor of one signature."""
-
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
         self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.inputs}
@@ -99,7 +97,6 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def all_float(signature: Signature) -> bool:
-    """Whether every tensor is of floats."""
     return all(tensor.dtype in FLOAT_LIMITS for tensor in signature.inputs)
 
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError
 
-from publisher.errors import Aborted, Fatal
+from publisher.errors import UNREACHABLE, Aborted, Fatal
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.connection import connect
 from publisher.kafka.error_codes import NOBODY_THERE
-from publisher.process.outages import BROKERS, UNREACHABLE, Away, Outages
+from publisher.process.outages import BROKERS, Away, Outages
 from publisher.session.call_thread import call_apart
 
 LOOK_SECONDS = 5.0  # between looks at the brokers while something is waited for

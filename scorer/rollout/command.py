@@ -69,7 +69,7 @@ def _carry_out(
     with contextlib.closing(StatusTopic(settings)) as topic:  # before the move: a broker that does not answer moves nothing
         made = make(store, settings.model.tag, actor=options.actor(), reason=reason, now=datetime.now(UTC))
         if not json:
-            output.show_text(output.move_line(made))
+            typer.echo(output.move_line(made))
         began = time.monotonic()
         try:
             notify(settings, made, store.repository)

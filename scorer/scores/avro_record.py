@@ -58,7 +58,6 @@ def _numbers(numbers: list[float]) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """A string as Avro writes it."""
     data = text.encode()
     return long(len(data)) + data
 

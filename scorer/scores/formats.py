@@ -10,7 +10,7 @@ from collections.abc import Callable
 import orjson
 
 from publisher.errors import Fatal
-from publisher.process.outages import SCHEMA_REGISTRY, Away
+from publisher.process.outages import silent_registry
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
@@ -87,12 +87,8 @@ def _registered(registry: str, topic: str, format_: str, text: str) -> int:
             return number
     except SchemaRegistryError as error:
         if error.http_status_code >= SERVER_ERROR:
-            raise _silent(settings.url, error) from error
+            raise silent_registry(settings.url, error) from error
         hint = f"check schema_registry.extra and the compatibility of {topic}-value"
         raise Fatal(f"schema registry {settings.url} does not take the schema of scores: {error}", hint, 3) from error
     except (TransportError, TypeError, ValueError) as error:
-        raise _silent(settings.url, error) from error
-
-
-def _silent(url: str | None, error: Exception) -> Away:
-    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
+        raise silent_registry(settings.url, error) from error

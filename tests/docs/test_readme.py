@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_the_quickstart_the_producer_and_the_consumer_work(reader: Reader) -> No
     assert (identity, version) == (IDENTITY, "1.0.0")
     reader.shell("model-registry promote oci:./registry/flight-delay --to 2.0.0")
     until(lambda: workers_serve(reader, "2.0.0"), "2.0.0")
-    (reader.folder / "events.jsonl").write_bytes(b"\n".join(flights.lines(50)))
+    (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 50)))
     reader.shell(line_of(SCORER, "emit", "scorer emit"))
     records = [json.loads(line) for line in reader.start(line_of(SCORER, "tail", "scorer tail")).lines(51)]
     assert [record["version"] for record in records].count("2.0.0") == 50
@@ -160,7 +161,7 @@ def test_the_second_terminal_of_the_quickstart_moves_versions(reader: Reader) ->
 @pytest.mark.debian("kcat")
 def test_kcat_writes_and_reads_what_the_page_says(reader: Reader) -> None:
     reader.quickstart()
-    (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines(1)) + b"\n")
+    (reader.folder / "event").write_bytes(b"UA-1545|" + next(flights.lines()) + b"\n")
     reader.shell(f"{line_of(SCORER, 'emit', 'kcat -P')} < event")
     (record,) = reader.start(line_of(SCORER, "tail", "kcat -C")).lines(1)
     assert json.loads(record)["status"] == "scored"

@@ -81,8 +81,7 @@ def audit(
 def count_copies(
     settings: RelaySettings, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> CopyReport:
-    """Read every partition that the relay has a checkpoint for. Raises Fatal: 2 where it has none, 4 where a cluster does not
-    answer."""
+    """Read every partition that the relay has a checkpoint for. Raises Fatal: 2 where it has none, 4 for a silent cluster."""
     checkpoints = log_of(settings)
     checkpoints.refresh()
     due = checkpoints.of_relay(settings.name)

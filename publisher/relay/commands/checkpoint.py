@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from publisher.errors import UNREACHABLE, USAGE, Fatal, Retriable
-from publisher.kafka.topics import Bounds
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, Place
@@ -79,7 +78,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         pair = pairs(settings, source, destination, found, create=False)[0]
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
-        targets = {number: offset(to, bounds[topic, number], f"{topic}[{number}]") for number in numbers}
+        targets = {number: bounds[topic, number].offset(to, f"{topic}[{number}]") for number in numbers}
     except Retriable as error:
         raise Fatal(str(error), "check bootstrap_servers", UNREACHABLE) from error
     places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
@@ -109,17 +108,6 @@ def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
     return [Move(p.topic, p.partition, own[p].next, None) for p in sorted(found(own))]
 
 
-def offset(to: str, bounds: Bounds, where: str) -> int:
-    """The offset that `to` names. Pure. Raises Fatal (2)."""
-    if to in ("earliest", "latest"):
-        return bounds.low if to == "earliest" else bounds.high
-    if not to.isdigit() or not bounds.low <= int(to) <= bounds.high:
-        raise Fatal(
-            f"{to!r} is no offset of {where}, which holds {bounds.low} to {bounds.high}", "or: --to earliest|latest", USAGE
-        )
-    return int(to)
-
-
 def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     if partition is None:
         return range(pair.source.partitions)
@@ -129,8 +117,7 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
 
 
 def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Mapping[Place, bytes | None]]) -> Positions:
-    """Fence the relay, then write `values` of the positions that it has reached; those. Raises Fatal: 4 where the destination
-    does not answer."""
+    """Fence the relay, then write `values` of the positions it has reached; those. Raises Fatal: 4 for a silent destination."""
     checkpoints, told = log_of(settings), registration(settings, uuid.uuid4().hex, what)
     with closing(control_of(settings)) as control:
         try:

@@ -79,8 +79,7 @@ class Observer:
 
 
 def with_rates(found: Status, before: Status | None) -> Status:
-    """The same with records a second since an earlier look; None where that is not known, or less is copied than before.
-    Pure."""
+    """The same with records a second since an earlier look; None where not known, or less is copied than before. Pure."""
     seconds = (found.at_ms - before.at_ms) / 1_000 if before else 0.0
     if before is None or seconds <= 0:
         return found

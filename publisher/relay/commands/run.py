@@ -1,5 +1,4 @@
-"""`publisher run`: copies topics into this region until SIGTERM; signals, health and metrics around the relay, and an end where
-a call never returns."""
+"""`publisher run`: signals, health and metrics around the relay, and an end where a call never returns."""
 
 import logging
 import signal

@@ -24,9 +24,8 @@ LANE_METRICS: dict[str, tuple[str, type]] = {
 
 @dataclass(frozen=True)
 class LaneStanding:
-    """One lane, as its process counts since its start: records copied and refused, transactions committed and aborted. Lag
-    in source offsets and in seconds; `checkpoint_age_seconds` since its last commit; `records_per_second` since the look
-    before."""
+    """One lane, as its process counts since its start: records copied and refused, transactions committed and aborted. Lag in
+    source offsets and in seconds; `checkpoint_age_seconds` since its last commit, `records_per_second` since the last look."""
 
     lane: int
     lag_records: int

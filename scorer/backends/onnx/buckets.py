@@ -1,8 +1,7 @@
 """Batch sizes that are run as they are, so that buffers and graphs made for them are used again: which ones, and how a batch is
 cut and padded to them. Pure.
 
-On a GPU a batch of 5 costs what one of 8 does, while each new shape costs memory, a graph or an engine. So a batch is filled up
-with rows that nobody reads.
+On a GPU a batch of 5 costs what one of 8 does, and each new shape memory, a graph or an engine: so batches are filled up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +26,7 @@ def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(start, stop, bucket) of the runs that `rows` rows take: whole ones of the largest bucket, the rest in the smallest that
-    holds it. `buckets` ascend."""
+    """(start, stop, bucket) of the runs of `rows` rows: whole largest buckets, the rest in the smallest. `buckets` ascend."""
     largest = buckets[-1]
     cut = [(start, start + largest, largest) for start in range(0, rows - largest + 1, largest)]
     begun = len(cut) * largest

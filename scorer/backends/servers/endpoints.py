@@ -4,8 +4,7 @@ A server that refuses is ejected at once, one that misses deadlines after severa
 it is probed when its back-off is over, longer each time, and taken in again by a probe that succeeds.
 
 A server answers fastest when it is busy and nothing queues before it: additive increase, multiplicative decrease. The limit
-grows by one for each full window that was answered in time, and halves where a deadline was missed: once for all the requests
-that were already out.
+grows by one for each full window that was answered in time, and halves, once for all requests out, at a missed deadline.
 """
 
 from collections.abc import Iterable

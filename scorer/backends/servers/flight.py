@@ -45,30 +45,24 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 
 
 class Remote(Protocol):
-    """One model version on several servers, by their index. `target` is the folder of its files there, None where others keep
-    it."""
+    """One model version on several servers, by index. `target` is the folder of its files there, None where others keep it."""
 
     target: Path | None
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
         """Begin a request; a gRPC future."""
-        ...
 
     def read(self, reply: Any) -> Tensors:
         """The outputs of a reply. Raises InferenceFailed where it is not as promised."""
-        ...
 
     def unload(self) -> None:
         """Take the version from every server, and its files away, if that is ours to do."""
-        ...
 
     def prepare(self, at: int, seconds: float) -> None:
         """Return when the version is ready on this server, loading it if that is ours to do. Raises grpc.RpcError, NotReady."""
-        ...
 
     def stated(self, at: int) -> tuple[Stated, Stated]:
         """Inputs and outputs as the server states them, if it does. Raises grpc.RpcError and ModelRefused."""
-        ...
 
 
 class NotReady(Exception):
@@ -81,8 +75,6 @@ class NotReady(Exception):
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows of a batch."""
-
     start: int
     stop: int
     tries: int = 0

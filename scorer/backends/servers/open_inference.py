@@ -102,8 +102,6 @@ class _Version:
 
 
 class _Calls:
-    """The methods of one server."""
-
     def __init__(self, channel: grpc.Channel) -> None:
         service = "/inference.GRPCInferenceService"
         self.infer = method(channel, f"{service}/ModelInfer", M["ModelInferResponse"])

@@ -151,8 +151,7 @@ def open_on_all(flight: Flight, load_seconds: float, signature: Signature) -> No
 
 
 def _open_until(flight: Flight, until: float, signature: Signature) -> dict[int, grpc.RpcError | NotReady]:
-    """What is wrong with the servers that have not become ready. One that still loads is waited for, one that is away is not
-    where another is ready."""
+    """What is wrong with servers that are not ready. Those that load are waited for, those away only until one is ready."""
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:

@@ -125,8 +125,6 @@ class _Version:
 
 
 class _Calls:
-    """The methods of one server."""
-
     def __init__(self, channel: grpc.Channel) -> None:
         prediction, models = "/tensorflow.serving.PredictionService", "/tensorflow.serving.ModelService"
         self.predict = method(channel, f"{prediction}/Predict", M["PredictResponse"])

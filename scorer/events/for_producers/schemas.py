@@ -1,8 +1,7 @@
 """Schemas for producers, made from a signature: events that follow them are valid for the version.
 
 The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
-has presence, so that a zero and an absent value differ. Its numbers follow the order of the signature: new fields belong at the
-end.
+has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end.
 """
 
 import json

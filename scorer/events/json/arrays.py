@@ -27,8 +27,7 @@ TEXT_BYTES = 256 * 1_024  # what fits a core's cache
 
 
 class _Elements:
-    """What an array of one signature looks like to msgspec and to simdjson, and how it becomes a row. `columns` is None where a
-    tensor is not of floats."""
+    """An array of one signature for msgspec and simdjson, and how it becomes a row. `columns`: None unless all are floats."""
 
     def __init__(self, fields: Fields) -> None:
         self._fields = fields

@@ -75,7 +75,6 @@ def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | No
 
 
 def _items(type_: Any, name: str, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """The parts of a field."""
     if isinstance(type_, list):
         yield from _chosen(type_, name, wanted)
     elif isinstance(type_, dict):

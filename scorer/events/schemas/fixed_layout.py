@@ -114,8 +114,7 @@ class Layout:
         self._booleans = booleans
 
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
-        """The events that have the shape; their first `start` bytes are a header. None where not one has it. A float may not be
-        finite yet."""
+        """The events that have the shape, behind headers of `start` bytes; None where none has. Floats may not be finite."""
         cuts = self._cut(values, start)
         matrix = self._fixed(cuts)
         keep = self._good(matrix)

@@ -35,8 +35,6 @@ VARINTS = {
 
 
 class ProtobufReader:
-    """Reads messages of one type."""
-
     def __init__(self, message: Descriptor, fields: Fields, id_field: str | None) -> None:
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from publisher.errors import Fatal
-from publisher.process.outages import SCHEMA_REGISTRY, Away
+from publisher.process.outages import silent_registry
 from scorer.events.decoder import Poison, Reason
 from scorer.settings import SchemaRegistrySettings
 
@@ -91,15 +91,10 @@ def fetched(settings: SchemaRegistrySettings, number: int) -> Schema:
     except SchemaRegistryError as error:
         if error.http_status_code in NOT_LET_IN:
             raise Fatal(f"schema registry {settings.url}: {error}", "check schema_registry.extra", 3) from error
-        raise _silent(settings.url, error) from error
+        raise silent_registry(settings.url, error) from error
     except (TransportError, TypeError, ValueError) as error:
-        raise _silent(settings.url, error) from error
+        raise silent_registry(settings.url, error) from error
     return Schema((found.schema_type or "AVRO").lower(), found.schema_str or "", references)
-
-
-def _silent(url: str | None, error: Exception) -> Away:
-    """Nobody answers there, or nobody who is a schema registry."""
-    return Away(SCHEMA_REGISTRY, f"schema registry {url} does not answer: {error}", "check schema_registry.url")
 
 
 @functools.lru_cache

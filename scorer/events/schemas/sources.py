@@ -26,19 +26,14 @@ class Reader(Protocol):
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of one event behind a header of `start` bytes. Raises Poison."""
-        ...
 
 
 class Source(Protocol):
-    """Where readers come from."""
-
     def header(self, value: bytes) -> bytes:
         """The bytes at the start of an event that say which schema it has. Raises Poison."""
-        ...
 
     def reader(self, header: bytes, fields: Fields, id_field: str | None) -> Reader:
         """The reader of events with that header. Raises Poison where there is none, Fatal where it cannot be asked for."""
-        ...
 
 
 def source(settings: Settings) -> Source:

@@ -1,6 +1,7 @@
 """The two packages that the demo ships: their signatures feed them, golden examples hold, 2.0.0 is the better one."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_only_the_delay_may_be_missing(version: str) -> None:
 
 
 def test_the_second_version_takes_fields_that_the_first_does_not() -> None:
-    events = list(flights.events(2))
+    events = list(islice(flights.events(), 2))
     first, second = (tensors(signature(package(version)), events) for version in VERSIONS)
     assert set(first) == set(second) == {"x", "carrier", "origin", "dest"}
     assert (first["x"].shape, second["x"].shape) == ((2, 3), (2, 6))
@@ -89,15 +90,14 @@ def test_the_second_version_takes_fields_that_the_first_does_not() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_names_never_seen_are_scored(version: str) -> None:
-    event = next(flights.events(1))
+    event = next(flights.events())
     strange: flights.Event = {**event, "carrier": "", "origin": "Zürich", "dest": "x" * 1000, "dep_delay": None}
     (score,) = scores(package(version), [strange])
     assert 0 < score < 1
 
 
 def test_the_second_version_is_better_and_the_cards_say_what_is_measured() -> None:
-    events = list(flights.events())
-    outcomes = flights.outcomes()
+    events, outcomes = list(islice(flights.events(), 56_463)), flights.outcomes()
     measured = {}
     for version in VERSIONS:
         said = scores(package(version), events)

@@ -110,5 +110,5 @@ def test_any_text_is_a_reference_or_a_named_error(text: str) -> None:
 def test_the_working_directory_and_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert parse("oci:~/m:1").path == tmp_path / "m"
-    assert parse("oci:registry/m:1").path == tmp_path / "registry" / "m"
+    assert parse("oci:~/m:1").repository == str(tmp_path / "m")
+    assert parse("oci:registry/m:1").repository == str(tmp_path / "registry" / "m")

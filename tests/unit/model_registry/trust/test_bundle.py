@@ -40,8 +40,8 @@ def cosign(tmp_path: Path) -> keys.PublicKey:
 
 
 def test_what_cosign_signed_verifies(cosign: keys.PublicKey) -> None:
-    vouched = signing.check(BUNDLE, DIGEST, [signing.TrustedKey("cosign", cosign)], NOW)
-    assert (vouched.key_id, vouched.statement.predicate_type) == ("cosign", bundle.SIGNED)
+    statement, key_id = signing.check(BUNDLE, DIGEST, [signing.TrustedKey("cosign", cosign)], NOW)
+    assert (key_id, statement.predicate_type) == ("cosign", bundle.SIGNED)
     with pytest.raises(Refused):
         signing.check(BUNDLE, DIGEST, trusted(ONE), NOW)
 

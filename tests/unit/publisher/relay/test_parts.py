@@ -12,7 +12,6 @@ from publisher.kafka.clients import unwrapping
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.budget import Budget
 from publisher.relay.checkpoints import Place, key, parse_key
-from publisher.relay.commands.checkpoint import offset
 from publisher.relay.copy import Route
 from publisher.relay.settings import RelaySettings
 from publisher.relay.topic_pairs import clashes, selected
@@ -71,10 +70,10 @@ def test_a_topic_is_made_like_its_source_with_room_for_the_headers() -> None:
 
 def test_an_offset_is_one_that_the_log_holds() -> None:
     bounds = Bounds(5, 9)
-    assert [offset(to, bounds, "t[0]") for to in ("earliest", "latest", "5", "9")] == [5, 9, 5, 9]
+    assert [bounds.offset(to, "t[0]") for to in ("earliest", "latest", "5", "9")] == [5, 9, 5, 9]
     for wrong in ("4", "10", "now", "-1"):
         with pytest.raises(Fatal, match="holds 5 to 9"):
-            offset(wrong, bounds, "t[0]")
+            bounds.offset(wrong, "t[0]")
 
 
 def test_how_long_a_topic_keeps_records_is_known_where_it_deletes_by_age() -> None:

@@ -8,6 +8,7 @@ from confluent_kafka import Message
 
 from scorer.console import records
 from scorer.console.flow import STEP_SECONDS, FlowFold
+from scorer.console.records import ScoreRecord, SwapRecord
 from scorer.console.state import LETTERS_KEPT, LetterFold, State, SwapFold
 from scorer.observe.status import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import told
@@ -47,15 +48,15 @@ def test_old_records_are_of_scorers_that_are_gone_whatever_they_say() -> None:
 
 def test_what_is_no_scorers_record_is_passed_over() -> None:
     assert not State().scorers.hear(b"_channel/prod", b"{}", NOW)
-    assert records.swap(b"[]") is None
-    assert records.swap(b'{"scorer": 1}') is None
-    assert records.score(b"\xff{") is None
+    assert records.decoded(b"[]", SwapRecord) is None
+    assert records.decoded(b'{"scorer": 1}', SwapRecord) is None
+    assert records.decoded(b"\xff{", ScoreRecord) is None
 
 
 def test_the_last_swap_of_each_partition_counts() -> None:
     fold = SwapFold()
     for record in (told.swap(0, "1.0.0"), told.swap(1, "1.0.0"), told.swap(0, "2.0.0", 40, 2)):
-        assert records.swap(msgspec.json.encode(record)) == record
+        assert records.decoded(msgspec.json.encode(record), SwapRecord) == record
         fold.hear(record)
     assert {place: r.version for place, r in fold.last.items()} == {("in", 0): "2.0.0", ("in", 1): "1.0.0"}
     assert [r.cut_over_offset for r in fold.recent] == [40, 0, 0]
