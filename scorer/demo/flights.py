@@ -10,7 +10,7 @@ import functools
 import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -68,9 +68,9 @@ def events() -> Iterator[Event]:
     return (event(row, lap) for lap in count(1) for row in _rows())
 
 
-def lines() -> Iterator[bytes]:
-    """The same events as JSON objects in UTF-8, one after the other, without line ends."""
-    return map(orjson.dumps, events())
+def lines(limit: int | None = None) -> Iterator[bytes]:
+    """The same events, at most so many, as JSON objects in UTF-8 without line ends."""
+    return map(orjson.dumps, islice(events(), limit))
 
 
 def first_lap(flight_id: str) -> str:
