@@ -19,12 +19,10 @@ from publisher.session.protocol import Session
 from scorer.events.batch import Batch
 from scorer.intake import group_offsets
 from scorer.intake.beginnings import Beginning, Beginnings
-from scorer.intake.columns import batch_of
-from scorer.intake.consumer_errors import out_of_range, usable
-from scorer.intake.member import Member
+from scorer.intake.consumer_errors import out_of_range, pass_over
+from scorer.intake.member import Member, Reason
 from scorer.intake.partitions import Partitions
-from scorer.intake.pauses import Reason
-from scorer.intake.pull import Pull
+from scorer.intake.pull import Pull, batch_of
 from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
@@ -66,13 +64,9 @@ class Intake:
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
         self._look_at = 0.0
         self._pull = Pull()
-        self._group: Any = None
-        self._join(consumer)
-
-    @property
-    def group(self) -> Any:
+        self.group: Any = None
         """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
-        return self._group
+        self._join(consumer)
 
     def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
         """At once what is there, or the first event within `wait` seconds and what came with it.
@@ -84,7 +78,7 @@ class Intake:
         if self._unread:
             self.rewind(self._unread)
         messages = self._pull.messages(self._consumer, wait, limit)
-        self._group = self._member.group()
+        self.group = self._member.group()
         if any(map(Message.error, messages)):
             messages = self._usable(messages)
         if self.partitions.changes != before:  # messages of two assignments may be mixed: those are read again
@@ -123,7 +117,7 @@ class Intake:
                 unsought.add(place)
         self._unread = (self._unread - wanted) | unsought
         self._without_beginning(unbegun)
-        self._group = self._member.group()
+        self.group = self._member.group()
 
     def rejoin(self) -> None:
         """Join the group as another member: all partitions are lost, and come back as the group says."""
@@ -170,7 +164,7 @@ class Intake:
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
-        return group_offsets.elsewhere(self._consumer, partitions)
+        return group_offsets.asked_once(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
@@ -206,7 +200,7 @@ class Intake:
             elif error in OUT_OF_RANGE:
                 outside[_place(message)] = message.offset()
             elif error not in ABSENT:
-                usable(message)
+                pass_over(message, error)
         if not outside:
             return events
         again = self._beginnings.look({p: mark for p, mark in self.partitions.marks().items() if p in outside})

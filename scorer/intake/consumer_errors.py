@@ -2,7 +2,7 @@
 
 import logging
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from publisher.errors import Fatal, MemberLost
 from publisher.kafka import rights
@@ -14,17 +14,13 @@ RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknow
 LACKING = {rights.TOPIC: "the right to read this topic", rights.GROUP: "the right to use this consumer group"}
 
 
-def usable(message: Message) -> bool:
-    """Whether this is an event. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
-    error = message.error()
-    if error is None:
-        return True
+def pass_over(message: Message, error: KafkaError) -> None:
+    """Go on without this message. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
     if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group refuses this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.why(error) or ""):
         raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {lacking}", 3)
     log.warning("consumer: %s", error.str())
-    return False
 
 
 def out_of_range(consumer: Consumer, partition: TopicPartition, position: int) -> str:

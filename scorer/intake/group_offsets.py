@@ -86,22 +86,16 @@ def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partitio
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
     """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
-    if not positions:
-        return []
-    try:
-        found = consumer.committed([TopicPartition(*partition) for partition in positions], timeout=END_SECONDS)
-    except KafkaException as error:
-        log.info("whether the group was moved is not known: %s", error.args[0].str())
-        return []
-    return [key for p in found if p.error is None and p.offset >= 0 and p.offset != positions[key := (p.topic, p.partition)]]
+    return [key for key, offset in asked_once(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
-def elsewhere(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """What the group has committed of partitions that others hold; nothing where the broker does not tell."""
+def asked_once(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """What the group has committed of these, also of those that others hold; nothing where the broker does not tell."""
     asked = [TopicPartition(*partition) for partition in partitions]
     try:
         found = consumer.committed(asked, timeout=END_SECONDS) if asked else []
-    except KafkaException:
+    except KafkaException as error:
+        log.info("what the group has committed is not known: %s", error.args[0].str())
         return {}
     return {(p.topic, p.partition): p.offset for p in found if p.error is None}
 
