@@ -24,14 +24,13 @@ from publisher.process import logs
 from publisher.process.outages import MODEL, Away
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
-from scorer.events import formats
-from scorer.events.decoder import Decoded, Unsuited
-from scorer.servables.loaded import LoadedModel, made_ready
+from scorer.events.decoder import Decoded
+from scorer.servables.loaded import LoadedModel, made_ready, with_decoder
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (Away, InferenceFailed, ModelRefused, Unsuited, Fatal)
+KNOWN = (Away, InferenceFailed, ModelRefused, Fatal)
 """Errors that mean the same in the worker. Any other is told by its name and text."""
 PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines of the model, and this for the decoder
 ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
@@ -83,10 +82,8 @@ class Examiner:
             examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
             self._opened[digest] = package
             return made_ready(examined, examined, package.golden, self._settings)
-        except BaseException as error:
+        except BaseException:
             self._opened.pop(digest, None)
-            if isinstance(error, Unsuited):
-                raise ModelRefused(str(error)) from None
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -226,13 +223,9 @@ def _answer(
 ) -> Any:
     if what == "open":
         _limit_cpu(None)
-        model = backend.open(*arguments)
-        try:
-            opened[digest] = model, formats.decoder(settings, model.signature())
-        except Unsuited:
-            model.close()
-            raise
-        return model.signature()
+        (package,) = arguments
+        opened[digest] = with_decoder(backend, package, settings)
+        return opened[digest][0].signature()
     if what == "free":
         if found := opened.pop(digest, None):
             found[0].close()

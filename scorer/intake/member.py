@@ -1,16 +1,21 @@
 """One consumer as a member of its group: what is known of this client alone, and is forgotten with it."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Set
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import MemberLost
-from publisher.kafka.error_codes import NOT_NOW
+from publisher.errors import Fatal, MemberLost
+from publisher.kafka import rights
+from publisher.kafka.error_codes import LOST, NOT_NOW, REFUSED
 from publisher.kafka.partitions import Partition
 from scorer.intake.beginnings import Beginning
 
+log = logging.getLogger(__name__)
+
+LACKING = {rights.TOPIC: "the right to read this topic", rights.GROUP: "the right to use this consumer group"}
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
 
 
@@ -85,3 +90,12 @@ class Member:
             return False
         self._unsought_since = 0.0
         return True
+
+
+def pass_over(message: Message, error: KafkaError) -> None:
+    """Go on without this message. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
+    if error.fatal() or error in LOST:
+        raise MemberLost(f"the consumer group refuses this member: {error.str()}")
+    if lacking := LACKING.get(REFUSED.why(error) or ""):
+        raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {lacking}", 3)
+    log.warning("consumer: %s", error.str())

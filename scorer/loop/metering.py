@@ -62,6 +62,6 @@ class Metering:
         intake, progress = self._with.intake, self._with.progress
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
-        progress.paused = intake.unreadable()
+        progress.paused = intake.unreadable.why()
         seconds = self._lag.seconds(lag, progress.last_event_ms, now_ms())
         self._with.metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)
