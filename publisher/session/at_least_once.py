@@ -125,8 +125,7 @@ class CheckpointSession:
         of an earlier call. For some time after the broker has refused a record, records are sent singly and each call waits
         until its own are confirmed: then it raises RecordRefused for those that are not, and the earlier ones are safe.
 
-        `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
-        `overlap`: nothing is waited for in either case.
+        `group_metadata` and `overlap` are the protocol's: the consumer itself commits, and nothing is waited for anyhow.
         """
         self._look()
         if self._careful and self._clock() > self._careful_until:

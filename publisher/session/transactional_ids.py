@@ -69,8 +69,7 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> 
     """Initialise every transactional id of these processes. A live one that is fenced by mistake only has to recover.
 
     A transaction that a killed process left open hides everything behind it from read_committed readers until its time-out and
-    the broker's next sweep. Whoever takes the partitions over knows the last owner from the committed offsets' metadata, and
-    from the group's members that it is gone: the broker aborts at once.
+    the broker's next sweep; so it is aborted at once.
     """
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:

@@ -1,8 +1,7 @@
 """A process of its own that decodes and scores for a worker, and may die of it: the worker lives on and learns.
 
 After a worker's death its successor begins with an examiner in place of a model: decoder and model are in the child alone, so
-that both together need the memory of one worker, on a GPU too. When the suspects are answered the child ends, and the worker
-loads the model itself.
+that both together need the memory of one worker, on a GPU too, until the suspects are answered.
 """
 
 import contextlib
@@ -47,10 +46,8 @@ class ExaminerDied(Away):
 
 
 class Examiner:
-    """Loads models that live, with their decoders, in a child process, which is started again when it has died.
-
-    `alive` is called while the thread that made this one waits for the child. Threads take turns.
-    """
+    """Loads models that live, with their decoders, in a child process, started again when it has died. `alive` is called
+    while the thread that made this one waits for the child. Threads take turns."""
 
     def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
         self._settings = settings

@@ -1,7 +1,6 @@
 """The consumer: the events to take now, and where each partition is read from.
 
-One thread owns it. What is known of each partition stands in `partitions`. Positions come from committed offsets alone: at
-assignment, and after every recovery.
+One thread owns it. Positions come from committed offsets alone: at assignment, and after every recovery.
 """
 
 import logging

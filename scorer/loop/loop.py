@@ -1,7 +1,6 @@
 """The owner thread: take a batch, score it, publish it. No I/O details in here.
 
-A batch is published through a session (exactly once: its records, the swap records it causes and its offsets become visible
-together, or not at all; at least once: the offsets follow within a second).
+A batch is published through a session: its records, the swap records it causes, and its offsets.
 Where scoring takes about as long as a commit, the next batch is scored while the last one commits.
 Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
 """
@@ -232,11 +231,8 @@ class Loop:
             self._with.metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
-        """Back to the committed offsets, with a successor for the producer whose records are in doubt.
-
-        Waits while brokers are away. Raises Aborted where a stop is asked for meanwhile (then the next owner decides what is in
-        doubt), or where the group refuses this member. A member that is lost joins anew.
-        """
+        """Back to the committed offsets; a member that is lost joins anew. Waits while brokers are away. Raises Aborted where a
+        stop is asked for meanwhile (then the next owner decides what is in doubt), or where the group refuses this member."""
         log.warning("recovering: %s", error)
         self._with.traces.fail(error)
         self._with.progress.recoveries += 1
