@@ -9,17 +9,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.errors import Aborted, NotAllowed
 from publisher.kafka.error_codes import REFUSED, UNFIT_RECORD
 from publisher.kafka.partitions import Partition
-from publisher.session.group_commits import Done
+from publisher.session.group_commits import GroupCommits
+from publisher.session.producing import CAREFUL_SECONDS, RefusedRecords
 from publisher.session.protocol import Counters, Record
-from publisher.session.refused_records import CAREFUL_SECONDS, RefusedRecords
 
 log = logging.getLogger(__name__)
 
@@ -29,16 +28,6 @@ UNCOMMITTED_SECONDS = 30.0  # positions that cannot be committed for so long are
 FULL_SECONDS = 0.05  # one wait for room in the producer's queue
 
 OnDelivery = Callable[[KafkaError, Message], None]
-
-
-class Commits(Protocol):
-    """See `GroupCommits`."""
-
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        """Commit and wait. Raises KafkaException."""
-
-    def begin(self, offsets: Sequence[TopicPartition], done: Done) -> None:
-        """Commit; `done` is told the outcome later, or at once."""
 
 
 @dataclass(slots=True)
@@ -103,7 +92,7 @@ class CheckpointSession:
     def __init__(
         self,
         make_producer: Callable[[OnDelivery, bool], Producer],
-        commits: Commits,
+        commits: GroupCommits,
         *,
         confirm_seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -136,8 +125,7 @@ class CheckpointSession:
         of an earlier call. For some time after the broker has refused a record, records are sent singly and each call waits
         until its own are confirmed: then it raises RecordRefused for those that are not, and the earlier ones are safe.
 
-        `group_metadata` is the protocol's: a commit outside transactions is sent as the member that the consumer is. So is
-        `overlap`: nothing is waited for in either case.
+        `group_metadata` and `overlap` are the protocol's: the consumer itself commits, and nothing is waited for anyhow.
         """
         self._look()
         if self._careful and self._clock() > self._careful_until:
@@ -212,21 +200,10 @@ class CheckpointSession:
         self._positions = Positions()
 
     def _produce(self, records: Iterable[Record]) -> None:
-        produce = self._producer.produce
-        record: Record | None = None
         try:
-            for record in records:
-                topic, value, key, partition, timestamp, headers = record
-                report = partial(self._told, record) if self._careful else None
-                try:
-                    produce(topic, value, key, partition, report, None, timestamp, headers)
-                except BufferError:
-                    self._make_room()
-                    produce(topic, value, key, partition, report, None, timestamp, headers)
+            self._refused.produce(self._producer, records, self._told if self._careful else None, self._make_room)
         except (BufferError, KafkaException) as error:
-            if record is not None and isinstance(error, KafkaException):
-                self._refused.note(record, error.args[0])
-                self._unfit |= bool(self._refused)
+            self._unfit |= bool(self._refused)
             self._fault = self._fault or Aborted(f"could not produce: {error}")
 
     def _make_room(self) -> None:

@@ -1,21 +1,81 @@
-"""Hands the records of a batch to a transactional producer, and finds out which of them the broker refuses."""
+"""Hands the records of a batch to a producer, and finds out which of them the broker refuses."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from publisher.errors import Aborted
-from publisher.kafka.error_codes import NOT_NOW
+from publisher.errors import Aborted, RecordRefused
+from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
 from publisher.session.protocol import Record
-from publisher.session.refused_records import CAREFUL_SECONDS, RefusedRecords
 from publisher.session.transactional_ids import CALL_SECONDS
 
+CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
 CONFIRM_SECONDS = 0.05  # between looks whether a record was refused
 
 
+class RefusedRecords:
+    """For one transaction, or for the records under way. `singly`: each travels by itself, so that each report is its own.
+
+    Records travel in batches of a partition, and a broker refuses a batch. Where it names the guilty records in a batch, which
+    Kafka's brokers do for invalid ones, librdkafka (2.16) reports those as invalid and their neighbours with a code of their
+    own. Where one of them is guilty, or all are, they are reported alike.
+    """
+
+    def __init__(self, *, singly: bool = False) -> None:
+        self._singly = singly
+        self._reports: list[tuple[KafkaError, Record]] = []
+        self._told_apart: set[tuple[str, int]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._reports)
+
+    def note(self, record: Record, error: KafkaError) -> None:
+        """This record has failed."""
+        if error in UNFIT_NEIGHBOUR:
+            self._told_apart.add((record[0], record[3]))
+        elif error in UNFIT_RECORD:
+            self._reports.append((error, record))
+
+    def produce(
+        self,
+        producer: Producer,
+        records: Iterable[Record],
+        report: Callable[[Record, KafkaError, Message], None] | None,
+        make_room: Callable[[], object],
+    ) -> None:
+        """Hand the records to the producer, which calls `report`, if there is one, for each; `make_room` is called where its
+        queue is full. Raises KafkaException, noted before, and BufferError."""
+        produce = producer.produce
+        record: Record | None = None
+        try:
+            for record in records:
+                topic, value, key, partition, timestamp, headers = record
+                told = partial(report, record) if report else None
+                try:
+                    produce(topic, value, key, partition, told, None, timestamp, headers)
+                except BufferError:
+                    make_room()
+                    produce(topic, value, key, partition, told, None, timestamp, headers)
+        except KafkaException as error:
+            if record is not None:
+                self.note(record, error.args[0])
+            raise
+
+    def error(self) -> RecordRefused:
+        """The refusal, with those that it is for certain, or else with all that it may be."""
+        error, (topic, _, _, partition, *_) = self._reports[0]
+        why = f"{topic}[{partition}] refuses a record: {error.str()}"
+        if self._singly:
+            return RecordRefused(why, [record for _, record in self._reports], certain=True)
+        invalid = [record for error, record in self._reports if UNFIT_RECORD.why(error) == "invalid-record"]
+        certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
+        records = certain or [record for _, record in self._reports]
+        return RecordRefused(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
+
+
 class Producing:
-    """For one session. `clock` is monotonic, in seconds."""
+    """For one transaction session. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -28,26 +88,20 @@ class Producing:
     def produce(self, producer: Producer, records: Iterable[Record]) -> None:
         """Produce them; while careful, return once the broker has taken them all. Raises RecordRefused for those that it
         refuses, or Aborted."""
-        produce = producer.produce
         refused = RefusedRecords()
         careful = self._clock() < self._careful_until
-        record: Record | None = None
+
+        def report(record: Record, error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.note(record, error)
+
         try:
-            for record in records:
-                topic, value, key, partition, timestamp, headers = record
-                report = partial(_report, refused, record) if careful else None
-                try:
-                    produce(topic, value, key, partition, report, None, timestamp, headers)
-                except BufferError:
-                    producer.poll(CALL_SECONDS)
-                    produce(topic, value, key, partition, report, None, timestamp, headers)
+            refused.produce(producer, records, report if careful else None, lambda: producer.poll(CALL_SECONDS))
         except (BufferError, KafkaException) as error:
-            if record is not None and isinstance(error, KafkaException):
-                refused.note(record, error.args[0])
-                if error.args[0] in NOT_NOW:  # one that was sent before has failed: its report says why
-                    self.be_careful()
-                    if careful:
-                        producer.flush(CONFIRM_SECONDS)
+            if isinstance(error, KafkaException) and error.args[0] in NOT_NOW:
+                self.be_careful()
+                if careful:  # one that was sent before has failed: its report says why
+                    producer.flush(CONFIRM_SECONDS)
             raise refused.error() if refused else Aborted(f"could not produce: {error}") from error
         if careful:
             self._confirm(producer, refused)
@@ -60,8 +114,3 @@ class Producing:
             pass
         if refused:
             raise refused.error()
-
-
-def _report(refused: RefusedRecords, record: Record, error: KafkaError | None, _: Message) -> None:
-    if error is not None:
-        refused.note(record, error)

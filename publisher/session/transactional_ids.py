@@ -1,11 +1,14 @@
-"""The transactional ids of a process: how many it has, their names, and taking them over.
+"""The transactional ids of a process: how many it has, their names, taking them over, and ending what the dead left open.
 
 An id is `<name>/<role>/...`. No name and no replica holds a `/`, so ids of different names or roles never coincide, and rights
 are given by prefix: `<name>/<role>/`.
 """
 
+import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -14,10 +17,13 @@ from publisher.kafka.clients import unwrapping
 from publisher.kafka.error_codes import REFUSED
 from publisher.session.states import Step, Verdict, verdict
 
+log = logging.getLogger(__name__)
+
 POOL_SIZE = 3
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
 PAUSE_SECONDS = 0.02  # between calls
 FENCED_SECONDS = 0.5  # before another producer takes the turn of one that was fenced while it began
+FENCE_SECONDS = 5.0
 GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
@@ -57,6 +63,25 @@ def initialised(
             else:
                 closing.wait(FENCED_SECONDS)
                 producer = make_producer(name)
+
+
+def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> None:
+    """Initialise every transactional id of these processes. A live one that is fenced by mistake only has to recover.
+
+    A transaction that a killed process left open hides everything behind it from read_committed readers until its time-out and
+    the broker's next sweep; so it is aborted at once.
+    """
+    ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
+    if not ids:
+        return
+    log.info("ending what these left open: %s", ", ".join(ids))
+    never = threading.Event()
+    with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="fence") as pool:
+        for made in [pool.submit(initialised, make_producer, name, time.monotonic, never, FENCE_SECONDS) for name in ids]:
+            try:
+                made.result()
+            except (Fatal, KafkaException) as error:
+                log.warning("could not fence: %s; the transaction time-out will", error)
 
 
 def _refusal(name: str, error: KafkaError) -> Fatal:

@@ -1,8 +1,7 @@
 """A process of its own that decodes and scores for a worker, and may die of it: the worker lives on and learns.
 
 After a worker's death its successor begins with an examiner in place of a model: decoder and model are in the child alone, so
-that both together need the memory of one worker, on a GPU too. When the suspects are answered the child ends, and the worker
-loads the model itself.
+that both together need the memory of one worker, on a GPU too, until the suspects are answered.
 """
 
 import contextlib
@@ -24,14 +23,13 @@ from publisher.process import logs
 from publisher.process.outages import MODEL, Away
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
-from scorer.events import formats
-from scorer.events.decoder import Decoded, Unsuited
-from scorer.servables.loaded import LoadedModel, made_ready
+from scorer.events.decoder import Decoded
+from scorer.servables.loaded import LoadedModel, made_ready, with_decoder
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (Away, InferenceFailed, ModelRefused, Unsuited, Fatal)
+KNOWN = (Away, InferenceFailed, ModelRefused, Fatal)
 """Errors that mean the same in the worker. Any other is told by its name and text."""
 PATIENCE, SPARE_SECONDS = 3.0, 2.0  # CPU time for one call: so many deadlines of the model, and this for the decoder
 ANSWER_SECONDS = 30.0  # for an answer that takes no CPU time: a decoder that waits for ever
@@ -48,10 +46,8 @@ class ExaminerDied(Away):
 
 
 class Examiner:
-    """Loads models that live, with their decoders, in a child process, which is started again when it has died.
-
-    `alive` is called while the thread that made this one waits for the child. Threads take turns.
-    """
+    """Loads models that live, with their decoders, in a child process, started again when it has died. `alive` is called
+    while the thread that made this one waits for the child. Threads take turns."""
 
     def __init__(self, settings: Settings, alive: Callable[[], None]) -> None:
         self._settings = settings
@@ -83,10 +79,8 @@ class Examiner:
             examined = Examined(self, digest, self.ask("open", digest, package, seconds=math.inf))
             self._opened[digest] = package
             return made_ready(examined, examined, package.golden, self._settings)
-        except BaseException as error:
+        except BaseException:
             self._opened.pop(digest, None)
-            if isinstance(error, Unsuited):
-                raise ModelRefused(str(error)) from None
             raise
 
     def ask(self, what: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
@@ -226,13 +220,9 @@ def _answer(
 ) -> Any:
     if what == "open":
         _limit_cpu(None)
-        model = backend.open(*arguments)
-        try:
-            opened[digest] = model, formats.decoder(settings, model.signature())
-        except Unsuited:
-            model.close()
-            raise
-        return model.signature()
+        (package,) = arguments
+        opened[digest] = with_decoder(backend, package, settings)
+        return opened[digest][0].signature()
     if what == "free":
         if found := opened.pop(digest, None):
             found[0].close()

@@ -17,6 +17,7 @@ from publisher.errors import Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Topic, Topics
+from publisher.process.outages import UNREACHABLE
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark
@@ -31,8 +32,6 @@ LOOK_SECONDS = 1.5  # that one look at the topics may take
 SEEN_SECONDS = 2.0  # what is published exactly once was read from topics whose ids were looked at since
 GONE_SECONDS = 30.0  # a topic that is to be made again may be absent so long
 PAUSE_SECONDS = 0.01
-UNREACHABLE = 4
-NO_EPOCH = -1
 
 
 class AnswersFrom(NamedTuple):
@@ -76,7 +75,7 @@ def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: b
 
 def known(epoch: int | None) -> int:
     """A leader epoch as positions carry it."""
-    return NO_EPOCH if epoch is None else epoch
+    return -1 if epoch is None else epoch
 
 
 class Beginnings:
@@ -157,7 +156,7 @@ class Beginnings:
         self, consumer: Consumer, odd: Sequence[TopicPartition], marks: Mapping[Partition, Mark], ids: Mapping[str, str]
     ) -> dict[Partition, Way]:
         """For each of these partitions how to go on."""
-        scored = self._scored()
+        scored = self._told(self._read_swaps)
         visited = {topic for topic, _ in scored} | self._positioned(consumer, {p.topic for p in odd})
         visited |= {topic for topic, known in self._first.items() if ids.get(topic, known) != known}
         found: dict[Partition, Way] = {}
@@ -178,11 +177,8 @@ class Beginnings:
         every = [TopicPartition(topic, number) for topic in topics for number in range(known[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._waiting) if p.offset >= 0}
 
-    def _scored(self) -> dict[Partition, set[str]]:
-        """By partition, the topic ids under which it has been scored."""
-        return self._told(self._read_swaps)
-
     def _read_swaps(self) -> dict[Partition, set[str]]:
+        """By partition, the topic ids under which it has been scored."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts, ends = reader.earliest(partitions), reader.visible(partitions)

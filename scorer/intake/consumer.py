@@ -1,7 +1,6 @@
 """The consumer: the events to take now, and where each partition is read from.
 
-One thread owns it. What is known of each partition stands in `partitions`. Positions come from committed offsets alone: at
-assignment, and after every recovery.
+One thread owns it. Positions come from committed offsets alone: at assignment, and after every recovery.
 """
 
 import logging
@@ -19,12 +18,9 @@ from publisher.session.protocol import Session
 from scorer.events.batch import Batch
 from scorer.intake import group_offsets
 from scorer.intake.beginnings import Beginning, Beginnings
-from scorer.intake.columns import batch_of
-from scorer.intake.consumer_errors import out_of_range, usable
-from scorer.intake.member import Member
+from scorer.intake.member import Member, Reason, pass_over
 from scorer.intake.partitions import Partitions
-from scorer.intake.pauses import Reason
-from scorer.intake.pull import Pull
+from scorer.intake.pull import Pull, batch_of
 from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
@@ -61,18 +57,14 @@ class Intake:
         self._fence = fence
         self._waiting = waiting
         self._renew = renew
-        self._unreadable = Unreadable()
+        self.unreadable = Unreadable()
         self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
         self._look_at = 0.0
         self._pull = Pull()
-        self._group: Any = None
-        self._join(consumer)
-
-    @property
-    def group(self) -> Any:
+        self.group: Any = None
         """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
-        return self._group
+        self._join(consumer)
 
     def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
         """At once what is there, or the first event within `wait` seconds and what came with it.
@@ -84,7 +76,7 @@ class Intake:
         if self._unread:
             self.rewind(self._unread)
         messages = self._pull.messages(self._consumer, wait, limit)
-        self._group = self._member.group()
+        self.group = self._member.group()
         if any(map(Message.error, messages)):
             messages = self._usable(messages)
         if self.partitions.changes != before:  # messages of two assignments may be mixed: those are read again
@@ -123,7 +115,7 @@ class Intake:
                 unsought.add(place)
         self._unread = (self._unread - wanted) | unsought
         self._without_beginning(unbegun)
-        self._group = self._member.group()
+        self.group = self._member.group()
 
     def rejoin(self) -> None:
         """Join the group as another member: all partitions are lost, and come back as the group says."""
@@ -145,10 +137,6 @@ class Intake:
         """Read these again, unless another reason pauses them."""
         self._member.pauses.resume(partitions, reason)
 
-    def unreadable(self) -> dict[Partition, str]:
-        """Partitions of ours that cannot be read, and why."""
-        return self._unreadable.why()
-
     def look_again(self, now: float) -> None:
         """Tell of partitions without a leader, and read those again that were out of range where the group was moved since.
 
@@ -159,10 +147,10 @@ class Intake:
             return
         self._look_at = now + LOOK_SECONDS
         without = group_offsets.leaderless(self._consumer, self._topics)
-        self._unreadable.leaders({p for p in without if p in self.partitions or p in self._unbegun})
+        self.unreadable.leaders({p for p in without if p in self.partitions or p in self._unbegun})
         self._unread |= self._unbegun - without
         committed = self.partitions.committed()
-        if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self._unreadable.outside}):
+        if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self.unreadable.outside}):
             self.rewind(moved)
             for partition in moved:
                 log.info("%s[%d]: the group was moved; reading again", *partition)
@@ -170,11 +158,11 @@ class Intake:
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""
-        return group_offsets.elsewhere(self._consumer, partitions)
+        return group_offsets.asked_once(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
         """Records behind the end of each assigned partition; missing where no end is known."""
-        held = self._member.pauses.partitions - self._unreadable.leaderless
+        held = self._member.pauses.partitions - self.unreadable.leaderless
         found = group_offsets.known_ends(self._consumer, self.partitions, held)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in found.items()}
 
@@ -206,13 +194,13 @@ class Intake:
             elif error in OUT_OF_RANGE:
                 outside[_place(message)] = message.offset()
             elif error not in ABSENT:
-                usable(message)
+                pass_over(message, error)
         if not outside:
             return events
         again = self._beginnings.look({p: mark for p, mark in self.partitions.marks().items() if p in outside})
         for partition, at in outside.items():
             here = self.partitions.next(partition)
-            if here is not None and self._unreadable.is_doubtful(partition, at, here):
+            if here is not None and self.unreadable.is_doubtful(partition, at, here):
                 again.add(partition)
         self._unread |= again
         self._pause_outside(outside.keys() - again)
@@ -221,14 +209,14 @@ class Intake:
     def _pause_outside(self, partitions: set[Partition]) -> None:
         """Stop reading partitions whose position is out of range, with an alarm, while the others go on."""
         committed = self.partitions.committed()
-        for partition in sorted(partitions & committed.keys() - set(self._unreadable.outside)):
+        for partition in sorted(partitions & committed.keys() - set(self.unreadable.outside)):
             self.pause([partition], "out of range")
-            why = out_of_range(self._consumer, TopicPartition(*partition), committed[partition])
-            self._unreadable.out_of_range(partition, why)
+            why = group_offsets.out_of_range(self._consumer, TopicPartition(*partition), committed[partition])
+            self.unreadable.out_of_range(partition, why)
 
     def _in_range(self, partition: Partition) -> None:
         self.resume([partition], "out of range")
-        self._unreadable.in_range(partition)
+        self.unreadable.in_range(partition)
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -257,7 +245,7 @@ class Intake:
         self._session.release(partitions, lost=lost)
         places = [(p.topic, p.partition) for p in partitions]
         self.partitions.leave(places)
-        self._unreadable.forget(places)
+        self.unreadable.forget(places)
         self._unread.difference_update(places)
         self._unbegun.difference_update(places)
         self._member.pauses.forget(places)

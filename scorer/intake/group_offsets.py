@@ -15,6 +15,7 @@ from publisher.kafka.partitions import Partition, leaders
 ANSWER_SECONDS = 5.0  # for one answer
 PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a consumer that lost its way is better replaced
 PAUSE_SECONDS = 0.1
+RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknown
 END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
 
 log = logging.getLogger(__name__)
@@ -86,24 +87,32 @@ def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partitio
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
     """Those partitions where the group stands elsewhere by now; nothing where the broker does not tell."""
-    if not positions:
-        return []
-    try:
-        found = consumer.committed([TopicPartition(*partition) for partition in positions], timeout=END_SECONDS)
-    except KafkaException as error:
-        log.info("whether the group was moved is not known: %s", error.args[0].str())
-        return []
-    return [key for p in found if p.error is None and p.offset >= 0 and p.offset != positions[key := (p.topic, p.partition)]]
+    return [key for key, offset in asked_once(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
-def elsewhere(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """What the group has committed of partitions that others hold; nothing where the broker does not tell."""
+def asked_once(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """What the group has committed of these, also of those that others hold; nothing where the broker does not tell."""
     asked = [TopicPartition(*partition) for partition in partitions]
     try:
         found = consumer.committed(asked, timeout=END_SECONDS) if asked else []
-    except KafkaException:
+    except KafkaException as error:
+        log.info("what the group has committed is not known: %s", error.args[0].str())
         return {}
     return {(p.topic, p.partition): p.offset for p in found if p.error is None}
+
+
+def out_of_range(consumer: Consumer, partition: TopicPartition, position: int) -> str:
+    """Why a partition cannot be read from `position`, and the way out."""
+    try:
+        low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
+        holds = f"holds offsets {low} to {high}"
+    except KafkaException as error:
+        holds = f"does not have it (its range is not told: {error.args[0].str()})"
+    return (
+        f"{partition.topic}[{partition.partition}] {holds}, but the group stands at {position}: "
+        "events were deleted before they were scored, or the topic was made anew; to go on deliberately, stop the scorers: "
+        f"scorer offsets CONFIG --topic {partition.topic} --partition {partition.partition} --to earliest"
+    )
 
 
 def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:

@@ -1,17 +1,64 @@
 """One consumer as a member of its group: what is known of this client alone, and is forgotten with it."""
 
+import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Set
+from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from publisher.errors import MemberLost
-from publisher.kafka.error_codes import NOT_NOW
+from publisher.errors import Fatal, MemberLost
+from publisher.kafka import rights
+from publisher.kafka.error_codes import LOST, NOT_NOW, REFUSED
+from publisher.kafka.partitions import Partition
 from scorer.intake.beginnings import Beginning
-from scorer.intake.pauses import Pauses
 
+log = logging.getLogger(__name__)
+
+LACKING = {rights.TOPIC: "the right to read this topic", rights.GROUP: "the right to use this consumer group"}
 SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
+
+
+Reason = Literal["away", "out of range", "no leader", "revision"]
+"""Servers are away that scoring needs; the position is not in the log; nobody tells where the partition begins; a newer
+revision has scored the partition."""
+
+
+class Pauses:
+    """Which assigned partitions are not read, and why: each reason holds by itself, until none is left."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._reasons: dict[Partition, set[Reason]] = {}
+
+    @property
+    def partitions(self) -> Set[Partition]:
+        """Those that are paused, for any reason."""
+        return self._reasons.keys()
+
+    def pause(self, partitions: Iterable[Partition], reason: Reason) -> None:
+        """Stop reading these until this reason is gone."""
+        fresh = [p for p in partitions if reason not in self._reasons.get(p, ())]
+        for partition in fresh:
+            self._reasons.setdefault(partition, set()).add(reason)
+        if fresh:
+            self._consumer.pause([TopicPartition(*p) for p in fresh])
+
+    def resume(self, partitions: Iterable[Partition], reason: Reason) -> None:
+        """This reason is gone. Partitions with another one stay paused."""
+        free = []
+        for partition in partitions:
+            reasons = self._reasons.get(partition, set())
+            reasons.discard(reason)
+            if not reasons and self._reasons.pop(partition, None) is not None:
+                free.append(partition)
+        if free:
+            self._consumer.resume([TopicPartition(*p) for p in free])
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """They go to another owner; should they come back, they are read."""
+        if paused := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
+            self._consumer.resume(paused)
 
 
 class Member:
@@ -43,3 +90,12 @@ class Member:
             return False
         self._unsought_since = 0.0
         return True
+
+
+def pass_over(message: Message, error: KafkaError) -> None:
+    """Go on without this message. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
+    if error.fatal() or error in LOST:
+        raise MemberLost(f"the consumer group refuses this member: {error.str()}")
+    if lacking := LACKING.get(REFUSED.why(error) or ""):
+        raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {lacking}", 3)
+    log.warning("consumer: %s", error.str())

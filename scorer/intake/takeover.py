@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupReader, members
-from publisher.session.fencing import fence
+from publisher.session.transactional_ids import fence
 from scorer.intake.marks import Mark
 from scorer.settings import Settings
 

@@ -1,7 +1,6 @@
 """How many events the next batch may have. Pure: values and measured costs in, numbers out.
 
-The cost of a batch is modelled as T(B) = a + b B seconds, fitted by least squares with forgetting over the batches seen; the
-latency target is the one knob. There is no linger: a scorer takes what is there, and batches grow by themselves under load.
+The latency target is the one knob. There is no linger: a scorer takes what is there, and batches grow by themselves under load.
 """
 
 from collections.abc import Sequence

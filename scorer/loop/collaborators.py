@@ -1,7 +1,6 @@
 """What a loop works with, handed in as one value."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from publisher.session.protocol import Session
@@ -15,14 +14,13 @@ from scorer.servables.manager import VersionManager
 from scorer.settings import Settings
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The wall clock in Unix ms."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Collaborators:
-    """`clock` is monotonic seconds, `now_ms` the wall clock in Unix ms."""
-
     settings: Settings
     intake: Intake
     session: Session
@@ -32,9 +30,3 @@ class Collaborators:
     metrics: Metrics
     progress: Progress
     traces: Traces
-    clock: Callable[[], float] = time.monotonic
-    now_ms: Callable[[], int] = _now_ms
-
-    def alive(self) -> None:
-        """The owner thread waits for something, and has not hung up."""
-        self.progress.heartbeat = self.clock()

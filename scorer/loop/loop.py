@@ -1,7 +1,6 @@
 """The owner thread: take a batch, score it, publish it. No I/O details in here.
 
-A batch is published through a session (exactly once: its records, the swap records it causes and its offsets become visible
-together, or not at all; at least once: the offsets follow within a second).
+A batch is published through a session: its records, the swap records it causes, and its offsets.
 Where scoring takes about as long as a commit, the next batch is scored while the last one commits.
 Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
 """
@@ -19,7 +18,7 @@ from scorer.intake.claims import Claims
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
 from scorer.loop.batching import Limiter, full
-from scorer.loop.collaborators import Collaborators
+from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.metering import Metering, Published
 from scorer.loop.pacing import Pacing
 from scorer.loop.recovery import Recoveries
@@ -40,13 +39,12 @@ class Loop:
 
     def __init__(self, collaborators: Collaborators) -> None:
         settings, intake = collaborators.settings, collaborators.intake
-        scoring, metrics, clock = collaborators.scoring, collaborators.metrics, collaborators.clock
+        scoring, metrics = collaborators.scoring, collaborators.metrics
         self._with = collaborators
         self._settings = settings
         self._intake = intake
         self._session = collaborators.session
         self._versions = collaborators.versions
-        self._clock = clock
         self._pacing = Pacing()
         self._limiter = Limiter(
             target=settings.batching.latency_target_ms / 1_000,
@@ -56,8 +54,8 @@ class Loop:
         )
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
-        self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, clock)
-        self._absence = Absence(intake, metrics.outages, clock)
+        self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
+        self._absence = Absence(intake, metrics.outages, time.monotonic)
         self._refusals = Refusals(collaborators)
         self._metering = Metering(collaborators)
         self._published: Published | None = None
@@ -69,7 +67,7 @@ class Loop:
         next_second = 0.0
         self._with.progress.scoring = True
         while not stopping():
-            self._with.progress.heartbeat = now = self._clock()
+            self._with.progress.heartbeat = now = time.monotonic()
             try:
                 self._once(now)
             except Aborted as error:
@@ -104,10 +102,13 @@ class Loop:
         if self._absence.lasts(WAIT_SECONDS):
             return
         self._admit_arrivals(servable)
-        self._pace()
+        if (pause := self._pacing.wait(time.monotonic())) > 0:
+            time.sleep(pause)
         batch = self._take(servable)
         if batch is None:
-            self._idle()
+            self._settle()
+            if not self._intake.partitions:
+                self._absence.end()
             return
         work = self._score(batch, servable)
         if work is None:
@@ -135,20 +136,15 @@ class Loop:
             self._fence.admit(revision)
         self._fence.look(revision)
 
-    def _pace(self) -> None:
-        """The broker pays for each transaction: leave some time between two."""
-        if (pause := self._pacing.wait(self._clock())) > 0:
-            time.sleep(pause)
-
     def _take(self, servable: Servable) -> Batch | None:
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
         if batch is not None:
-            self._pacing.begin(self._clock(), full=full(batch.end, len(batch)))
+            self._pacing.begin(time.monotonic(), full=full(batch.end, len(batch)))
             self._with.traces.begin(batch, servable.encoder.provenance)
         return batch
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
-        age = max(0.0, (self._with.now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
+        age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         at_most = self._with.quarantine.most(self._settings.batching.max_events)
         return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most)
 
@@ -156,18 +152,12 @@ class Loop:
         if self._intake.joined:
             self._with.quarantine.look(self._intake.partitions.committed(), self._intake.elsewhere, self._versions)
 
-    def _idle(self) -> None:
-        """Nothing came."""
-        self._settle()
-        if not self._intake.partitions:
-            self._absence.end()
-
     def _score(self, batch: Batch, servable: Servable) -> Published | None:
         """The batch with its records; None where it has to be taken again. Raises Aborted."""
-        began, quarantine = self._clock(), self._with.quarantine
+        began, quarantine = time.monotonic(), self._with.quarantine
         quarantine.take_up(batch)
         try:
-            scored = self._with.scoring.score(batch, servable, self._with.now_ms, self._with.alive)
+            scored = self._with.scoring.score(batch, servable, now_ms, self._with.progress.alive)
         except Away as error:
             given_up = self._after(error, batch, servable)
             if given_up is None:
@@ -178,7 +168,7 @@ class Loop:
         quarantine.answered(batch)
         origin = servable.encoder.provenance
         mark = Mark(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
-        return Published(batch, scored, servable, mark, self._limiter.limited_by(batch.end), began, self._clock() - began)
+        return Published(batch, scored, servable, mark, self._limiter.limited_by(batch.end), began, time.monotonic() - began)
 
     def _after(self, error: Away, batch: Batch, servable: Servable) -> Scored | None:
         """Dead letters for one event that killed two examiners; None where the batch has to be taken again. Raises Aborted."""
@@ -186,7 +176,7 @@ class Loop:
         self._session.checkpoint()
         died = isinstance(error, ExaminerDied)
         if died and self._with.quarantine.died(batch, error):
-            return self._with.scoring.give_up(batch, servable, self._with.now_ms, str(error))
+            return self._with.scoring.give_up(batch, servable, now_ms, str(error))
         self._with.traces.fail(error)
         if died:
             self._intake.rewind(batch.epochs)
@@ -197,17 +187,17 @@ class Loop:
     def _publish(self, work: Published) -> None:
         """Publish the batch; `_settle` sees it through, now or when the next one is scored. Raises Aborted."""
         partitions = self._intake.partitions
-        work.swaps = swap_records(work, partitions, self._settings, self._with.now_ms())
+        work.swaps = swap_records(work, partitions, self._settings, now_ms())
         offsets = partitions.offsets(work.batch, work.mark)
         overlap = not work.swaps and self._pacing.overlap(work.scoring)
-        began, waited, records = self._clock(), self._session.counters.commit_seconds, work.scored.records
+        began, waited, records = time.monotonic(), self._session.counters.commit_seconds, work.scored.records
         self._limiter.observe(records)
         self._published = work
         try:
             self._session.publish([*records, *work.swaps], offsets, self._intake.group, overlap=overlap)
         except RecordRefused as error:
             self._bury(error)
-        work.producing = self._clock() - began - (self._session.counters.commit_seconds - waited)
+        work.producing = time.monotonic() - began - (self._session.counters.commit_seconds - waited)
         if work.swaps:  # marks that others go by, should this process die, do not wait
             self._session.checkpoint()
         if not overlap:
@@ -241,11 +231,8 @@ class Loop:
             self._with.metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
-        """Back to the committed offsets, with a successor for the producer whose records are in doubt.
-
-        Waits while brokers are away. Raises Aborted where a stop is asked for meanwhile (then the next owner decides what is in
-        doubt), or where the group refuses this member. A member that is lost joins anew.
-        """
+        """Back to the committed offsets; a member that is lost joins anew. Waits while brokers are away. Raises Aborted where a
+        stop is asked for meanwhile (then the next owner decides what is in doubt), or where the group refuses this member."""
         log.warning("recovering: %s", error)
         self._with.traces.fail(error)
         self._with.progress.recoveries += 1

@@ -1,5 +1,6 @@
 """What is told of each batch once its commit is known to be good, and each second of the partitions: metrics and progress."""
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from publisher.session.protocol import Record
 from scorer.events.batch import Batch
 from scorer.intake.marks import Mark
-from scorer.loop.collaborators import Collaborators
+from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.scoring import Scored
 from scorer.observe.lag import LagClock
 from scorer.servables.servable import Servable
@@ -47,9 +48,9 @@ class Metering:
         count = len(batch)
         done.servable.loaded.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
         done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
-        latency = (self._with.now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
+        latency = (now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
         metrics.latency.observe(latency)
-        metrics.wait.observe(np.maximum(latency - (self._with.clock() - done.began), 0.0))
+        metrics.wait.observe(np.maximum(latency - (time.monotonic() - done.began), 0.0))
         metrics.batch(count, done.limited, scored.outcomes, scored.reasons, stages)
         self._with.traces.end(batch, stages, scored.outcomes)
         progress.events += count
@@ -61,6 +62,6 @@ class Metering:
         intake, progress = self._with.intake, self._with.progress
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
-        progress.paused = intake.unreadable()
-        seconds = self._lag.seconds(lag, progress.last_event_ms, self._with.now_ms())
+        progress.paused = intake.unreadable.why()
+        seconds = self._lag.seconds(lag, progress.last_event_ms, now_ms())
         self._with.metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)

@@ -11,7 +11,7 @@ from publisher.errors import Fatal, RecordRefused
 from publisher.session.protocol import Record
 from scorer.dead_letters.headers import NAMES, facts
 from scorer.events.decoder import Poison, Reason
-from scorer.loop.collaborators import Collaborators
+from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.metering import Published
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Refusals:
     def _publish_all(self, done: Published, spans: list[list[int]]) -> RecordRefused | None:
         """Publish these parts, the last one first, until one is refused, which stays the last."""
         while spans:
-            self._with.alive()
+            self._with.progress.alive()
             try:
                 self._publish(done, spans[-1])
             except RecordRefused as error:
@@ -131,7 +131,5 @@ class Refusals:
 
     def _letter(self, done: Published, row: int, why: str) -> Record:
         poison = Poison(Reason.RECORD_REFUSED, why)
-        topic, value, key, partition, _, headers = self._with.scoring.letter(
-            done.batch, row, poison, done.servable, self._with.now_ms()
-        )
+        topic, value, key, partition, _, headers = self._with.scoring.letter(done.batch, row, poison, done.servable, now_ms())
         return topic, value, key, partition, 0, headers

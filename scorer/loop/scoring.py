@@ -1,8 +1,7 @@
 """One batch: decode, infer, encode. Every event becomes exactly one record: a score, an expired answer or a dead letter.
 
 No Kafka call in here. Records keep the order of the events, whatever they become. A batch over which anything is raised is
-halved until the guilty event stands alone, which becomes a dead letter. Errors that tell of somebody who is away are no event's
-fault and are raised further.
+halved until the guilty event stands alone, which becomes a dead letter. What tells of somebody who is away is raised further.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Prometheus metrics: base units, `_total` for counters, bounded labels. Updated once a batch, never once an event."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
@@ -21,14 +21,15 @@ SIZE_BUCKETS = tuple(4**k for k in range(9))
 
 
 class BatchHistogram(Collector):
-    """A histogram that takes a whole batch of observations in one call."""
+    """A histogram of LATENCY_BUCKETS that takes a whole batch of observations in one call."""
 
-    def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._name = name
         self._documentation = documentation
-        self._edges = np.array(buckets)
-        self._counts = np.zeros(len(buckets) + 1, np.int64)
+        self._edges = np.array(LATENCY_BUCKETS)
+        self._counts = np.zeros(len(LATENCY_BUCKETS) + 1, np.int64)
         self._sum = 0.0
+        registry.register(self)
 
     def observe(self, values: "np.typing.NDArray[np.float64]") -> None:
         """(B,) values in the metric's unit."""
@@ -46,9 +47,8 @@ class BatchHistogram(Collector):
 class SessionCounters(Collector):
     """The session's own integers, as counters."""
 
-    def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, counters: Counters) -> None:
         self.counters = counters
-        self._clock = clock
 
     def collect(self) -> Iterable[Metric]:
         now = self.counters
@@ -60,7 +60,7 @@ class SessionCounters(Collector):
             ("scorer_commit_seconds", "Time that the loop waited for commits.", now.commit_seconds),
         ):
             yield CounterMetricFamily(name, documentation, value=value)
-        age = 0.0 if (since := now.open_since) is None else max(0.0, self._clock() - since)
+        age = 0.0 if (since := now.open_since) is None else max(0.0, time.monotonic() - since)
         yield GaugeMetricFamily(
             "scorer_open_transaction_seconds", "Age of the open transaction, or of the wait for others' to end.", age
         )
@@ -74,12 +74,10 @@ class Metrics:
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
-        self.latency = self._latency("scorer_event_latency_seconds", "From the input's timestamp to the answer.")
-        self.wait = self._latency(
-            "scorer_event_wait_seconds",
-            "From the input's timestamp to when its batch was taken: the part of the latency that no stage has.",
-        )
         at, of_partition = self.registry, ["topic", "partition"]
+        self.latency = BatchHistogram("scorer_event_latency_seconds", "From the input's timestamp to the answer.", at)
+        wait = "From the input's timestamp to when its batch was taken: the part of the latency that no stage has."
+        self.wait = BatchHistogram("scorer_event_wait_seconds", wait, at)
         self.events = Counter("scorer_events", "Events answered.", ["outcome"], registry=at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
@@ -109,11 +107,6 @@ class Metrics:
         self.device.labels(model.backend, model.device).set(1)
         self.native.labels("msgspec" if native().library is None else "scanner").set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
-
-    def _latency(self, name: str, documentation: str) -> BatchHistogram:
-        made = BatchHistogram(name, documentation, LATENCY_BUCKETS)
-        self.registry.register(made)
-        return made
 
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]

@@ -1,8 +1,7 @@
 """Status records: what each scorer is doing, told on the bus itself, so that no other database is needed.
 
-Topic `<name>.status`, compacted; the key is the scorer's owner id, or that of a notice to the scorers that a channel has moved
-(see notices.py). A record whose heartbeat is old belongs to a scorer that is gone; a scorer that stops in an orderly way says
-so in its last record.
+Topic `<name>.status`, compacted; the key is the scorer's owner id, or that of a notice that a channel has moved (notices.py). A
+record whose heartbeat is old belongs to a scorer that is gone; one that stops in an orderly way says so in its last record.
 """
 
 import logging

@@ -22,8 +22,7 @@ class Restarts:
         self._anyone_served = True
 
     def ended(self, worker: int, code: int, now: float) -> float | None:
-        """The worker ended, with an exit code or a negated signal, and nobody asked it to. When to start it again; None where
-        every worker, and with them the command, is to end.
+        """When to start a worker again that nobody asked to end, by its exit code or negated signal; None where all are to end.
 
         Until one of them has served everything is as with a single process: the first end is the end. After that only what
         would be the same at the next start ends all; any other end is followed by a restart, later and later in a row.

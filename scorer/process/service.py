@@ -5,6 +5,7 @@ step that undoes it on a stack; the shutdown runs the stack backwards. A crash a
 """
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -36,19 +37,19 @@ from scorer.intake.beginnings import Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
 from scorer.intake.takeover import fence_the_dead, wait_for_the_living
-from scorer.loop.collaborators import Collaborators
+from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
 from scorer.loop.scoring import Scoring
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready
-from scorer.observe.status import StatusReporter, Twins
+from scorer.observe.status import PartitionStatus, ScorerStatus, StatusReporter, Twins, VersionStatus
 from scorer.observe.traces import traces as tracing
 from scorer.process import start_checks
-from scorer.process.reporter import reporter
 from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
+from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class _Service:
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
-        telling = reporter(settings, progress, session.counters, versions, self._twins)
+        telling = _reporter(settings, progress, session.counters, versions, self._twins)
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = Scoring(settings, output, dead)
         parts = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
@@ -211,3 +212,43 @@ class _Service:
             waiting=self._waiting,
             renew=commits.renew,
         )
+
+
+def _reporter(
+    settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
+) -> StatusReporter:
+    """What tells of a scorer on the status topic, from plain values that the owner thread keeps."""
+    started_ms = now_ms()
+
+    def version(servable: Servable) -> VersionStatus:
+        origin = servable.encoder.provenance
+        return VersionStatus(origin["model"], origin["version"], origin["digest"], servable.resolution.revision)
+
+    def status(state: str) -> ScorerStatus:
+        places = sorted(progress.lag.keys() | progress.paused.keys())
+        aspired = versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
+        return ScorerStatus(
+            scorer=settings.owner,
+            region=settings.region,
+            state=state,
+            heartbeat_ms=now_ms(),
+            started_ms=started_ms,
+            pid=os.getpid(),
+            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in places],
+            versions={role: version(servable) for role, servable in versions.serving.items()},
+            refused={refusal.version: refusal.reason for refusal in versions.refusals()},
+            cost=versions.champion.loaded.cost.line(),
+            counters={
+                "events": progress.events,
+                "batches": progress.batches,
+                "recoveries": progress.recoveries,
+                "aborts": counters.aborts,
+                "rotations": counters.rotations,
+            },
+            tag=settings.model.tag,
+            aspired_revision=aspired,
+            instance=twins.instance,
+            first=twins.first,
+        )
+
+    return StatusReporter(kafka.plain_producer(settings.kafka, settings.owner), settings.status_topic, status, twins)

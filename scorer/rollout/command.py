@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -83,7 +83,13 @@ def _carry_out(
         return
     seconds = round(time.monotonic() - began, 3)
     summary = verdict.outcome if verdict.outcome != WAITING else "timed out"
-    output.show(json, value | {"rollout": {"outcome": summary, "seconds": seconds, **_rows(verdict)}}, _line(verdict, seconds))
+    rollout = {
+        "outcome": summary,
+        "seconds": seconds,
+        "scorers": [asdict(standing) for standing in verdict.scorers],
+        "missing_partitions": [{"topic": topic, "partition": number} for topic, number in verdict.missing],
+    }
+    output.show(json, value | {"rollout": rollout}, _line(verdict, seconds))
     if verdict.outcome != FLIPPED:
         raise typer.Exit(REFUSED if _refusals(verdict) else FINDING)
 
@@ -104,11 +110,6 @@ def _told() -> Callable[[Verdict], None]:
 
 def _refusals(verdict: Verdict) -> list[str]:
     return [f"{s.scorer}: {s.reason}" for s in verdict.scorers if s.outcome == progress.REFUSED]
-
-
-def _rows(verdict: Verdict) -> dict[str, Any]:
-    missing = [{"topic": topic, "partition": number} for topic, number in verdict.missing]
-    return {"scorers": [asdict(standing) for standing in verdict.scorers], "missing_partitions": missing}
 
 
 def _line(verdict: Verdict, seconds: float) -> str:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import msgspec
-
 from model_registry.channels.history import Move
 from publisher.kafka.partitions import Partition
 from scorer.observe.status import STALE_SECONDS, ScorerStatus, read
@@ -52,13 +50,6 @@ class Fleet:
         """The running scorers that follow a channel, by name."""
         heard = [r for r, at in self.last.values() if r.state == "running" and now - at < STALE_SECONDS]
         return sorted((r for r in heard if r.tag in ("", channel)), key=lambda record: record.scorer)
-
-
-def notice(move: Move, repository: str) -> bytes:
-    """The value of the notice of a move. Scorers go by its key and ask the registry; the value is for people."""
-    return msgspec.json.encode(
-        {"repository": repository, "channel": move.channel, "revision": move.revision, "digest": move.to_digest, "at": move.at}
-    )
 
 
 def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:

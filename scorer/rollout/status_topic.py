@@ -7,6 +7,7 @@ as live whatever its clock says.
 import time
 from collections.abc import Callable
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
 from model_registry.channels.history import Move
@@ -62,12 +63,14 @@ class StatusTopic:
 
 def notify(settings: Settings, move: Move, repository: str) -> None:
     """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
+    value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
+    value |= {"digest": move.to_digest, "at": move.at}
     failed: list[KafkaError] = []
     timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
     producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)
     producer.produce(
         settings.status_topic,
-        progress.notice(move, repository),
+        msgspec.json.encode(value),
         status.notice_key(move.channel),
         on_delivery=lambda error, _: failed.append(error) if error else None,
     )

@@ -1,6 +1,5 @@
 """What a batch costs: T(B) = a + b B seconds, fitted by least squares with forgetting over the batches seen. Pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 FORGET = 0.98  # weight of the past at each new batch: about the last fifty count
@@ -15,14 +14,6 @@ class CostModel:
     t: float = 0.0
     bb: float = 0.0
     bt: float = 0.0
-
-    @classmethod
-    def of(cls, samples: Iterable[tuple[int, float]]) -> "CostModel":
-        """From (batch size, seconds) pairs, as measured at warm-up."""
-        model = cls()
-        for size, seconds in samples:
-            model.observe(size, seconds)
-        return model
 
     def observe(self, size: int, seconds: float) -> None:
         """One batch of `size` events took `seconds`."""
@@ -43,8 +34,3 @@ class CostModel:
         slope = max((self.bt / self.weight - mean_b * mean_t) / variance, 0.0)
         intercept = mean_t - slope * mean_b
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
-
-    def seconds(self, size: int) -> float:
-        """What a batch of `size` events is expected to take."""
-        a, b = self.line()
-        return a + b * size

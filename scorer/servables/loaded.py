@@ -51,15 +51,19 @@ def loader(settings: Settings) -> Callable[[Package], LoadedModel]:
     backend = backends.find(settings.model)
 
     def load(package: Package) -> LoadedModel:
-        model = backend.open(package)
-        try:
-            decoder = formats.decoder(settings, model.signature())
-        except Unsuited as error:
-            model.close()
-            raise ModelRefused(str(error)) from None
-        return made_ready(model, decoder, package.golden, settings)
+        return made_ready(*with_decoder(backend, package, settings), package.golden, settings)
 
     return load
+
+
+def with_decoder(backend: backends.Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
+    """A model, and what decodes the events for it. Raises ModelRefused and Away."""
+    model = backend.open(package)
+    try:
+        return model, formats.decoder(settings, model.signature())
+    except Unsuited as error:
+        model.close()
+        raise ModelRefused(str(error)) from None
 
 
 def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:

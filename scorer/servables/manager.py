@@ -1,8 +1,7 @@
 """Follows the model's tag: polls the registry, makes the aspired version ready beside the serving one, flips between batches.
 
-Two threads: one of its own polls and does everything slow; the thread that scores calls `flip` between two batches, which only
-exchanges references. The registry being down never stops scoring: the serving version goes on, and a
-start falls back on the last version known good.
+Two threads: one of its own does everything slow; the thread that scores calls `flip`, which only exchanges references.
+The registry being down never stops scoring: the serving version goes on, and a start falls back on the last one known good.
 """
 
 import logging

@@ -29,7 +29,7 @@ class Surroundings:
 
         self.session = CheckpointSession(
             make,  # type: ignore[arg-type]
-            self.commits,
+            self.commits,  # type: ignore[arg-type]
             confirm_seconds=10.0,
             clock=lambda: self.log.now,
         )

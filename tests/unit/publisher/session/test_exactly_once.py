@@ -3,44 +3,43 @@
 What a real broker does with these calls is the end-to-end tests' business; here is shown what the session asks for.
 """
 
-import random
 import threading
-from collections.abc import Callable
+import time
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced
 from publisher.kafka.error_codes import EVICTED, FENCED
 from publisher.session import transactional_ids as transactional_ids_module
 from publisher.session.exactly_once import SLOW_COMMIT_SECONDS, TransactionSession
 from publisher.session.transactional_ids import POOL_SIZE, transactional_ids
-from tests.unit.publisher.session.scripted import ERRORS, OFFSETS, RECORD, Log, ScriptedProducer, retriable
+from tests.unit.publisher.session.scripted import ERRORS, OFFSETS, RECORD, Fails, Log, ScriptedProducer, retriable
 
 IDS = transactional_ids("app/scorer/r")
 
 
-def session(
-    log: Log, fails: Callable[[str], tuple[KafkaError, bool] | None] = lambda _: None, *, seconds: float = 0.0
-) -> TransactionSession:
+def session(log: Log, fails: Fails = lambda _: None, *, seconds: float = 0.0, **more: Any) -> TransactionSession:
     def make(name: str) -> Any:
         log.made.append(name)
         return ScriptedProducer(name, log, fails)
 
-    return TransactionSession(make, IDS, transaction_seconds=seconds, clock=lambda: log.now)
+    return TransactionSession(make, IDS, transaction_seconds=seconds, **{"clock": lambda: log.now, **more})
 
 
 def test_the_producers_of_the_pool_take_turns() -> None:
     log = Log()
     under_test = session(log)
     under_test.open()
-    used = []
+    assert sorted(log.live) == IDS, "all are initialised before the first batch"
+    used: list[str] = []
     for number in range(2 * POOL_SIZE):
-        under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], OFFSETS, "metadata")
-        used.append(next(name for name, producer in log.live.items() if producer.offsets == OFFSETS and producer.open is None))
+        offsets = [TopicPartition("events", 0, number)]
+        under_test.publish([("scores", b"%d" % number, None, 0, 0, None)], offsets, "metadata")
+        used.append(next(name for name, producer in log.live.items() if [p.offset for p in producer.offsets] == [number]))
+    assert sorted(used[:POOL_SIZE]) == IDS
+    assert used[POOL_SIZE:] == used[:POOL_SIZE]
     assert log.visible == [b"%d" % n for n in range(2 * POOL_SIZE)]
     assert sorted(log.made) == IDS
     assert under_test.counters.commits == 2 * POOL_SIZE
@@ -60,13 +59,8 @@ def test_records_may_go_without_offsets_and_offsets_without_records() -> None:
 def test_the_wait_for_transactions_of_others_has_an_age_too() -> None:
     log = Log()
     seen: list[float | None] = []
-    under_test = TransactionSession(
-        lambda name: ScriptedProducer(name, log, lambda _: None),  # type: ignore[arg-type, return-value]
-        IDS,
-        transaction_seconds=0.0,
-        decided=lambda _: seen.append(under_test.counters.open_since),
-        clock=lambda: 7.0,
-    )
+    log.now = 7.0
+    under_test: TransactionSession = session(log, decided=lambda _: seen.append(under_test.counters.open_since))
     under_test.open()
     under_test.recover()
     assert seen == [7.0, 7.0]
@@ -95,14 +89,6 @@ def test_the_age_of_the_open_transaction_is_known_until_it_is_decided() -> None:
     under_test.recover()
     seen.append(under_test.counters.open_since)
     assert seen == [5.0, 5.0, None, 7.0, 7.0, 7.0, None]
-    under_test.close()
-
-
-def test_all_ids_are_initialised_before_the_first_batch() -> None:
-    log = Log()
-    under_test = session(log)
-    under_test.open()
-    assert sorted(log.live) == IDS
     under_test.close()
 
 
@@ -195,10 +181,7 @@ def test_a_call_that_never_returns_is_left_to_itself(call: str) -> None:
             hanging.clear()
             again.wait()
 
-    def make(name: str) -> Any:
-        return ScriptedProducer(name, log, fails)
-
-    under_test = TransactionSession(make, IDS, transaction_seconds=0.0, hang_seconds=0.0)
+    under_test = session(log, fails, hang_seconds=0.0, clock=time.monotonic)
     under_test.open()
     with pytest.raises(Aborted, match="not returned"):
         under_test.publish([RECORD], OFFSETS, "metadata")
@@ -220,10 +203,7 @@ def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up() -> None
             raise Aborted("asked to stop")
         asked.set()
 
-    def make(name: str) -> Any:
-        return ScriptedProducer(name, log, fails)
-
-    under_test = TransactionSession(make, IDS, transaction_seconds=0.0, waiting=waiting, clock=lambda: log.now)
+    under_test = session(log, fails, waiting=waiting)
     under_test.open()
     away[0] = True
     with pytest.raises(Aborted):
@@ -269,29 +249,4 @@ def test_what_the_broker_refuses_for_good_ends_the_start() -> None:
     under_test = session(Log(), lambda at: (refused, False) if at == "init" else None)
     with pytest.raises(Fatal, match="app/scorer/r/"):
         under_test.open()
-    under_test.close()
-
-
-@given(seed=st.integers(0, 2**32), batches=st.integers(1, 30))
-def test_whatever_fails_every_batch_is_visible_once(seed: int, batches: int) -> None:
-    """The caller does what the loop does: after a recovery it goes on from the committed position."""
-    chance, log = random.Random(seed), Log()
-
-    def fails(at: str) -> tuple[KafkaError, bool] | None:
-        if at == "init" or chance.random() > 0.3:
-            return None
-        return chance.choice(ERRORS), chance.random() < 0.5
-
-    under_test = session(log, fails)
-    under_test.open()
-    position = 0
-    while position < batches:
-        try:
-            record = ("scores", b"%d" % position, None, 0, 0, None)
-            under_test.publish([record], [TopicPartition("events", 0, position + 1)], "metadata")
-            position += 1
-        except Aborted:
-            under_test.recover()
-            position = max(log.committed, default=0)
-    assert log.visible == [b"%d" % n for n in range(batches)]
     under_test.close()

@@ -34,7 +34,7 @@ class TestCheckpoints(SessionConformance):
         commits = ScriptedCommits(log, fails)
         session = CheckpointSession(
             lambda failed, _: ScriptedQueue(log, fails, failed),  # type: ignore[arg-type, return-value]
-            commits,
+            commits,  # type: ignore[arg-type]
             confirm_seconds=10.0,
             clock=lambda: log.now,
         )

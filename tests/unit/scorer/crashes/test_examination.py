@@ -12,15 +12,8 @@ PLACE = ("flights", 0)
 
 def batch(first: int, events: int) -> Batch:
     """So many events of one partition."""
-    return Batch(
-        topics=["flights"] * events,
-        partitions=[0] * events,
-        offsets=list(range(first, first + events)),
-        keys=[None] * events,
-        values=[None] * events,
-        timestamps=[0] * events,
-        headers=[None] * events,
-    )
+    n, offsets = events, list(range(first, first + events))
+    return Batch(["flights"] * n, [0] * n, offsets, [None] * n, [None] * n, [0] * n, [None] * n)
 
 
 def examined(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], int]:

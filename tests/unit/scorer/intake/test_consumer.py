@@ -90,7 +90,7 @@ def test_a_partition_without_a_leader_and_without_a_position_waits_and_begins_th
     assert group.paused() == {1}
     assert group.intake.partitions.arrivals() == {HERE, (TOPIC, 2)}
     group.intake.look_again(0.0)
-    assert sorted(group.intake.unreadable()) == [THERE]
+    assert sorted(group.intake.unreadable.why()) == [THERE]
     group.leaderless = set()
     group.intake.look_again(LOOK_SECONDS)
     assert group.offsets() == []
@@ -142,7 +142,7 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
         group.waiting.append(failing(-1, KafkaError._AUTO_OFFSET_RESET))
         group.offsets()
     assert group.paused() == {0}
-    assert "the group stands at 5" in group.intake.unreadable()[HERE]
+    assert "the group stands at 5" in group.intake.unreadable.why()[HERE]
     group.waiting.append(event(0, 1))
     assert group.offsets() == [0]
     group.intake.look_again(0.0)
@@ -151,7 +151,7 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
     group.intake.look_again(LOOK_SECONDS)
     assert group.paused() == set()
     assert group.reads[HERE] == 50
-    assert group.intake.unreadable() == {}
+    assert group.intake.unreadable.why() == {}
 
 
 def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) -> None:
@@ -160,7 +160,7 @@ def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) 
     for second, leaderless in enumerate(({2}, {1, 2}, {1, 2}, {2})):
         group.leaderless = leaderless
         group.intake.look_again(float(second) * LOOK_SECONDS)
-        told.append(sorted(group.intake.unreadable()))
+        told.append(sorted(group.intake.unreadable.why()))
     assert told == [[], [THERE], [THERE], []]
 
 

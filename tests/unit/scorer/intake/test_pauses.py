@@ -4,7 +4,7 @@ from unittest.mock import create_autospec
 
 from confluent_kafka import Consumer
 
-from scorer.intake.pauses import Pauses
+from scorer.intake.member import Pauses
 
 
 def test_a_partition_is_read_again_when_no_reason_is_left() -> None:

@@ -9,6 +9,7 @@ from publisher.session.protocol import Record
 from scorer.events.batch import End
 from scorer.loop.batching import FEWEST, Limiter, full, within_deadline, within_target
 from scorer.servables.cost import CostModel
+from tests.unit.scorer.servables.test_cost import expected, fitted
 
 
 def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
@@ -19,19 +20,19 @@ def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
     a=st.floats(0, 0.01), b=st.floats(1e-6, 1e-3), target=st.floats(0.001, 1), age=st.floats(0, 2), most=st.integers(1, 10_000)
 )
 def test_the_limit_meets_the_target_or_there_is_a_backlog(a: float, b: float, target: float, age: float, most: int) -> None:
-    model = CostModel.of((size, a + b * size) for size in (1, 64, 1024))
+    model = fitted((size, a + b * size) for size in (1, 64, 1024))
     limit = within_target(model, target=target, oldest_age=age, max_events=most)
     assert 1 <= limit <= most
-    backlog = model.seconds(1) > target - age
+    backlog = expected(model, 1) > target - age
     if backlog:
         assert limit == most
     else:
-        assert model.seconds(limit) <= (target - age) * (1 + 1e-9)
-        assert limit == most or model.seconds(limit + 1) > (target - age) * (1 - 1e-9)
+        assert expected(model, limit) <= (target - age) * (1 + 1e-9)
+        assert limit == most or expected(model, limit + 1) > (target - age) * (1 - 1e-9)
 
 
 def test_an_older_event_gets_a_smaller_batch() -> None:
-    model = CostModel.of([(1, 0.001), (1_000, 0.011)])
+    model = fitted([(1, 0.001), (1_000, 0.011)])
     limits = [within_target(model, target=0.02, oldest_age=age, max_events=100_000) for age in (0.0, 0.005, 0.010, 0.015)]
     assert limits == sorted(limits, reverse=True)
     assert len(set(limits)) == len(limits)
@@ -58,7 +59,7 @@ def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
 def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_most: int, record: int, limited: str) -> None:
     under_test = limiter()
     under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST)
-    cheap = CostModel.of([(1, 2e-6), (1_000, 1e-3)])
+    cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
     assert 1 <= under_test.limit(cheap, CostModel(), age, at_most) <= at_most
     assert under_test.limited_by(end) == limited
 
@@ -118,5 +119,5 @@ def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
     ],
 )
 def test_no_batch_is_expected_to_outlast_its_deadline(a: float, b: float, seconds: float, most: int) -> None:
-    cost = CostModel.of((size, a + b * size) for size in (1, 10, 100))
+    cost = fitted((size, a + b * size) for size in (1, 10, 100))
     assert within_deadline(cost, seconds, 4_096) == pytest.approx(most, abs=1)

@@ -66,7 +66,7 @@ def test_a_refusal_counts_for_the_move_that_it_answers_and_ends_the_wait_when_al
 
 @pytest.mark.parametrize("key", [None, b"", records.notice_key("prod").encode()])
 def test_what_is_no_record_of_a_scorer_is_passed_over(key: bytes | None) -> None:
-    assert records.read(key, progress.notice(MOVE, "oci:x")) is None
+    assert records.read(key, msgspec.json.encode(told("a", 7))) is None
     assert records.read(b"a", None) is None
 
 
