@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from publisher.errors import Fatal, Retriable
+from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Topic, Topics
-from publisher.process.outages import UNREACHABLE
 from publisher.relay.topic_identity import Looks
 from scorer.intake import group_offsets
 from scorer.intake.marks import Mark

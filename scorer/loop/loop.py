@@ -102,13 +102,10 @@ class Loop:
         if self._absence.lasts(WAIT_SECONDS):
             return
         self._admit_arrivals(servable)
-        if (pause := self._pacing.wait(time.monotonic())) > 0:
-            time.sleep(pause)
+        self._pace()
         batch = self._take(servable)
         if batch is None:
-            self._settle()
-            if not self._intake.partitions:
-                self._absence.end()
+            self._idle()
             return
         work = self._score(batch, servable)
         if work is None:
@@ -135,6 +132,17 @@ class Loop:
             self._claims.claim(arrivals)
             self._fence.admit(revision)
         self._fence.look(revision)
+
+    def _pace(self) -> None:
+        """The broker pays for each transaction: leave some time between two."""
+        if (pause := self._pacing.wait(time.monotonic())) > 0:
+            time.sleep(pause)
+
+    def _idle(self) -> None:
+        """Nothing came."""
+        self._settle()
+        if not self._intake.partitions:
+            self._absence.end()
 
     def _take(self, servable: Servable) -> Batch | None:
         batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
