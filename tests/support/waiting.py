@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-STEP_SECONDS = 90.0  # how long anything may take to show; far more than it takes
+STEP_SECONDS = 180.0  # how long anything may take to show; far more than it takes
 LOOK_SECONDS = 0.05
 
 

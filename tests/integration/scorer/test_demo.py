@@ -1,8 +1,8 @@
 """The demo itself, at small size, as a stranger runs it."""
 
+import contextlib
 import json
 import re
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -95,16 +95,18 @@ def asked(go: str, line: str) -> Any:
     return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
 
 
-def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_alone_runs_until_it_is_told_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     port = str(free_port())
-    with subprocess.Popen([command("scorer"), "demo", "--only-kafka", port], stderr=subprocess.PIPE, text=True) as running:
+    with contextlib.ExitStack() as closing:
+        running = subprocess.Popen([command("scorer"), "demo", "--only-kafka", port], stderr=subprocess.PIPE, text=True)
+        closing.callback(running.kill)
         assert running.stderr is not None
         assert f"127.0.0.1:{port}" in running.stderr.readline()
         assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers
         assert f"port {port} of 127.0.0.1 is taken" in demo("--only-kafka", port, code=4).stderr
-        running.send_signal(signal.SIGINT)
-        assert running.wait(STEP_SECONDS) == 130
+        running.terminate()
+        assert running.wait(STEP_SECONDS) == 143
     assert list(tmp_path.iterdir()) == []
 
 
