@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 
 NO_FAULTS = dict.fromkeys(("missing", "duplicates", "phantoms", "out_of_order", "version_regressions"), 0)
 COUNT = 24_000
-FEW, TRIES = 20_000, 6
+FEW, TRIES = 20_000, 16
 
 
 def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> threading.Thread:
@@ -52,6 +54,7 @@ def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: Make
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
 
 
+@pytest.mark.timeout(1_800)
 def test_a_survivor_that_recovers_ends_the_transaction_of_the_dead(make_rig: MakeRig) -> None:
     """It recovers where the group's new generation refuses its own transaction, as happens more often than not; else only the
     time-out would end the other, here later than this test does."""
