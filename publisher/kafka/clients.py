@@ -18,7 +18,7 @@ from publisher.kafka import security as security_section
 from publisher.kafka.error_codes import NOBODY_THERE, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
 
-RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (transactions.py)
+RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may have been sent twice (publisher/README.md)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 FIRST_ANSWER_SECONDS = 1.0

@@ -5,13 +5,14 @@ the partition that the copy was written to. A program that forwards headers writ
 gets an origin of its own. `copy` is the one loop that runs for each record, so it does for each no more than it must.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from confluent_kafka import Message
 
+from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.positions import COPIED_TO, HOPS, ORIGIN, OWN, Position, address, origin_of
 
@@ -143,26 +144,17 @@ def copy(
     rules: Rules,
     produce: Callable[..., None],
     tally: Tally,
-    refuse: Callable[[Message, SystemError], None],
+    refuse: Callable[[Message, Exception], None],
 ) -> list[Message]:
-    """Write the copies with `produce` (as Producer.produce takes them); what was no record (ends of partitions, errors).
-
-    Key, value, timestamp, partition and all other headers are kept. Records of partitions without a route are passed over.
-    `refuse` is called for a record, of any partition, whose headers the client cannot read: a name in them is not UTF-8.
-    Raises what `produce` and `refuse` raise.
-
-    For such a name confluent-kafka 2.16 returns a list with a NULL in it beside the exception. Python notices that where a
-    function of C makes the call, here `map`; a method call in a loop is specialised (Python 3.11 and later) and goes on with
-    the list, to a segmentation fault. A second call gives that list without an exception.
-    """
+    """Write the copies with `produce` (as Producer.produce takes them), all but three headers as they were; what was no record
+    (ends of partitions, errors). Records of partitions without a route are passed over. `refuse` is called for a record, of any
+    partition, whose headers the client cannot read. Raises what `produce` and `refuse` raise."""
     events: list[Message] = []
     marked, filtering, find = rules.marked, bool(rules.wanted), routes.get
-    all_headers: Iterator[Any] = map(Message.headers, messages)
-    for message in messages:
-        try:
-            headers = next(all_headers)
-        except SystemError as error:
-            refuse(message, error)
+    all_headers, unread = headers_of(messages)
+    for place, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
+        if place in unread:
+            refuse(message, unread[place])
             continue
         if message.error() is not None:
             events.append(message)
@@ -181,8 +173,7 @@ def copy(
                 continue
         else:
             headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
-        stamp = message.timestamp()[1]
-        stamp = stamp if stamp > 0 else 0
+        stamp = max(message.timestamp()[1], 0)
         route.sent = message  # also where `produce` refuses it
         produce(route.destination, message.value(), message.key(), route.partition, None, None, stamp, headers)
         tally.copied += 1

@@ -67,7 +67,7 @@ class Refusing:
             self.active[place] = self._before[place]
             del self._state.stopped[place]
 
-    def unread(self, consumer: Consumer, produce: Produce, message: Message, error: SystemError) -> None:
+    def unread(self, consumer: Consumer, produce: Produce, message: Message, error: Exception) -> None:
         """Refuse a record whose headers cannot be read, within the open transaction."""
         found = self._refusal(message, UNREADABLE, repr(error.__cause__ or error), readable=False)
         if (found.source.topic, found.source.partition) not in self.active:

@@ -32,6 +32,7 @@ from scorer.settings import Settings, load
 from scorer.topics import Topic
 
 BEGIN_SECONDS = 60.0  # for a first transaction, which may wait for a coordinator that loads on a busy machine
+AGAIN_SECONDS = 0.1
 KNOWN_SECONDS = 30.0  # until every broker knows of topics that are made; each look may ask another one
 SAMPLE = 100  # newest events of each input partition that are decoded
 KIP_848_LIMITS = ("group.consumer.min.session.timeout.ms", "group.consumer.min.heartbeat.interval.ms")
@@ -84,6 +85,7 @@ def _broker(
             topics.create(settings.kafka, f"{settings.name}.check", plans)
             deadline = time.monotonic() + KNOWN_SECONDS
             while not {plan.topic for plan in plans} <= found.keys() and time.monotonic() < deadline:
+                time.sleep(AGAIN_SECONDS)
                 found = topics.describe(admin, settings.kafka, topics.known(settings))
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
         yield from _topics(settings, found)

@@ -1,5 +1,6 @@
 """`scorer console`: the feeds, and the pages over HTTP until SIGTERM."""
 
+import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,14 +52,10 @@ def serve(
         )
     )  # fmt: skip
     told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
-    try:
+    with contextlib.ExitStack() as closing:
+        for close in (listener.close, registry.close, bus.close, *([actions.close] if actions else [])):
+            closing.callback(close)
         server.run(sockets=[listener])
-    finally:
-        if actions is not None:
-            actions.close()
-        bus.close()
-        registry.close()
-        listener.close()
 
 
 def _listener(listen: str) -> tuple[socket.socket, str]:

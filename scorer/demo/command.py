@@ -24,7 +24,7 @@ def demo(
     ] = False,
     with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
     only_kafka: Annotated[
-        int, typer.Option(metavar="PORT", help="Kafka alone, on 127.0.0.1:PORT (say 9092), until Ctrl-C.", max=65_535)
+        int, typer.Option(metavar="PORT", help="Kafka alone, on 127.0.0.1:PORT (say 9092), until Ctrl-C.", min=0, max=65_535)
     ] = 0,
     as_json: Json = False,
 ) -> None:

@@ -65,7 +65,7 @@ def batch_of(messages: Sequence[Message], end: End) -> Batch:
         timestamps=_times(messages),
         headers=headers,
         end=end,
-        unread=unread,
+        unread=list(unread),
     )
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 
 from publisher.audit import topics, view
 from publisher.audit.copies import Column, Copies, CopyReport, compare
-from publisher.audit.report import Progress
+from publisher.audit.report import Progress, Report
 from publisher.audit.topics import ANSWER_SECONDS, Plan
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.clients import KafkaSettings
@@ -63,18 +63,15 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG)."""
-    if path is not None:
-        settings = load(path, flags or []).settings
-        with view.progress() as progress:
-            copied = count_copies(settings, progress, timeout)
-        view.show(copied, as_json)
-        return
-    if not (inputs and outputs):
+    if path is None and not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
-    plan = Plan(inputs, outputs, dead or (), swaps or (), group, *time_window(start, end))
-    kafka = _kafka(bootstrap_servers, kafka_config, properties or [])
+    report: Report
     with view.progress() as progress:
-        report = topics.audit(kafka, plan, progress, timeout)
+        if path is not None:
+            report = count_copies(load(path, flags or []).settings, progress, timeout)
+        else:
+            plan = Plan(inputs or (), outputs or (), dead or (), swaps or (), group, *time_window(start, end))
+            report = topics.audit(_kafka(bootstrap_servers, kafka_config, properties or []), plan, progress, timeout)
     view.show(report, as_json)
 
 

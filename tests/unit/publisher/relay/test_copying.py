@@ -27,7 +27,7 @@ def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Rout
     produced: list[tuple[Any, ...]] = []
     tally = Tally()
 
-    def refuse(message: Message, _: SystemError) -> None:
+    def refuse(message: Message, _: Exception) -> None:
         raise AssertionError(f"offset {message.offset()} is refused")
 
     events = copy(records, {("scores", 3): route}, rules, lambda *parts: produced.append(parts), tally, refuse)
