@@ -7,7 +7,7 @@ unknown (see publisher/README.md); the fetch settings keep a worker's memory bou
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -22,6 +22,7 @@ RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of it may 
 LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes is the broker's to say
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 FIRST_ANSWER_SECONDS = 1.0
+PLUGINS = "plugin.library.paths"
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
 
@@ -135,7 +136,39 @@ def unwrapping() -> Iterator[None]:
         raise
 
 
-Client = TypeVar("Client", Consumer, Producer, AdminClient)
+class Plugin(Protocol):
+    """A plugin of librdkafka that moves bytes for a client."""
+
+    path: str
+
+    def handle(self) -> int:
+        """librdkafka's handle of the client that this thread made last."""
+
+
+class HandledConsumer(Consumer):
+    """A consumer with librdkafka's handle of it."""
+
+    handle = 0
+
+
+class HandledProducer(Producer):
+    """A producer with librdkafka's handle of it."""
+
+    handle = 0
+
+
+Client = TypeVar("Client", Consumer, Producer, AdminClient, HandledConsumer, HandledProducer)
+Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
+
+
+def _with(plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]) -> Handled:
+    """A client that has its handle from the plugin, if there is one; a plugin that `extra` names stays."""
+    if plugin is None:
+        return _made(settings, kind, properties)
+    paths = [str(properties[PLUGINS]), plugin.path] if PLUGINS in properties else [plugin.path]
+    made = _made(settings, kind, properties | {PLUGINS: ";".join(paths)})
+    made.handle = plugin.handle()
+    return made
 
 
 def _made(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
@@ -154,15 +187,21 @@ def consumer(
     group: str,
     watch: Callable[[KafkaError], None],
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
+    plugin: Plugin | None = None,
 ) -> Consumer:
     """A group member for scoring: reads committed events only and never commits by itself. `on_commit` hears, within a poll,
     how a commit ended that did not wait for its answer."""
     properties = consumer_properties(settings, client_id, group)
-    return _made(settings, Consumer, properties | {"on_commit": on_commit, "error_cb": watch})
+    return _with(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
-    settings: KafkaSettings, transactional_id: str, client_id: str, batch_bytes: int = LARGEST_BATCH, **more: Any
+    settings: KafkaSettings,
+    transactional_id: str,
+    client_id: str,
+    batch_bytes: int = LARGEST_BATCH,
+    plugin: Plugin | None = None,
+    **more: Any,
 ) -> Producer:
     """A producer of the pool of a transaction session, not yet initialised. `batch_bytes`: what every topic that it writes to
     takes at once. `more` properties win over all others."""
@@ -181,7 +220,7 @@ def transactional_producer(
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
     }
-    return _made(settings, Producer, properties | client(settings, client_id) | more)
+    return _with(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
 
 
 def introduced(producer: Producer, topic: str) -> Producer:
@@ -203,6 +242,7 @@ def checkpoint_producer(
     on_delivery: Callable[[KafkaError, Message], None],
     *,
     singly: bool = False,
+    plugin: Plugin | None = None,
 ) -> Producer:
     """The producer of an at-least-once session; `on_delivery` hears of records that failed and of no others. `singly`: each
     record is a request of its own. Records never expire: the session gives them up together, lest one overtakes another."""
@@ -219,7 +259,7 @@ def checkpoint_producer(
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 65_536,
     }
-    return _made(settings, Producer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
+    return _with(plugin, settings, HandledProducer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:

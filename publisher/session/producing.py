@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.errors import Aborted, RecordRefused
 from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
-from publisher.session.protocol import Record
+from publisher.session.protocol import Packed, Record
 from publisher.session.transactional_ids import CALL_SECONDS
 
 CAREFUL_SECONDS = 300.0  # after a refusal each record is reported on for so long: producers go on as they have begun
@@ -46,6 +46,21 @@ class RefusedRecords:
     ) -> None:
         """Hand the records to the producer, which calls `report`, if there is one, for each; `make_room` is called where its
         queue is full. Raises KafkaException, noted before, and BufferError."""
+        if report is None and isinstance(records, Packed) and getattr(producer, "handle", None):
+            first = 0
+            while (first := records.write(producer, first)) < len(records):
+                self._produce(producer, [records[first]], None, make_room)  # tells why that one was not taken
+                first += 1
+        else:
+            self._produce(producer, records, report, make_room)
+
+    def _produce(
+        self,
+        producer: Producer,
+        records: Iterable[Record],
+        report: Callable[[Record, KafkaError, Message], None] | None,
+        make_room: Callable[[], object],
+    ) -> None:
         produce = producer.produce
         record: Record | None = None
         try:

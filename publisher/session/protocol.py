@@ -5,14 +5,27 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from publisher.kafka.headers import Headers
 
 Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 """(topic, value, key, partition, timestamp in Unix ms or 0 for now, headers): a plain tuple, it is made once an event."""
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A sequence of records that one call hands to a producer."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, at: int) -> Record: ...
+
+    def write(self, producer: Producer, first: int) -> int:
+        """Hand the records from `first` on to a producer that has its handle. The number of the first that it does not take:
+        their count, where it takes all."""
 
 
 @dataclass(slots=True)
@@ -51,7 +64,8 @@ class Session(Protocol):
     def publish(
         self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any, *, overlap: bool = False
     ) -> None:
-        """Write the records of a batch; `offsets` (next offset to read, with metadata) are the group's positions after it.
+        """Write the records of a batch, which may be `Packed`; `offsets` (next offset to read, with metadata) are the group's
+        positions after it.
 
         Raises Aborted, or Fenced, where nobody knows whether that succeeded: then the batch is done again. With `overlap` it
         may return before that is known; the next `settle` tells, which the next `publish` begins with.

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
 End = Literal["empty", "events", "bytes"]
@@ -25,7 +28,7 @@ class Batch:
     partitions: list[int]
     offsets: list[int]
     keys: list[bytes | None]
-    values: list[bytes | None]
+    values: Sequence[bytes | None]
     timestamps: list[int]
     headers: list[Headers]
     end: End = "empty"
@@ -44,6 +47,14 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def times(self) -> NDArray[np.int64]:
+        """The timestamps as an array."""
+        return np.array(self.timestamps, np.int64)
+
+    def tombstones(self) -> list[int]:
+        """The indices of events without a value."""
+        return [row for row, value in enumerate(self.values) if value is None]
 
     def first_offsets(self) -> dict[Place, int]:
         """For each partition the offset of its first event here."""

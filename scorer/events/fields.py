@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.native.texts import Texts
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -103,6 +104,8 @@ class Fields:
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
         """Whether every event is there and none is too large."""
+        if isinstance(values, Texts):
+            return values.nulls is None and values.largest() <= self._max_bytes
         try:
             return max(map(len, values), default=0) <= self._max_bytes  # type: ignore[arg-type]  # None is a TypeError
         except TypeError:

@@ -46,11 +46,11 @@ def event_id(facts: Facts, field: str | int | None, region: str, source: tuple[s
         return str(field)
     if facts.origin and facts.copied_to in (None, f"{source[0]}/{source[1]}"):
         return facts.origin
-    return f"{_lane(region, source[0], source[1])}{source[2]}"
+    return f"{lane(region, source[0], source[1])}{source[2]}"
 
 
 @lru_cache(maxsize=4_096)
-def _lane(region: str, topic: str, partition: int) -> str:
+def lane(region: str, topic: str, partition: int) -> str:
     """The position of an event up to its offset."""
     return str(Position(region, topic, partition, 0)).removesuffix("0")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE
@@ -20,7 +20,8 @@ from scorer.intake import group_offsets
 from scorer.intake.beginnings import Beginning, Beginnings
 from scorer.intake.member import Member, Reason, pass_over
 from scorer.intake.partitions import Partitions
-from scorer.intake.pull import Pull, batch_of
+from scorer.intake.pull import Failure, Pull
+from scorer.intake.queued import source_of
 from scorer.intake.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
@@ -75,17 +76,15 @@ class Intake:
         self._unread |= self._beginnings.made_again(self.partitions.marks())
         if self._unread:
             self.rewind(self._unread)
-        messages = self._pull.messages(self._consumer, wait, limit)
+        taken = self._pull.take(self._source, wait, limit)
         self.group = self._member.group()
-        if any(map(Message.error, messages)):
-            messages = self._usable(messages)
-        if self.partitions.changes != before:  # messages of two assignments may be mixed: those are read again
-            whole = self.partitions.unchanged_since(before)
-            self._unread |= {p for p in map(_place, messages) if p in self.partitions and p not in whole}
-            messages = [m for m in messages if _place(m) in whole]
-        if self._unread:
-            messages = [m for m in messages if _place(m) not in self._unread]
-        return self._batch(messages) if messages else None
+        self._look_at_failures(taken.failures)
+        without: set[Partition] = set()
+        if self.partitions.changes != before:  # events of two assignments may be mixed: those are read again
+            without = taken.partitions - self.partitions.unchanged_since(before)
+            self._unread |= without & set(self.partitions)
+        batch = taken.batch(without | self._unread, self._pull.end)
+        return self._begun(batch) if batch is not None else None
 
     def stale(self, batch: Batch) -> bool:
         """Whether a partition of this batch has been assigned anew, or away, or is another topic's since it was taken."""
@@ -97,7 +96,7 @@ class Intake:
         """Wait for what the group says to a member that it has refused. A `rewind` has to follow: events are skipped."""
         before, deadline = self.partitions.changes, time.monotonic() + wait
         while self.partitions.changes == before and time.monotonic() < deadline:
-            self._usable(self._consumer.consume(HEARD_MESSAGES, HEARD_SECONDS))
+            self._look_at_failures(self._source.skip(HEARD_MESSAGES, HEARD_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
         """Go back to the committed offsets, of all partitions or of these. Raises Evicted; Fatal where there are none."""
@@ -123,6 +122,7 @@ class Intake:
             raise Fatal("the consumer is no member of its group any more", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._unbegun)], lost=True)
         self._closing = True  # what is assigned to the old consumer while it closes is not ours
+        self._source.close()
         try:
             consumer = self._renew()
         finally:
@@ -172,31 +172,26 @@ class Intake:
         self._beginnings.close()
         if not self.partitions and not self._unbegun:  # a cooperative consumer of nothing would not leave (librdkafka 2.16)
             self._consumer.unsubscribe()
+        self._source.close()
         self._consumer.close()
 
-    def _batch(self, messages: list[Message]) -> Batch:
-        batch = batch_of(messages, self._pull.end)
+    def _begun(self, batch: Batch) -> Batch:
         batch.epochs = self.partitions.epochs(batch.reached)
-        batch.leader_epochs = {p: messages[at].leader_epoch() for p, at in batch.last.items()}
         self.partitions.read(batch.reached)
         return batch
 
-    def _usable(self, messages: Iterable[Message]) -> list[Message]:
-        """Those that are events. A topic that is not there may be about to be made again: `beginnings` waits for it. Where a
-        position is out of range, the topic may be another one by now, or the error about an earlier position: it is read anew.
-        """
-        events: list[Message] = []
+    def _look_at_failures(self, failures: Iterable[Failure]) -> None:
+        """A topic that is not there may be about to be made again: `beginnings` waits for it. Where a position is out of range,
+        the topic may be another one by now, or the error about an earlier position: it is read anew. Other failures are passed
+        over, or raised."""
         outside: dict[Partition, int | None] = {}
-        for message in messages:
-            error = message.error()
-            if error is None:
-                events.append(message)
-            elif error in OUT_OF_RANGE:
-                outside[_place(message)] = message.offset()
+        for partition, offset, error in failures:
+            if error in OUT_OF_RANGE:
+                outside[partition] = offset
             elif error not in ABSENT:
-                pass_over(message, error)
+                pass_over(partition[0], error)
         if not outside:
-            return events
+            return
         again = self._beginnings.look({p: mark for p, mark in self.partitions.marks().items() if p in outside})
         for partition, at in outside.items():
             here = self.partitions.next(partition)
@@ -204,7 +199,6 @@ class Intake:
                 again.add(partition)
         self._unread |= again
         self._pause_outside(outside.keys() - again)
-        return [m for m in events if _place(m) not in again]
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
         """Stop reading partitions whose position is out of range, with an alarm, while the others go on."""
@@ -221,6 +215,7 @@ class Intake:
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._member = Member(consumer, sends_group=self._session.sends_group)
+        self._source = source_of(consumer)
         revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
         consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
 
@@ -237,6 +232,7 @@ class Intake:
         self.partitions.assign(beginnings)
         unbegun = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
         waiting = [TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unbegun)]
+        self._source.forward(partitions)
         self._consumer.incremental_assign([beginning.position for beginning in beginnings] + waiting)
         self._without_beginning(unbegun)
         log.info("assigned: %s", _names(partitions))
@@ -276,10 +272,6 @@ class Intake:
                 self._in_range(place)
         self._unbegun |= partitions
         self.pause(sorted(partitions), "no leader")
-
-
-def _place(message: Message) -> Partition:
-    return message.topic(), message.partition()  # type: ignore[return-value]
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Set
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from publisher.errors import Fatal, MemberLost
 from publisher.kafka import rights
@@ -92,10 +92,11 @@ class Member:
         return True
 
 
-def pass_over(message: Message, error: KafkaError) -> None:
-    """Go on without this message. Raises MemberLost where another consumer has to join, Fatal where a person has to act."""
+def pass_over(topic: str, error: KafkaError) -> None:
+    """Go on without an event of this topic. Raises MemberLost where another consumer has to join, Fatal where a person has to
+    act."""
     if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group refuses this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.why(error) or ""):
-        raise Fatal(f"cannot read {message.topic()}: {error.str()}", f"check {lacking}", 3)
+        raise Fatal(f"cannot read {topic}: {error.str()}", f"check {lacking}", 3)
     log.warning("consumer: %s", error.str())

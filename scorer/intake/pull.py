@@ -1,14 +1,66 @@
-"""Pulls the messages of one batch from a consumer: what there is, up to limits in events and in bytes."""
+"""Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import itemgetter
+from typing import Protocol
 
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from publisher.kafka.headers import headers_of
+from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
 
 BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
+
+Failure = tuple[Partition, int | None, KafkaError]
+"""What came in place of an event: of which partition, at which offset if that is known, and why."""
+
+
+class Source(Protocol):
+    """Where the events of one consumer come from. A pull begins with `first` and ends with `taken`. `count`, `size` (bytes) and
+    `largest` (bytes of one) are of what is pulled."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def largest(self) -> int: ...
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        """These are about to be assigned."""
+
+    def first(self, wait: float) -> int | None:
+        """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
+        came, or a failure."""
+
+    def more(self, most: int) -> int:
+        """Pull up to so many events more that are there; how many came."""
+
+    def taken(self) -> "Taken":
+        """What was pulled."""
+
+    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+        """Hear what the group says for up to `wait` seconds; up to `most` events are passed over. The failures among them."""
+
+    def close(self) -> None:
+        """Let go of what is pulled, before the consumer is closed."""
+
+
+class Taken(Protocol):
+    """What a source has pulled. `partitions` are those of its events."""
+
+    @property
+    def failures(self) -> Sequence[Failure]: ...
+
+    @property
+    def partitions(self) -> set[Partition]: ...
+
+    def batch(self, without: set[Partition], end: End) -> Batch | None:
+        """Its events but those of some partitions; None where there are none."""
 
 
 class Pull:
@@ -18,29 +70,21 @@ class Pull:
         self.end: End = "empty"
         self._largest = 0
 
-    def messages(self, consumer: Consumer, wait: float, limit: Callable[[int], int]) -> list[Message]:
-        """The first message within `wait` seconds, and what is there behind it. `limit(timestamp_ms)` says, from the first
-        event's time, how many events to take. A first message that is an error comes alone."""
+    def take(self, source: Source, wait: float, limit: Callable[[int], int]) -> Taken:
+        """The first event within `wait` seconds, and what is there behind it. `limit(timestamp_ms)` says, from the first
+        event's time, how many events to take. A failure that comes first comes alone."""
         self.end = "empty"
-        first = consumer.poll(wait)
+        first = source.first(wait)
         if first is None:
-            return []
-        messages = [first]
-        if first.error() is not None:
-            return messages
-        most = limit(first.timestamp()[1])
-        size = largest = len(first)
-        while (more := chunk(most - len(messages), size, max(largest, self._largest))) > 0:
-            came = consumer.consume(more, 0)
-            messages += came
-            sizes = list(map(len, came))
-            size, largest = size + sum(sizes), max(largest, *sizes, 0)
-            if len(came) < more:
+            return source.taken()
+        most = limit(first)
+        while (more := chunk(most - source.count, source.size, max(source.largest, self._largest))) > 0:
+            if source.more(more) < more:
                 break
         else:
-            self.end = "events" if len(messages) >= most else "bytes"
-        self._largest = largest
-        return messages
+            self.end = "events" if source.count >= most else "bytes"
+        self._largest = source.largest
+        return source.taken()
 
 
 def chunk(events: int, size: int, largest: int) -> int:
@@ -53,10 +97,77 @@ def chunk(events: int, size: int, largest: int) -> int:
     return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
 
 
+class Polled:
+    """The source in Python: messages of a consumer as they are; see `Source`."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._begin()
+
+    def _begin(self) -> None:
+        self._messages: list[Message] = []
+        self.size = self.largest = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._messages)
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        """Nothing has to be said."""
+
+    def first(self, wait: float) -> int | None:
+        self._begin()
+        message = self._consumer.poll(wait)
+        if message is None:
+            return None
+        self._add([message])
+        return None if message.error() is not None else message.timestamp()[1]
+
+    def more(self, most: int) -> int:
+        came = self._consumer.consume(most, 0)
+        self._add(came)
+        return len(came)
+
+    def _add(self, messages: list[Message]) -> None:
+        self._messages += messages
+        sizes = list(map(len, messages))
+        self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
+
+    def taken(self) -> "Messages":
+        return Messages(self._messages)
+
+    def skip(self, most: int, wait: float) -> Sequence[Failure]:
+        return Messages(self._consumer.consume(most, wait)).failures
+
+    def close(self) -> None:
+        self._begin()
+
+
+class Messages:
+    """See `Taken`."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        errors = list(map(Message.error, messages))
+        self.failures: Sequence[Failure] = ()
+        if any(errors):
+            failed = zip(compress(messages, errors), filter(None, errors), strict=True)
+            self.failures = [(_place(message), message.offset(), error) for message, error in failed]
+            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        self._messages = messages
+        self._places = list(map(_place, messages))
+        self.partitions = set(self._places)
+
+    def batch(self, without: set[Partition], end: End) -> Batch | None:
+        messages = self._messages
+        if without:
+            messages = [m for m, place in zip(messages, self._places, strict=True) if place not in without]
+        return batch_of(messages, end) if messages else None
+
+
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
     """The batch that these messages are, one or more, without epochs: each attribute of all of them at once, in C."""
     headers, unread = headers_of(messages)
-    return Batch(
+    batch = Batch(
         topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]
         partitions=list(map(Message.partition, messages)),  # type: ignore[arg-type]
         offsets=list(map(Message.offset, messages)),  # type: ignore[arg-type]
@@ -67,6 +178,12 @@ def batch_of(messages: Sequence[Message], end: End) -> Batch:
         end=end,
         unread=list(unread),
     )
+    batch.leader_epochs = {place: messages[at].leader_epoch() for place, at in batch.last.items()}
+    return batch
+
+
+def _place(message: Message) -> Partition:
+    return message.topic(), message.partition()  # type: ignore[return-value]
 
 
 def _times(messages: Sequence[Message]) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from publisher.session.protocol import Record
 from scorer.events.batch import End
+from scorer.events.native.records import PackedRecords
 from scorer.loop.pacing import COMMIT_EWMA
 from scorer.servables.cost import CostModel
 
@@ -56,8 +57,7 @@ class Limiter:
         """A batch became these records. Few of them are not looked at: they are far from any limit."""
         if len(records) < FEWEST:
             return
-        sample = records[::SAMPLE]
-        mean = sum(map(wire_bytes, sample)) / len(sample)
+        mean = mean_wire_bytes(records)
         self._record_bytes = max(mean, self._record_bytes + COMMIT_EWMA * (mean - self._record_bytes))
 
     def _in_one_request(self) -> int:
@@ -98,3 +98,11 @@ def wire_bytes(record: Record) -> int:
     _, value, key, _, _, headers = record
     named = sum(RECORD_BYTES + len(name) + len(held or b"") for name, held in headers or ())
     return RECORD_BYTES + len(value or b"") + len(key or b"") + named
+
+
+def mean_wire_bytes(records: Sequence[Record]) -> float:
+    """The same of one of these on average: of a sample, unless their columns tell."""
+    if isinstance(records, PackedRecords):
+        return RECORD_BYTES + records.mean_bytes()
+    sample = records[::SAMPLE]
+    return sum(map(wire_bytes, sample)) / len(sample)

@@ -202,7 +202,9 @@ class Loop:
         self._limiter.observe(records)
         self._published = work
         try:
-            self._session.publish([*records, *work.swaps], offsets, self._intake.group, overlap=overlap)
+            self._session.publish(
+                [*records, *work.swaps] if work.swaps else records, offsets, self._intake.group, overlap=overlap
+            )
         except RecordRefused as error:
             self._bury(error)
         work.producing = time.monotonic() - began - (self._session.counters.commit_seconds - waited)

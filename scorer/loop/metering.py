@@ -48,14 +48,15 @@ class Metering:
         count = len(batch)
         done.servable.loaded.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
         done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
-        latency = (now_ms() - np.array(batch.timestamps, np.float64)) / 1_000
+        times = batch.times()
+        latency = (now_ms() - times.astype(np.float64)) / 1_000
         metrics.latency.observe(latency)
         metrics.wait.observe(np.maximum(latency - (time.monotonic() - done.began), 0.0))
         metrics.batch(count, done.limited, scored.outcomes, scored.reasons, stages)
         self._with.traces.end(batch, stages, scored.outcomes)
         progress.events += count
         progress.batches += 1
-        progress.last_event_ms |= {place: batch.timestamps[at] for place, at in batch.last.items()}
+        progress.last_event_ms |= {place: int(times[at]) for place, at in batch.last.items()}
 
     def second(self) -> None:
         """How far behind each partition is, and which cannot be read."""

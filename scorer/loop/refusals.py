@@ -71,6 +71,7 @@ class Refusals:
         """Publish a batch of which records were refused with `error`. Raises Aborted where that fails for another reason, Fatal
         where the broker refuses even the smallest dead letter.
         """
+        done.scored.unpack()
         search = _Search(done.scored.slots)
         spans = [list(range(len(done.batch)))]
         while True:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import repeat
 from typing import TypeVar
 
@@ -22,6 +23,9 @@ from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.identity import NO_FACTS, Facts, event_id
 from scorer.events.internal_errors import InternalErrors
+from scorer.events.native.records import PackedRecords
+from scorer.loop.packing import packed
+from scorer.scores.record import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
@@ -42,8 +46,8 @@ class Target:
 
 @dataclass(slots=True)
 class Scored:
-    """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), `expired` the
-    indices of those that came too late. The other fields are for the metrics; stages are seconds.
+    """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), unless `packed` has
+    them all. `expired` has the indices of events that came too late. The other fields are for the metrics; stages are seconds.
     """
 
     slots: list[Record | None]
@@ -51,11 +55,17 @@ class Scored:
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)
+    packed: PackedRecords | None = None
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> Sequence[Record]:
         """The records, in the order of the events."""
-        return [record for record in self.slots if record]
+        return self.packed or [record for record in self.slots if record]
+
+    def unpack(self) -> None:
+        """Have all records in `slots`, where each can be replaced."""
+        if self.packed is not None:
+            self.slots, self.packed = list(self.packed), None
 
 
 class Scoring:
@@ -111,7 +121,7 @@ class _Work:
         self.rejected: dict[int, Poison] = {}
         self.scored = Scored([None] * len(batch))
         self.facts: list[Facts] | None = None  # None: no event has a header
-        self.field_ids: list[str | int | None] = [None] * len(batch)
+        self.field_ids: Sequence[str | int | None] = [None] * len(batch)
 
     def answer_all(self, alive: Callable[[], None]) -> None:
         """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
@@ -139,7 +149,8 @@ class _Work:
         began = time.perf_counter()
         fresh, expired = self._by_deadline(rows)
         if self.scoring.settings.input.tombstones == "skip":
-            fresh = [row for row in fresh if self.batch.values[row] is not None]
+            missing = set(self.batch.tombstones())
+            fresh = [row for row in fresh if row not in missing] if missing else fresh
         decoded = self._decode(fresh, self.rejected)
         decoded_at = time.perf_counter()
         answers = [self._inferred(decoded)] if decoded.rows else []
@@ -147,10 +158,13 @@ class _Work:
         if expired:
             self._decode(expired, {})  # for the ids alone
             count = len(expired)
-            answers.append((expired, Answer([b"null"] * count, [None] * count, "expired")))
+            answers.append((expired, Answer("expired", [b"null"] * count, [None] * count)))
         made = [(*self._records(at, answer), answer.status) for at, answer in answers]
         for at, records, status in made:
-            _place(self.scored.slots, at, records)
+            if isinstance(records, PackedRecords):
+                self.scored.packed = records
+            else:
+                self.scored.slots = _placed(self.scored.slots, at, records)
             self.scored.expired |= set(at) if status == "expired" else set()
             self.scored.outcomes[status] += len(at)
         encoded_at = time.perf_counter()
@@ -161,8 +175,9 @@ class _Work:
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
         decoded = self.servable.loaded.decoder.decode(_pick(self.batch.values, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
-        decoded.rows = _pick(rows, decoded.rows)
-        _place(self.field_ids, decoded.rows, decoded.ids)
+        decoded.rows = list(_pick(rows, decoded.rows))
+        whole = len(decoded.rows) == len(self.batch)
+        self.field_ids = decoded.ids if whole else _placed(self.field_ids, decoded.rows, decoded.ids)
         return decoded
 
     def _by_deadline(self, rows: list[int]) -> tuple[list[int], list[int]]:
@@ -173,7 +188,7 @@ class _Work:
         all_facts = [Facts.of(one) if one else NO_FACTS for one in headers]
         if self.facts is None:
             self.facts = [NO_FACTS] * len(self.batch)
-        _place(self.facts, rows, all_facts)
+        self.facts = _placed(self.facts, rows, all_facts)
         now = self.now_ms()
         fresh: list[int] = []
         expired: list[int] = []
@@ -189,7 +204,7 @@ class _Work:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
         scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)))
         rows = decoded.rows
-        answer = Answer(scores.encoded(), scores.decisions(), "scored")
+        answer = Answer("scored", columns=scores)
         finite = scores.finite()
         if finite.all():
             return rows, answer
@@ -197,12 +212,15 @@ class _Work:
             error = f"the model answered {answer.scores[at].decode()}, which is not finite"
             self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
         keep = np.flatnonzero(finite).tolist()
-        kept = Answer([answer.scores[k] for k in keep], [answer.decisions[k] for k in keep], "scored")
+        kept = Answer("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])
         return [rows[at] for at in keep], kept
 
     def _records(self, rows: list[int], answer: "Answer") -> tuple[list[int], Sequence[Record]]:
         """Rows and their score records; those that are too large for the output topic are rejected."""
         batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
+        room = target.max_bytes - RECORD_OVERHEAD
+        if (packed := self._packed(rows, answer)) is not None and packed.largest_record <= room:
+            return rows, packed
         partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
         ids = self._ids(rows)
         values = encoder.encode(
@@ -224,10 +242,16 @@ class _Work:
         width = target.partitions
         out = [partition % width for partition in partitions]
         records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
-        room = target.max_bytes - RECORD_OVERHEAD
         if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
             return self._without_oversize(rows, records, room)
         return rows, records
+
+    def _packed(self, rows: list[int], answer: "Answer") -> PackedRecords | None:
+        """The records of all rows as columns; None where they are not all, or not plain."""
+        if answer.columns is None or len(rows) < len(self.batch) or self.facts or self.scoring.settings.output.headers:
+            return None
+        encoder, target = self.servable.encoder, self.scoring.output
+        return packed(self.batch, self.field_ids, answer.columns, encoder, target.topic, target.partitions, self.now_ms())
 
     def _ids(self, rows: list[int]) -> list[str]:
         fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
@@ -265,24 +289,40 @@ class _Work:
         return scored
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """What the rows of a part of a batch are answered: encoded scores, decisions, and one status."""
+    """What the rows of a part of a batch are answered: encoded scores, decisions, and one status. The lists of `columns` are
+    made when they are asked for."""
 
-    scores: Sequence[bytes]
-    decisions: Sequence[str | None]
-    status: str
+    def __init__(
+        self,
+        status: str,
+        scores: Sequence[bytes] = (),
+        decisions: Sequence[str | None] = (),
+        columns: Scores | None = None,
+    ) -> None:
+        self.status = status
+        self.columns = columns
+        self._scores, self._decisions = scores, decisions
+
+    @cached_property
+    def scores(self) -> Sequence[bytes]:
+        return self._scores if self.columns is None else self.columns.encoded()
+
+    @cached_property
+    def decisions(self) -> Sequence[str | None]:
+        return self._decisions if self.columns is None else self.columns.decisions()
 
 
-def _pick(column: list[T], rows: list[int]) -> list[T]:
+def _pick(column: Sequence[T], rows: list[int]) -> Sequence[T]:
     """The entries of these rows, which ascend: the column itself where they are all."""
     return column if len(rows) == len(column) else [column[row] for row in rows]
 
 
-def _place(column: list[T], rows: Sequence[int], values: Sequence[T]) -> None:
-    """Put values into a column at these rows, which ascend."""
+def _placed(column: Sequence[T], rows: Sequence[int], values: Sequence[T]) -> list[T]:
+    """A column with values at these rows, which ascend."""
     if len(rows) == len(column):
-        column[:] = values
-    else:
-        for row, value in zip(rows, values, strict=True):
-            column[row] = value
+        return list(values)
+    placed = list(column)
+    for row, value in zip(rows, values, strict=True):
+        placed[row] = value
+    return placed

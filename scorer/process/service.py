@@ -19,7 +19,6 @@ from confluent_kafka import Consumer, Producer
 
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
-from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.connection import refused
 from publisher.process import watchdog
 from publisher.process.health import HealthServer
@@ -33,6 +32,7 @@ from publisher.session.protocol import Counters, Session
 from publisher.session.transactional_ids import transactional_ids
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
+from scorer.events.native.bus import bus
 from scorer.intake.beginnings import Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
@@ -61,7 +61,7 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 class Parts:
     """What a scorer is put together from. There is no setting for these: tests of faults hand in their own."""
 
-    make_producer: Callable[[KafkaSettings, str, str, int], Producer] = kafka.transactional_producer
+    make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
     make_intake: Callable[..., Intake] = Intake
 
@@ -178,18 +178,18 @@ class _Service:
     def _consumer(self, told: OnCommit) -> Consumer:
         """A consumer that joins the group when an intake subscribes it. `told` hears of its commits."""
         settings, watch = self._settings, self._waiting.hear(self._watch)
-        return kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told)
+        return kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told, bus())
 
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:
         settings = self._settings
         if settings.delivery == "at-least-once":
-            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes)
+            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes, plugin=bus())
             return CheckpointSession(
                 lambda failed, singly: checkpoints(failed, singly=singly), commits, confirm_seconds=self._hang_seconds
             )
 
         def producer(name: str) -> Producer:
-            made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes)
+            made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes, bus())
             return kafka.introduced(made, settings.output.topic)
 
         written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)

@@ -14,6 +14,8 @@ double = struct.Struct("<d").pack
 class AvroRecordEncoder(RecordEncoder):
     """Builds the records of one version; `header` begins each."""
 
+    plain = False
+
     def __init__(self, header: bytes, **provenance: str) -> None:
         super().__init__(**provenance)
         self._header = header

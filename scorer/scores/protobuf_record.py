@@ -18,6 +18,8 @@ Score: Any = message_factory.GetMessages(_described.file)["scorestream.Score"]
 class ProtobufRecordEncoder(RecordEncoder):
     """Builds the records of one version; `header` begins each."""
 
+    plain = False
+
     def __init__(self, header: bytes, **provenance: str) -> None:
         super().__init__(**provenance)
         self._header = header

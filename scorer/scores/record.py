@@ -12,8 +12,10 @@ import orjson
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
+from scorer.events.native.texts import Texts
 
 Headers = list[tuple[str, str | bytes | None]]
+COMMA, BRACKET = b",]"
 Value = float | list[float] | dict[str, list[float]] | None
 """A score for formats that have types: one number, numbers in a row, such by name, or nothing."""
 
@@ -81,16 +83,30 @@ class Scores:
             for row in zip(*columns.values(), strict=True)
         ]
 
+    def texts(self) -> Texts | None:
+        """The same in one buffer; None where there are several outputs, or one that is no number or row of numbers."""
+        column = np.ascontiguousarray(next(iter(self.columns.values())))
+        if list(self.columns) != [None] or column.ndim > 2 or column.dtype.kind not in "biuf" or not len(column):
+            return None
+        text = orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY)
+        each = np.frombuffer(text, np.uint8)
+        if column.ndim == 1:
+            return Texts.split(text, 1, np.flatnonzero((each == COMMA) | (each == BRACKET)))
+        return Texts.split(text, 1, np.flatnonzero(each == BRACKET)[:-1] + 1)
+
     def decisions(self) -> list[str | None]:
         """Each row's decision: by the threshold, by the label of the largest value, or None."""
+        names, which = self.decided()
+        return [names[at] for at in which.tolist()]
+
+    def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+        """All decisions that there are, and for each row (B,) which of them it is."""
         column = next(iter(self.columns.values()))
-        if self._signature.decision is not None:
-            rule = self._signature.decision
-            return [rule.at_or_above if over else rule.below for over in (column >= rule.threshold).tolist()]
-        labels = self._signature.labels
-        if labels is not None and column.ndim == 2:
-            return [labels[i] for i in column.argmax(axis=1).tolist()]
-        return [None] * len(self)
+        if (rule := self._signature.decision) is not None:
+            return (rule.below, rule.at_or_above), (column >= rule.threshold).astype(np.int32)
+        if self._signature.labels is not None and column.ndim == 2:
+            return self._signature.labels, column.argmax(axis=1).astype(np.int32)
+        return (None,), np.zeros(len(self), np.int32)
 
 
 def _column(output: NDArray[Any], index: int | None) -> NDArray[Any]:
@@ -112,8 +128,20 @@ class Columns(NamedTuple):
     event_ms: Sequence[int]
 
 
+def decision_piece(decision: str | None) -> bytes:
+    """What a record has between its score and its source."""
+    return b',"decision":%b' % orjson.dumps(decision)
+
+
+def source_piece(place: tuple[str, int]) -> bytes:
+    """What a record has between its decision and its offset."""
+    return b',"source":{"topic":%b,"partition":%d,"offset":' % (orjson.dumps(place[0]), place[1])
+
+
 class RecordEncoder:
-    """Builds the records of one version, as JSON. `role` is champion, canary or shadow."""
+    """Builds the records of one version, as JSON. `role` is champion, canary or shadow. `plain`: the records are JSON."""
+
+    plain = True
 
     def __init__(self, *, model: str, version: str, digest: str, role: str, region: str) -> None:
         self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region}
@@ -131,16 +159,20 @@ class RecordEncoder:
     ) -> list[bytes]:
         """`Columns` to records. `scored_ms` is Unix ms."""
         columns = Columns(ids, scores, decisions, places, offsets, event_ms)
-        return self._encoded(columns, {"status": status, **self.provenance, "scored_ms": scored_ms})
+        return self._encoded(columns, self._last(status, scored_ms))
+
+    def tail(self, status: str, scored_ms: int) -> bytes:
+        """What a record has behind its event's time."""
+        return b"," + orjson.dumps(self._last(status, scored_ms))[1:]
+
+    def _last(self, status: str, scored_ms: int) -> dict[str, str | int]:
+        """The fields that are the same in each record of a batch, in the order of the schema."""
+        return {"status": status, **self.provenance, "scored_ms": scored_ms}
 
     def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
         """The records. `tail` has the fields that are the same in each, in the order of the schema."""
         kinds = list(zip(columns.decisions, columns.places, strict=True))
-        middles = {
-            (decision, place): b',"decision":%b,"source":{"topic":%b,"partition":%d,"offset":'
-            % (orjson.dumps(decision), orjson.dumps(place[0]), place[1])
-            for decision, place in set(kinds)
-        }
+        middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}
         parts = zip(
             repeat(b'{"id":'),
             json_column(columns.ids),

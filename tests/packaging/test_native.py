@@ -14,7 +14,7 @@ import pytest
 from scorer.events.native import compiler
 from tests.support.environment import ROOT
 
-OBJECT = "scorer/events/native/libscanner.so"
+OBJECT = "scorer/events/native/libscorestream.so"
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_registry")
 SAY = (
     "from scorer.events.json.objects import JsonDecoder; from model_registry.package.signature import Signature;"

@@ -11,13 +11,15 @@ from scorer.events.fields import Fields, as_tuple
 from scorer.events.json.float_arrays import FloatArrays, wide
 from scorer.events.json.rows import JsonRows, an_object
 from scorer.events.json.scanned import FEWEST, ScannedObjects
+from scorer.events.native.texts import Texts
 from scorer.events.tensors import Row
 
 
 class JsonDecoder(JsonRows):
     """Decodes JSON objects for one signature. `id_field` is the event field that holds the id, or None.
 
-    The native scanner reads batches of `fewest` events and more; None leaves it out. The results are the same.
+    The native scanner reads batches of `fewest` events and more, and all that are in one buffer; None leaves it out. The
+    results are the same.
     """
 
     def __init__(
@@ -30,7 +32,8 @@ class JsonDecoder(JsonRows):
         self._fewest = fewest or 0
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:
-        if self._scanned is None or len(values) < self._fewest:
+        few = len(values) < self._fewest and not isinstance(values, Texts)
+        if self._scanned is None or few:
             return None
         return self._scanned.decoded(values, self._by_msgspec)
 

@@ -59,8 +59,10 @@ class ScannedObjects:
         at = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise([values[row] for row in at])
         good = [at[row] for row in rest.rows]
+        ids = list(scanned.ids)
         for row, id_ in zip(good, rest.ids, strict=True):
-            scanned.ids[row] = id_
+            ids[row] = id_
+        found.ids = ids
         for name, tensor in rest.tensors.items():
             found.tensors[name][good] = tensor
         if not rest.rejected:

@@ -1,4 +1,4 @@
-"""Compiles the scanner to one shared object that serves every Python: it includes no `Python.h`.
+"""Compiles the native part to one shared object that serves every Python: it includes no `Python.h`.
 
 Standard library only. The build hook uses this before anything is installed.
 """
@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-OBJECT = HERE / "libscanner.so"
-SOURCES = [HERE / "scanner.c", HERE / "fields.c"]
+OBJECT = HERE / "libscorestream.so"
+SOURCES = sorted(HERE.glob("*.c"))
 FLAGS = (
     "-std=c11",
     "-O2",
@@ -43,7 +43,7 @@ def source_digest() -> str:
 
 
 def cc_works() -> bool:
-    """Whether the system's C compiler is there and compiles the scanner."""
+    """Whether the system's C compiler is there and compiles this."""
     with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
         try:
             _compile(_cc(), Path(folder, OBJECT.name))
@@ -53,7 +53,7 @@ def cc_works() -> bool:
 
 
 def compile_to(target: Path) -> None:
-    """Compile the scanner to a file, by the system's compiler or else by ziglang. Raises NotCompiled."""
+    """Compile to a file, by the system's compiler or else by ziglang. Raises NotCompiled."""
     try:
         _compile(_cc(), target)
     except NotCompiled:
@@ -67,7 +67,7 @@ def _compile(command: Sequence[str], target: Path) -> None:
     if not command:
         raise NotCompiled("there is no C compiler (cc)")
     unfinished = target.with_suffix(".unfinished")
-    define = f'-DSCANNER_SOURCE="{source_digest()}"'
+    define = f'-DNATIVE_SOURCE="{source_digest()}"'
     try:
         subprocess.run(
             [*command, *FLAGS, define, "-fPIC", "-shared", "-o", str(unfinished), *map(str, SOURCES)],

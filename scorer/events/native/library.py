@@ -28,7 +28,7 @@ def native() -> Native:
         library = declared(ctypes.PyDLL(str(OBJECT)))
     except (OSError, AttributeError) as error:
         return Native(None, f"it does not load: {error}")
-    if library.scanner_source().decode() != source_digest():
+    if library.native_source().decode() != source_digest():
         return Native(None, "it was built from other sources: install the package again")
     return Native(library, "built and in use")
 
@@ -38,11 +38,11 @@ def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
 
     A PyDLL keeps the interpreter's lock while a function runs: a call takes a fraction of a millisecond.
     """
-    library.scanner_source.restype = ctypes.c_char_p
+    library.native_source.restype = ctypes.c_char_p
     library.scanner_new.restype = POINTER
     library.scanner_new.argtypes = [COUNT, COUNT, ctypes.c_char_p, POINTER, POINTER, POINTER]
     library.scanner_free.restype = None
     library.scanner_free.argtypes = [POINTER]
     library.scanner_scan.restype = ctypes.c_int64
-    library.scanner_scan.argtypes = [POINTER, ctypes.c_char_p, POINTER, ctypes.c_int64, POINTER, POINTER, POINTER]
+    library.scanner_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER, POINTER]
     return library

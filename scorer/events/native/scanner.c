@@ -41,21 +41,11 @@
 #include "fields.h"
 #include "number.h"
 
-#ifndef SCANNER_SOURCE
-#define SCANNER_SOURCE ""
-#endif
-
 typedef struct {
     const char *start;
     size_t length;
     uint8_t kind;
 } Id;
-
-/* The sources that this was compiled from. */
-const char *scanner_source(void)
-{
-    return SCANNER_SOURCE;
-}
 
 /* ---- values ---- */
 

@@ -11,7 +11,6 @@ enum { UNCERTAIN = 0, NO_ID = 1, TEXT_ID = 2, INTEGER_ID = 3 };
 
 typedef struct Scanner Scanner;
 
-const char *scanner_source(void);
 Scanner *scanner_new(uint32_t count, uint32_t with_id, const char *names, const uint32_t *lengths,
                      const uint8_t *required, const float *absent);
 void scanner_free(Scanner *scanner);

@@ -6,19 +6,61 @@
 import ctypes
 import re
 import weakref
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scorer.events.native.texts import Texts, address
+
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
 PADDING = bytes(32)
+NEWLINE = 10
 TEXT_BYTES = 200_000  # of a slice: it stays in a core's cache, and so do the ids that come out of it
 PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byte by byte
 Id = str | int | None
+
+
+class Ids(Sequence[Id]):
+    """The ids of a batch, which are made where somebody asks. `text` has each and a newline, `kinds` a byte an event."""
+
+    def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
+        self._text = text
+        self._kinds = kinds
+        self._listed: list[Id] | None = None
+
+    def texts(self) -> Texts | None:
+        """The ids as text; None where an event has none."""
+        if NO_ID in self._kinds or UNCERTAIN in self._kinds:
+            return None
+        return Texts.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
+
+    def absent(self) -> bool:
+        """Whether no event has one."""
+        return self._kinds.count(NO_ID) == len(self._kinds)
+
+    def listed(self) -> list[Id]:
+        if self._listed is None:
+            texts = self._text.tobytes().decode("ascii").split("\n")
+            texts.pop()  # what follows the last newline
+            plain = self._kinds.count(TEXT_ID) == len(texts)
+            self._listed = list(texts) if plain else [_id(k, t) for k, t in zip(self._kinds, texts, strict=True)]
+        return self._listed
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self.listed())
+
+    @overload
+    def __getitem__(self, at: int) -> Id: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Id]: ...
+    def __getitem__(self, at: int | slice) -> Id | list[Id]:
+        return self.listed()[at]
 
 
 @dataclass(slots=True)
@@ -30,7 +72,7 @@ class Scanned:
 
     rows: NDArray[np.float32]
     kinds: bytes
-    ids: list[Id]
+    ids: Ids
 
 
 class Scanner:
@@ -51,47 +93,39 @@ class Scanner:
         required = np.array([value is None for value in absent], np.uint8)
         values = np.array([0.0 if value is None else value for value in absent], np.float32)
         self._scan = library.scanner_scan
-        self._width, self._with_id = len(names), id_name is not None
+        self._width = len(names)
         self._state: int | None = library.scanner_new(
-            len(names), self._with_id, "".join(every).encode(), _at(lengths), _at(required), _at(values)
+            len(names), id_name is not None, "".join(every).encode(), address(lengths), address(required), address(values)
         )
         if not self._state:
             raise MemoryError
         weakref.finalize(self, library.scanner_free, self._state)
 
-    def scan(self, values: Sequence[bytes]) -> Scanned:
-        """Scan a batch, a slice at a time."""
+    def scan(self, values: Sequence[bytes | None]) -> Scanned:
+        """Scan a batch, a slice at a time. A value that is None is uncertain."""
         count = len(values)
-        rows = np.empty((count, self._width), np.float32)
-        lengths = array("q", map(len, values))
-        step = max(1, count * TEXT_BYTES // max(1, sum(lengths)))
-        if step >= count:
-            return Scanned(rows, *self._slice(values, lengths.buffer_info()[0], _at(rows)))
-        kinds: list[bytes] = []
-        ids: list[Id] = []
+        lengths = values.lengths() if isinstance(values, Texts) else np.array([len(value or b"") for value in values], np.int64)
+        size = int(lengths.sum())
+        rows, kinds, ids = (
+            np.empty((count, self._width), np.float32),
+            np.empty(count, np.uint8),
+            np.empty(count + size, np.uint8),
+        )
+        step = max(1, count * TEXT_BYTES // max(1, size))
+        written = 0
         for start in range(0, count, step):
-            lengths_at = lengths.buffer_info()[0] + start * lengths.itemsize
-            of_part, ids_of_part = self._slice(values[start : start + step], lengths_at, _at(rows) + start * rows.strides[0])
-            kinds.append(of_part)
-            ids += ids_of_part
-        return Scanned(rows, b"".join(kinds), ids)
-
-    def _slice(self, values: Sequence[bytes], lengths_at: int, rows_at: int) -> tuple[bytes, list[Id]]:
-        """The kinds and the ids of one slice, whose lengths and rows are in the caller's arrays."""
-        count = len(values)
-        text = b"".join([*values, PADDING])
-        out = np.empty(2 * count + len(text), np.uint8)  # the kinds, then the ids
-        at = _at(out)
-        written = self._scan(self._state, text, lengths_at, count, rows_at, at, at + count)
-        told = out[: count + written].tobytes()
-        kinds = told[:count]
-        if not self._with_id:
-            return kinds, [None] * count
-        ids: list[Any] = told[count:].decode("ascii").split("\n")
-        ids.pop()  # what follows the last newline
-        if kinds.count(TEXT_ID) < count:
-            ids = [_id(kind, text) for kind, text in zip(kinds, ids, strict=True)]
-        return kinds, ids
+            some = min(step, count - start)
+            text: int | bytes
+            if isinstance(values, Texts):
+                text = address(values.text) + int(values.starts[start])
+            else:
+                text = b"".join([*(value or b"" for value in values[start : start + some]), PADDING])
+            written += self._scan(
+                self._state, text, address(lengths) + start * lengths.itemsize, some,
+                address(rows) + start * rows.strides[0], address(kinds) + start, address(ids) + written,
+            )  # fmt: skip
+        told = kinds.tobytes()
+        return Scanned(rows, told, Ids(ids[:written], told))
 
 
 def plain(name: str) -> bool:
@@ -101,9 +135,3 @@ def plain(name: str) -> bool:
 
 def _id(kind: int, text: str) -> Id:
     return text if kind == TEXT_ID else int(text) if kind == INTEGER_ID else None
-
-
-def _at(owner: NDArray[Any]) -> int:
-    """Where an array's memory begins. The caller keeps the array."""
-    address: int = owner.__array_interface__["data"][0]
-    return address

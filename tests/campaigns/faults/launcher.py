@@ -30,6 +30,7 @@ from publisher.process import logs
 from publisher.process.configuration import SettingsError
 from publisher.session.exactly_once import TransactionSession
 from scorer.events.batch import Batch
+from scorer.events.native.records import PackedRecords
 from scorer.intake.consumer import Intake
 from scorer.process import service, supervisor
 from scorer.settings import load
@@ -58,6 +59,7 @@ class CrashingProducer:
         self.abort_transaction = producer.abort_transaction
         self.poll = producer.poll
         self.flush = producer.flush
+        self.handle = getattr(producer, "handle", 0)
         self.begin_transaction = around(producer.begin_transaction)
         self.produce = around(producer.produce)
         self.send_offsets_to_transaction = around(producer.send_offsets_to_transaction)
@@ -103,10 +105,21 @@ class LateIntake(Intake):
         return False
 
 
-def crashing(armed: Path) -> Callable[[KafkaSettings, str, str, int], Any]:
-    def make(settings: KafkaSettings, name: str, client_id: str, batch_bytes: int) -> CrashingProducer:
-        return CrashingProducer(kafka.transactional_producer(settings, name, client_id, batch_bytes), armed)
+def crashing(armed: Path) -> Callable[..., Any]:
+    write = PackedRecords.write
 
+    def writing(records: PackedRecords, producer: Any, first: int) -> int:
+        _crash_at("before:produce", producer, armed)
+        reached = write(records, producer, first)
+        _crash_at("after:produce", producer, armed)
+        return reached
+
+    def make(
+        settings: KafkaSettings, name: str, client_id: str, batch_bytes: int, plugin: kafka.Plugin | None
+    ) -> CrashingProducer:
+        return CrashingProducer(kafka.transactional_producer(settings, name, client_id, batch_bytes, plugin), armed)
+
+    PackedRecords.write = writing  # type: ignore[assignment, method-assign]
     return make
 
 

@@ -1,0 +1,162 @@
+"""Takes events of a consumer as columns; take.c says who owns what."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from confluent_kafka import TopicPartition
+from numpy.typing import NDArray
+
+from scorer.events.batch import Headers, Place
+from scorer.events.native.bus import NUMBER, POINTER, Bus
+from scorer.events.native.scanner import PADDING
+from scorer.events.native.texts import Texts, address
+
+
+class Sizes(ctypes.Structure):
+    """As in take.c."""
+
+    messages: int
+    errors: int
+    bytes: int
+    largest: int
+    key_bytes: int
+    headers: int
+    name_bytes: int
+    header_bytes: int
+    lanes: int
+
+    _fields_ = [(name, NUMBER) for name in __annotations__]
+
+
+class _Columns(ctypes.Structure):
+    _fields_ = [
+        *((name, POINTER) for name in ("offsets", "times", "lanes", "codes", "leader_epochs")),
+        *((name, POINTER) for name in ("values", "ends", "nulls", "keys", "key_ends", "key_nulls")),
+        *((name, POINTER) for name in ("header_counts", "names", "name_ends", "header_values", "header_ends", "header_nulls")),
+    ]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Messages, an entry each. `codes` is 0 for an event, else its value says why there is none. `lanes` are indices into
+    `places`. `unread` are the rows whose headers cannot be read; None stands there. `headers` is None where nobody has one."""
+
+    places: list[Place]
+    lanes: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    times: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    leader_epochs: NDArray[np.int32]
+    values: Texts
+    keys: Texts
+    headers: list[Headers] | None
+    unread: list[int]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Taker:
+    """For one consumer, given by its handle. It is closed before the consumer is. `sizes` tell what is collected. Raises
+    MemoryError."""
+
+    def __init__(self, bus: Bus, handle: int) -> None:
+        self._library = bus.library
+        self._taker = self._library.taker_new(handle)
+        if not self._taker:
+            raise MemoryError
+        self._places: list[Place] = []
+        self.sizes = Sizes()
+
+    def forward(self, partitions: list[TopicPartition]) -> None:
+        """These are read here from now on. To be called before they are assigned."""
+        for partition in partitions:
+            self._library.taker_forward(self._taker, partition.topic.encode(), partition.partition)
+
+    def collect(self, most: int, seconds: float) -> int:
+        """Collect up to so many messages, the first within so many seconds; how many came."""
+        came: int = self._library.taker_collect(self._taker, most, int(seconds * 1_000), ctypes.addressof(self.sizes))
+        if came < 0:
+            raise MemoryError
+        return came
+
+    def drop(self) -> None:
+        """Let go of what is collected."""
+        self._library.taker_drop(self._taker)
+        self.sizes = Sizes()
+
+    def first_time(self) -> int:
+        """When the first collected event happened, in Unix ms; 0 where the broker has no time. Something is collected."""
+        return max(0, int(self._library.taker_first_time(self._taker)))
+
+    def columns(self) -> Columns:
+        """What is collected; it is no more from here on."""
+        sizes, self.sizes = self.sizes, Sizes()
+        count = sizes.messages
+        offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
+        lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))
+        values, keys = _Room(count, sizes.bytes), _Room(count, sizes.key_bytes)
+        names, held = _Room(sizes.headers, sizes.name_bytes), _Room(sizes.headers, sizes.header_bytes)
+        counts = np.empty(count if sizes.headers else 0, np.int64)
+        at = _Columns(
+            *(address(column) for column in (offsets, times, lanes, codes, leader_epochs)),
+            *values.addresses(),
+            *keys.addresses(),
+            address(counts) if sizes.headers else None,
+            *names.addresses()[:2],
+            *held.addresses(),
+        )
+        self._learn(self._library.taker_copy(self._taker, ctypes.addressof(at)))
+        np.maximum(times, 0, out=times)
+        headers, unread = _headers(counts, names.texts(), held.texts()) if sizes.headers else (None, [])
+        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), headers, unread)
+
+    def close(self) -> None:
+        """Let go of what is collected, and of the queue."""
+        if self._taker:
+            self._library.taker_free(self._taker)
+            self._taker = None
+
+    def _learn(self, known: int) -> None:
+        """The names of lanes that are new."""
+        if known < 0:
+            raise MemoryError
+        partition = ctypes.c_int32()
+        for lane in range(len(self._places), known):
+            topic = self._library.taker_lane(self._taker, lane, ctypes.addressof(partition))
+            self._places.append((topic.decode(), partition.value))
+
+
+class _Room:
+    """Arrays for `count` strings of so many bytes together, with zeros behind them that a scanner may read."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._text = np.empty(size + len(PADDING), np.uint8)
+        self._text[size:] = 0
+        self._bounds = np.zeros(count + 1, np.int64)
+        self._nulls = np.zeros(count, np.uint8)
+
+    def addresses(self) -> tuple[int, int, int]:
+        return address(self._text), address(self._bounds[1:]), address(self._nulls)
+
+    def texts(self) -> Texts:
+        return Texts(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
+
+
+def _headers(counts: NDArray[np.int64], names: Texts, values: Texts) -> tuple[list[Headers], list[int]]:
+    """The headers of each message, as `publisher.kafka.headers.headers_of` gives them, and the rows with a name that is not
+    UTF-8."""
+    found: list[Headers] = []
+    unread: list[int] = []
+    every: list[tuple[Any, Any]] = list(zip(names, values, strict=True))
+    start = 0
+    for row, count in enumerate(counts.tolist()):
+        own, start = every[start : start + count], start + count
+        try:
+            found.append([(name.decode(), value) for name, value in own] or None)
+        except UnicodeDecodeError:
+            unread.append(row)
+            found.append(None)
+    return found, unread

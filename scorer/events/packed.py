@@ -1,0 +1,66 @@
+"""A batch whose columns are arrays, as the native part took them. Its lists are made where somebody asks for them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.events.batch import Batch, End, Headers, Place
+from scorer.events.native.taker import Columns
+
+
+class PackedBatch(Batch):
+    """`columns` has an entry an event, one or more, and no errors."""
+
+    def __init__(self, columns: Columns, end: End) -> None:
+        count = len(columns)
+        self.columns = columns
+        self.end = end
+        self.unread = columns.unread
+        self.carried = None
+        self.epochs = {}
+        last = np.full(len(columns.places), -1)
+        last[columns.lanes] = np.arange(count)
+        self.last = {columns.places[lane]: int(last[lane]) for lane in np.flatnonzero(last >= 0).tolist()}
+        self.reached = {place: int(columns.offsets[at]) + 1 for place, at in self.last.items()}
+        epochs = {place: int(columns.leader_epochs[at]) for place, at in self.last.items()}
+        self.leader_epochs = {place: None if epoch < 0 else epoch for place, epoch in epochs.items()}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getattr__(self, name: str) -> Any:
+        """A list of `Batch` that nobody has asked for so far."""
+        if name not in LISTS:
+            raise AttributeError(name)
+        made = LISTS[name](self.columns)
+        setattr(self, name, made)
+        return made
+
+    def times(self) -> NDArray[np.int64]:
+        return self.columns.times
+
+    def tombstones(self) -> list[int]:
+        nulls = self.columns.values.nulls
+        return [] if nulls is None else np.flatnonzero(nulls).tolist()
+
+
+def _places(columns: Columns) -> list[Place]:
+    return list(map(columns.places.__getitem__, columns.lanes.tolist()))
+
+
+def _headers(columns: Columns) -> list[Headers]:
+    return columns.headers or [None] * len(columns)
+
+
+LISTS: Mapping[str, Callable[[Columns], Any]] = {
+    "topics": lambda columns: [topic for topic, _ in _places(columns)],
+    "partitions": lambda columns: [partition for _, partition in _places(columns)],
+    "places": _places,
+    "offsets": lambda columns: columns.offsets.tolist(),
+    "timestamps": lambda columns: columns.times.tolist(),
+    "keys": lambda columns: columns.keys.listed(),
+    "values": lambda columns: columns.values,
+    "headers": _headers,
+}
