@@ -32,7 +32,7 @@ from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
 from scorer.commands.check import pulled
 from scorer.events.batch import Batch
-from scorer.events.native.library import native
+from scorer.events.native.bus import in_words
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
@@ -67,7 +67,7 @@ class Report:
     """`buckets` are those the model runs in, empty where it runs each batch at its size; `worthwhile` those of the usual ones
     that its cost curve would choose. `fixed` and `per_event` are the a and b of T(B) = a + b B, in seconds, of the loop.
     `batch` is the largest of the sizes that meets the latency target (seconds), 0 where none does; `events_per_second` is what
-    the best size reaches. `native` says in words whether this process has the native scanner of JSON objects."""
+    the best size reaches. `native` says in words what this process has of the native part."""
 
     version: str
     device: str
@@ -132,7 +132,7 @@ def measure(settings: Settings, folder: Package | None) -> Report:
         target,
         max((point.size for point in points if point.loop <= target), default=0),
         max(point.events_per_second for point in points),
-        native().why,
+        in_words(),
     )
 
 
@@ -204,7 +204,7 @@ def _lines(report: Report) -> list[str]:
         f"{own}; worth their padding are {_list(report.worthwhile)}.",
         f"Batches of up to {report.batch:,} meet the latency target of {target:g} ms.",
         f"One process reaches {report.events_per_second:,.0f} events/s, the time of Kafka's clients not counted.",
-        f"The native scanner of JSON objects: {report.native}.",
+        f"The native part: {report.native}.",
     ]
 
 

@@ -24,7 +24,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
-from scorer.events.native.library import native
+from scorer.events.native.bus import in_words
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
@@ -70,7 +70,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         golden = f"answers its golden examples ({len(package.golden)})"
         answers = golden if package.golden else "brings no golden examples: no score of it was compared"
         yield Finding("model", True, f"{servable.label} loads, and {answers}")
-        yield Finding("native", True, f"the native scanner of JSON objects: {native().why}")
+        yield Finding("native", True, f"the native part: {in_words()}")
         yield from _samples(settings, servable, found)
 
 

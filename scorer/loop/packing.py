@@ -14,6 +14,7 @@ from scorer.events.identity import lane
 from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
 from scorer.events.native.scanner import Ids
+from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_piece
 
@@ -31,8 +32,8 @@ def packed(
     native = bus()
     if native is None or not isinstance(batch, PackedBatch) or not isinstance(ids, Ids) or not encoder.plain:
         return None
-    columns, text = batch.columns, scores.texts()
-    if text is None or columns.headers is not None or batch.carried is not None:
+    columns, joined = batch.columns, scores.joined()
+    if joined is None or columns.headers is not None or batch.carried is not None:
         return None
     count, lanes = len(columns), columns.lanes
     names = ids.texts()
@@ -50,7 +51,7 @@ def packed(
     pieces = [
         *beginning,
         constant(b'","score":', count),
-        Piece(text),
+        Piece(Texts.split(joined[0], 1, joined[1])),
         chosen(list(map(decision_piece, decisions)), which),
         chosen([source_piece(place) for place in columns.places], lanes),
         Piece(numbers=columns.offsets),

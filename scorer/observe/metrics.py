@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from publisher.kafka.partitions import Partition
 from publisher.process.outages import KINDS, Outages
 from publisher.session.protocol import Counters
+from scorer.events.native.bus import bus
 from scorer.events.native.library import native
 from scorer.settings import ModelSettings
 
@@ -97,7 +98,12 @@ class Metrics:
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
         self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
-        self.native = Gauge("scorer_native_info", "What reads plain JSON objects: scanner, or msgspec.", ["json"], registry=at)
+        self.native = Gauge(
+            "scorer_native_info",
+            "Plain JSON objects by scanner or msgspec; events as columns or messages.",
+            ["json", "kafka"],
+            registry=at,
+        )
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
         paused = "1 while a partition is not read although it is ours."
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
@@ -105,7 +111,7 @@ class Metrics:
         for what in KINDS:
             away.labels(what).set_function(partial(self.outages.is_away, what))
         self.device.labels(model.backend, model.device).set(1)
-        self.native.labels("msgspec" if native().library is None else "scanner").set(1)
+        self.native.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
 
     def batch(

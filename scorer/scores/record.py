@@ -12,7 +12,6 @@ import orjson
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from scorer.events.native.texts import Texts
 
 Headers = list[tuple[str, str | bytes | None]]
 COMMA, BRACKET = b",]"
@@ -83,16 +82,17 @@ class Scores:
             for row in zip(*columns.values(), strict=True)
         ]
 
-    def texts(self) -> Texts | None:
-        """The same in one buffer; None where there are several outputs, or one that is no number or row of numbers."""
+    def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
+        """The same in one text, and where each ends: the first begins at 1, and between two is a byte. None where there are
+        several outputs, or one that is no number or row of numbers."""
         column = np.ascontiguousarray(next(iter(self.columns.values())))
         if list(self.columns) != [None] or column.ndim > 2 or column.dtype.kind not in "biuf" or not len(column):
             return None
         text = orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY)
         each = np.frombuffer(text, np.uint8)
         if column.ndim == 1:
-            return Texts.split(text, 1, np.flatnonzero((each == COMMA) | (each == BRACKET)))
-        return Texts.split(text, 1, np.flatnonzero(each == BRACKET)[:-1] + 1)
+            return text, np.flatnonzero((each == COMMA) | (each == BRACKET))
+        return text, np.flatnonzero(each == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
         """Each row's decision: by the threshold, by the label of the largest value, or None."""

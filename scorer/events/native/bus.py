@@ -5,6 +5,7 @@ of librdkafka, which tells a plugin of each client that is made.
 """
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 
 from confluent_kafka import cimpl
@@ -46,19 +47,36 @@ class Bus:
         return self.library.kafka_newest() or 0
 
 
+@dataclass(frozen=True)
+class _Found:
+    bus: Bus | None
+    why: str
+
+
 @cache
-def bus() -> Bus | None:
-    """The bus of this process; None where there is no native part, or the client's library is put together otherwise."""
-    if native().library is None or ";" in Bus.path:
-        return None
+def _found() -> _Found:
+    if native().library is None:
+        return _Found(None, native().why)
+    if ";" in Bus.path:
+        return _Found(None, f"decodes only, because a plugin's path has no semicolon: {Bus.path}")
     try:
         clients = ctypes.CDLL(cimpl.__file__)
-        found = [ctypes.cast(getattr(clients, name), POINTER).value for name in FUNCTIONS]
+        functions = [ctypes.cast(getattr(clients, name), POINTER).value for name in FUNCTIONS]
         library = declared(ctypes.CDLL(Bus.path))
-    except (OSError, AttributeError):
-        return None
-    library.kafka_bind((POINTER * len(found))(*found))
-    return Bus(library)
+    except (OSError, AttributeError) as error:
+        return _Found(None, f"decodes only, because confluent-kafka is built otherwise: {error}")
+    library.kafka_bind((POINTER * len(functions))(*functions))
+    return _Found(Bus(library), native().why)
+
+
+def bus() -> Bus | None:
+    """The bus of this process, or None."""
+    return _found().bus
+
+
+def in_words() -> str:
+    """What this process has of the native part, and why it lacks what it lacks."""
+    return _found().why
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
