@@ -17,7 +17,7 @@ class PackedBatch(Batch):
         count = len(columns)
         self.columns = columns
         self.end = end
-        self.unread = columns.unread
+        self.unread = [] if columns.headers is None else columns.headers.unread()
         self.carried = None
         self.epochs = {}
         last = np.full(len(columns.places), -1)
@@ -51,7 +51,7 @@ def _places(columns: Columns) -> list[Place]:
 
 
 def _headers(columns: Columns) -> list[Headers]:
-    return columns.headers or [None] * len(columns)
+    return [None] * len(columns) if columns.headers is None else columns.headers.listed()[0]
 
 
 LISTS: Mapping[str, Callable[[Columns], Any]] = {

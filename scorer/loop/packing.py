@@ -1,7 +1,8 @@
 """The score records of a plain batch as columns: what `RecordEncoder` writes, without an object an event.
 
-A batch is plain if it was taken natively, none of its events has a header, each was decoded natively and has a finite score of
-one output, and the records are JSON without headers. All others go the way of `scoring.py`, with the same result.
+A batch is plain if it was taken natively, headers say no more of its events than ids and deadlines to come, each was decoded
+natively and has a finite score of one output, and the records are JSON without headers. All others go the way of `scoring.py`,
+with the same result.
 """
 
 from collections.abc import Sequence
@@ -21,25 +22,26 @@ from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_p
 
 def packed(
     batch: Batch,
-    ids: Sequence[str | int | None],
+    ids: Sequence[str | int | None] | Texts,
     scores: Scores,
     encoder: RecordEncoder,
     topic: str,
     partitions: int,
     scored_ms: int,
 ) -> PackedRecords | None:
-    """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain."""
+    """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `ids` are those
+    of a field, or the texts of a header."""
     native = bus()
-    if native is None or not isinstance(batch, PackedBatch) or not isinstance(ids, Ids) or not encoder.plain:
+    if native is None or not isinstance(batch, PackedBatch) or not isinstance(ids, Ids | Texts) or not encoder.plain:
         return None
     columns, joined = batch.columns, scores.joined()
-    if joined is None or columns.headers is not None or batch.carried is not None:
+    if joined is None or batch.carried is not None:
         return None
     count, lanes = len(columns), columns.lanes
-    names = ids.texts()
+    names = ids if isinstance(ids, Texts) else ids.texts()
     if names is not None:
         beginning = [constant(b'{"id":"', count), Piece(names)]
-    elif ids.absent():
+    elif isinstance(ids, Ids) and ids.absent():
         prefixes = [lane(encoder.provenance["region"], *place) for place in columns.places]
         beginning = [
             chosen([b'{"id":' + orjson.dumps(prefix)[:-1] for prefix in prefixes], lanes),

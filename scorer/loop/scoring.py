@@ -8,9 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import repeat
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,15 +19,15 @@ from scorer.backends import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
 from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
-from scorer.events.identity import NO_FACTS, Facts, event_id
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
+from scorer.loop.answer import Answer
+from scorer.loop.columns import pick, placed
+from scorer.loop.header_facts import HeaderFacts
 from scorer.loop.packing import packed
-from scorer.scores.record import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
-T = TypeVar("T")
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
 NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)  # Away is a Fatal
 UNREAD = Poison(Reason.NOT_UTF8, "the name of a header is not UTF-8; the event's headers are left out here")
@@ -120,7 +118,7 @@ class _Work:
         self.now_ms = now_ms
         self.rejected: dict[int, Poison] = {}
         self.scored = Scored([None] * len(batch))
-        self.facts: list[Facts] | None = None  # None: no event has a header
+        self.facts = HeaderFacts(batch)
         self.field_ids: Sequence[str | int | None] = [None] * len(batch)
 
     def answer_all(self, alive: Callable[[], None]) -> None:
@@ -147,7 +145,8 @@ class _Work:
     def _answer(self, rows: list[int]) -> None:
         """Scores, expired answers and rejections of these rows, all of them or none."""
         began = time.perf_counter()
-        fresh, expired = self._by_deadline(rows)
+        fresh, expired, bad = self.facts.by_deadline(rows, self.now_ms())
+        self.rejected |= bad
         if self.scoring.settings.input.tombstones == "skip":
             missing = set(self.batch.tombstones())
             fresh = [row for row in fresh if row not in missing] if missing else fresh
@@ -164,7 +163,7 @@ class _Work:
             if isinstance(records, PackedRecords):
                 self.scored.packed = records
             else:
-                self.scored.slots = _placed(self.scored.slots, at, records)
+                self.scored.slots = placed(self.scored.slots, at, records)
             self.scored.expired |= set(at) if status == "expired" else set()
             self.scored.outcomes[status] += len(at)
         encoded_at = time.perf_counter()
@@ -173,34 +172,14 @@ class _Work:
         )
 
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
-        decoded = self.servable.loaded.decoder.decode(_pick(self.batch.values, rows))
+        decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
-        decoded.rows = list(_pick(rows, decoded.rows))
+        decoded.rows = list(pick(rows, decoded.rows))
         whole = len(decoded.rows) == len(self.batch)
-        self.field_ids = decoded.ids if whole else _placed(self.field_ids, decoded.rows, decoded.ids)
+        self.field_ids = decoded.ids if whole else placed(self.field_ids, decoded.rows, decoded.ids)
         return decoded
 
-    def _by_deadline(self, rows: list[int]) -> tuple[list[int], list[int]]:
-        """The rows in time and the rows that are too late, by what their headers say; bad deadlines are rejected."""
-        headers = _pick(self.batch.headers, rows)
-        if not any(headers):
-            return rows, []
-        all_facts = [Facts.of(one) if one else NO_FACTS for one in headers]
-        if self.facts is None:
-            self.facts = [NO_FACTS] * len(self.batch)
-        self.facts = _placed(self.facts, rows, all_facts)
-        now = self.now_ms()
-        fresh: list[int] = []
-        expired: list[int] = []
-        for row, facts in zip(rows, all_facts, strict=True):
-            if facts.bad_deadline is not None:
-                error = f"header deadline is {facts.bad_deadline!r:.100}, not a time in Unix ms"
-                self.rejected[row] = Poison(Reason.BAD_DEADLINE, error)
-            else:
-                (expired if facts.deadline is not None and facts.deadline < now else fresh).append(row)
-        return fresh, expired
-
-    def _inferred(self, decoded: Decoded) -> tuple[list[int], "Answer"]:
+    def _inferred(self, decoded: Decoded) -> tuple[list[int], Answer]:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
         scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)))
         rows = decoded.rows
@@ -215,20 +194,20 @@ class _Work:
         kept = Answer("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])
         return [rows[at] for at in keep], kept
 
-    def _records(self, rows: list[int], answer: "Answer") -> tuple[list[int], Sequence[Record]]:
+    def _records(self, rows: list[int], answer: Answer) -> tuple[list[int], Sequence[Record]]:
         """Rows and their score records; those that are too large for the output topic are rejected."""
         batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
         room = target.max_bytes - RECORD_OVERHEAD
         if (packed := self._packed(rows, answer)) is not None and packed.largest_record <= room:
             return rows, packed
-        partitions, times, keys = _pick(batch.partitions, rows), _pick(batch.timestamps, rows), _pick(batch.keys, rows)
-        ids = self._ids(rows)
+        partitions, times, keys = pick(batch.partitions, rows), pick(batch.timestamps, rows), pick(batch.keys, rows)
+        ids = self.facts.ids(rows, pick(self.field_ids, rows), self.scoring.settings.region)
         values = encoder.encode(
             ids,
             answer.scores,
             answer.decisions,
-            _pick(batch.places, rows),
-            _pick(batch.offsets, rows),
+            pick(batch.places, rows),
+            pick(batch.offsets, rows),
             times,
             answer.status,
             self.now_ms(),
@@ -238,7 +217,7 @@ class _Work:
         if names:
             headers = encoder.headers(names, ids, answer.decisions, answer.status)
         if batch.carried is not None:
-            headers = [[*(own or ()), *more] for own, more in zip(headers, _pick(batch.carried, rows), strict=True)]
+            headers = [[*(own or ()), *more] for own, more in zip(headers, pick(batch.carried, rows), strict=True)]
         width = target.partitions
         out = [partition % width for partition in partitions]
         records: Sequence[Record] = list(zip(repeat(target.topic, len(rows)), values, keys, out, times, headers, strict=True))
@@ -246,23 +225,20 @@ class _Work:
             return self._without_oversize(rows, records, room)
         return rows, records
 
-    def _packed(self, rows: list[int], answer: "Answer") -> PackedRecords | None:
+    def _packed(self, rows: list[int], answer: Answer) -> PackedRecords | None:
         """The records of all rows as columns; None where they are not all, or not plain."""
-        if answer.columns is None or len(rows) < len(self.batch) or self.facts or self.scoring.settings.output.headers:
+        if answer.columns is None or len(rows) < len(self.batch) or self.facts.matter or self.scoring.settings.output.headers:
             return None
         encoder, target = self.servable.encoder, self.scoring.output
-        return packed(self.batch, self.field_ids, answer.columns, encoder, target.topic, target.partitions, self.now_ms())
-
-    def _ids(self, rows: list[int]) -> list[str]:
-        fields, region = _pick(self.field_ids, rows), self.scoring.settings.region
-        if self.facts is None and None not in fields:
-            return list(map(str, fields))
-        facts = _pick(self.facts, rows) if self.facts else repeat(NO_FACTS, len(rows))
-        places, offsets = _pick(self.batch.places, rows), _pick(self.batch.offsets, rows)
-        return [
-            event_id(fact, named, region, (*place, offset))
-            for fact, named, place, offset in zip(facts, fields, places, offsets, strict=True)
-        ]
+        return packed(
+            self.batch,
+            self.facts.names or self.field_ids,
+            answer.columns,
+            encoder,
+            target.topic,
+            target.partitions,
+            self.now_ms(),
+        )
 
     def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
         """Rows and records without those that the output topic would refuse, which are rejected."""
@@ -287,42 +263,3 @@ class _Work:
             scored.reasons[poison.reason] += 1
         scored.outcomes["dead"] += len(self.rejected)
         return scored
-
-
-class Answer:
-    """What the rows of a part of a batch are answered: encoded scores, decisions, and one status. The lists of `columns` are
-    made when they are asked for."""
-
-    def __init__(
-        self,
-        status: str,
-        scores: Sequence[bytes] = (),
-        decisions: Sequence[str | None] = (),
-        columns: Scores | None = None,
-    ) -> None:
-        self.status = status
-        self.columns = columns
-        self._scores, self._decisions = scores, decisions
-
-    @cached_property
-    def scores(self) -> Sequence[bytes]:
-        return self._scores if self.columns is None else self.columns.encoded()
-
-    @cached_property
-    def decisions(self) -> Sequence[str | None]:
-        return self._decisions if self.columns is None else self.columns.decisions()
-
-
-def _pick(column: Sequence[T], rows: list[int]) -> Sequence[T]:
-    """The entries of these rows, which ascend: the column itself where they are all."""
-    return column if len(rows) == len(column) else [column[row] for row in rows]
-
-
-def _placed(column: Sequence[T], rows: Sequence[int], values: Sequence[T]) -> list[T]:
-    """A column with values at these rows, which ascend."""
-    if len(rows) == len(column):
-        return list(values)
-    placed = list(column)
-    for row, value in zip(rows, values, strict=True):
-        placed[row] = value
-    return placed

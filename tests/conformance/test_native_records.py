@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, Headers
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.scanner import PADDING
-from scorer.events.native.taker import Columns
+from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.scoring import Scored, Scoring, Target
@@ -73,12 +73,52 @@ values = st.one_of(
 events = st.tuples(values, st.none() | st.binary(max_size=6), st.sampled_from(PLACES), st.integers(0, 2**40))
 
 
-def batches(drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]]) -> tuple[Batch, PackedBatch]:
+header_values: st.SearchStrategy[Any] = st.sampled_from(
+    [b"100", b"98", b"soon", b"", None, b"e-1", b'a"b', b"\xff", b"r/in/0/5"]
+)
+header_names = st.lists(st.sampled_from(["ce_id", "deadline", "x-origin", "x-copied-to", "traceparent", "é", ""]), max_size=4)
+
+
+@st.composite
+def uniform(draw: st.DrawFn, count: int) -> list[Headers]:
+    """Headers of the same names in every event, mostly of values that say nothing unusual."""
+    names, odd = draw(header_names), draw(st.booleans())
+    usual = {"deadline": b"100", "ce_id": b"e-7"}
+    each: list[Headers] = [
+        [(name, draw(header_values) if odd else usual.get(name, b"x")) for name in names] for _ in range(count)
+    ]
+    return each if names else [None] * count
+
+
+def mixed(count: int) -> st.SearchStrategy[list[Headers]]:
+    one: st.SearchStrategy[Headers] = st.lists(
+        st.tuples(st.sampled_from(["ce_id", "deadline", "other"]), header_values), max_size=3
+    ).map(lambda own: own or None)
+    return st.lists(one, min_size=count, max_size=count)
+
+
+@st.composite
+def batches_drawn(draw: st.DrawFn) -> "tuple[Batch, PackedBatch]":
+    drawn = draw(st.lists(events, min_size=1, max_size=30))
+    none: list[Headers] = [None] * len(drawn)
+    return batches(drawn, draw(st.just(none) | uniform(len(drawn)) | mixed(len(drawn))))
+
+
+def header_columns(headers: list[Headers]) -> HeaderColumns | None:
+    every = [pair for own in headers for pair in own or []]
+    values = texts([value if value is None else bytes(value) for _, value in every])  # type: ignore[arg-type]
+    counts = np.array([len(own or []) for own in headers], np.int64)
+    return HeaderColumns(counts, texts([name.encode() for name, _ in every]), values) if every else None
+
+
+def batches(
+    drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]], headers: list[Headers]
+) -> tuple[Batch, PackedBatch]:
     """The same events as lists and as columns."""
     payloads, keys, places, times = (list(column) for column in zip(*drawn, strict=True))
     count = len(drawn)
     topics, partitions = ([place[part] for place in places] for part in (0, 1))
-    listed = Batch(topics, partitions, list(range(count)), keys, payloads, times, [None] * count)
+    listed = Batch(topics, partitions, list(range(count)), keys, payloads, times, headers)
     columns = Columns(
         places=PLACES,
         lanes=np.array([PLACES.index(place) for place in places], np.int32),
@@ -88,8 +128,7 @@ def batches(drawn: list[tuple[bytes | None, bytes | None, tuple[str, int], int]]
         leader_epochs=np.array([-1, *range(1, count)], np.int32),
         values=texts(payloads),
         keys=texts(keys),
-        headers=None,
-        unread=[],
+        headers=header_columns(headers),
     )
     return listed, PackedBatch(columns, "empty")
 
@@ -104,9 +143,11 @@ def scored(batch: Batch, model: Model, room: int, **output: Any) -> Scored:
     return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(batch, servable, lambda: 99)
 
 
-@given(st.lists(events, min_size=1, max_size=30), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]))
-def test_columns_become_the_records_that_lists_become(drawn: Any, output: str, id_field: str | None) -> None:
-    listed, columns = batches(drawn)
+@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]))
+def test_columns_become_the_records_that_lists_become(
+    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None
+) -> None:
+    listed, columns = drawn
     model = Model(OUTPUTS[output], id_field)
     for room in (ROOM, 1_400):
         wanted, found = scored(listed, model, room), scored(columns, model, room)
@@ -116,9 +157,9 @@ def test_columns_become_the_records_that_lists_become(drawn: Any, output: str, i
         assert found.slots == wanted.slots
 
 
-@given(st.lists(events, min_size=1, max_size=30))
-def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: Any) -> None:
-    listed, columns = batches(drawn)
+@given(batches_drawn())
+def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, PackedBatch]) -> None:
+    listed, columns = drawn
     for name in ("topics", "partitions", "offsets", "keys", "timestamps", "headers", "places", "last", "reached"):
         assert getattr(columns, name) == getattr(listed, name)
     assert list(columns.values) == listed.values
@@ -128,15 +169,23 @@ def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: Any) -> None:
     assert [epoch is None for epoch in columns.leader_epochs.values()] == [at == 0 for at in columns.last.values()]
 
 
+PLAIN_HEADERS: Headers = [("ce_id", b"e-1"), ("deadline", b"100"), ("traceparent", b"00-1")]
+
+
 @pytest.mark.parametrize(
-    ("output", "of_output", "id_field", "is_packed"),
+    ("output", "of_output", "id_field", "headers", "is_packed"),
     [
-        *((name, {}, "id", name not in ("several", "wide")) for name in OUTPUTS),
-        ("number", {}, None, True),
-        ("number", {"headers": ["version"]}, "id", False),
+        *((name, {}, "id", None, name not in ("several", "wide")) for name in OUTPUTS),
+        ("number", {}, None, None, True),
+        ("number", {"headers": ["version"]}, "id", None, False),
+        ("number", {}, "id", PLAIN_HEADERS, True),
+        ("number", {}, None, [("x-origin", b"r/in/0/5")], False),
+        ("number", {}, None, [("deadline", b"98")], False),
     ],
 )
-def test_plain_batches_are_packed(output: str, of_output: dict[str, Any], id_field: str | None, is_packed: bool) -> None:
+def test_plain_batches_are_packed(
+    output: str, of_output: dict[str, Any], id_field: str | None, headers: Headers, is_packed: bool
+) -> None:
     event = json.dumps({"a": 1.5, "id": "e"}).encode()
-    _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)])
+    _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)], [headers] * 4)
     assert (scored(columns, Model(OUTPUTS[output], id_field), ROOM, **of_output).packed is not None) is is_packed

@@ -41,7 +41,7 @@ class _Columns(ctypes.Structure):
 @dataclass(slots=True)
 class Columns:
     """Messages, an entry each. `codes` is 0 for an event, else its value says why there is none. `lanes` are indices into
-    `places`. `unread` are the rows whose headers cannot be read; None stands there. `headers` is None where nobody has one."""
+    `places`. `headers` is None where no message has one."""
 
     places: list[Place]
     lanes: NDArray[np.int32]
@@ -51,11 +51,14 @@ class Columns:
     leader_epochs: NDArray[np.int32]
     values: Texts
     keys: Texts
-    headers: list[Headers] | None
-    unread: list[int]
+    headers: "HeaderColumns | None"
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def header_columns(self) -> dict[str, Texts] | None:
+        """The values of headers by name, where all messages have the same; none where there is none."""
+        return {} if self.headers is None else self.headers.by_name()
 
 
 class Taker:
@@ -110,8 +113,8 @@ class Taker:
         )
         self._learn(self._library.taker_copy(self._taker, ctypes.addressof(at)))
         np.maximum(times, 0, out=times)
-        headers, unread = _headers(counts, names.texts(), held.texts()) if sizes.headers else (None, [])
-        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), headers, unread)
+        headers = HeaderColumns(counts, names.texts(), held.texts()) if sizes.headers else None
+        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), headers)
 
     def close(self) -> None:
         """Let go of what is collected, and of the queue."""
@@ -145,18 +148,52 @@ class _Room:
         return Texts(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
 
 
-def _headers(counts: NDArray[np.int64], names: Texts, values: Texts) -> tuple[list[Headers], list[int]]:
-    """The headers of each message, as `publisher.kafka.headers.headers_of` gives them, and the rows with a name that is not
-    UTF-8."""
-    found: list[Headers] = []
-    unread: list[int] = []
-    every: list[tuple[Any, Any]] = list(zip(names, values, strict=True))
-    start = 0
-    for row, count in enumerate(counts.tolist()):
-        own, start = every[start : start + count], start + count
+class HeaderColumns:
+    """The headers of all messages: `counts` how many each has, `names` and `values` those of all, one behind the other."""
+
+    def __init__(self, counts: NDArray[np.int64], names: Texts, values: Texts) -> None:
+        self._counts, self._names, self._values = counts, names, values
+
+    def by_name(self) -> dict[str, Texts] | None:
+        """Where all messages have headers of the same names in the same order: their values, by name, of several the last."""
+        count, each = len(self._counts), int(self._counts[0])
+        if (self._counts != each).any():
+            return None
+        ends = self._names.ends.reshape(count, each)
+        size = int(ends[0, -1])
+        if (ends != ends[0] + size * np.arange(count)[:, None]).any():
+            return None
+        texts = self._names.text[: count * size].reshape(count, size)
+        if (texts != texts[0]).any():
+            return None
         try:
-            found.append([(name.decode(), value) for name, value in own] or None)
+            names = [(name or b"").decode() for name in self._names[:each]]
         except UnicodeDecodeError:
-            unread.append(row)
-            found.append(None)
-    return found, unread
+            return None
+        return {name: self._of(at, each) for at, name in enumerate(names)}
+
+    def _of(self, at: int, each: int) -> Texts:
+        values = self._values
+        nulls = None if values.nulls is None else np.ascontiguousarray(values.nulls[at::each])
+        starts, ends = np.ascontiguousarray(values.starts[at::each]), np.ascontiguousarray(values.ends[at::each])
+        return Texts(values.text, starts, ends, nulls)
+
+    def listed(self) -> tuple[list[Headers], list[int]]:
+        """The headers of each message, as `publisher.kafka.headers.headers_of` gives them, and the rows with a name that is not
+        UTF-8."""
+        found: list[Headers] = []
+        unread: list[int] = []
+        every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
+        start = 0
+        for row, count in enumerate(self._counts.tolist()):
+            own, start = every[start : start + count], start + count
+            try:
+                found.append([(name.decode(), value) for name, value in own] or None)
+            except UnicodeDecodeError:
+                unread.append(row)
+                found.append(None)
+        return found, unread
+
+    def unread(self) -> list[int]:
+        """The rows with a name that is not UTF-8."""
+        return self.listed()[1] if self._names.text.max(initial=0) >= 0x80 else []

@@ -1,0 +1,29 @@
+"""What a part of a batch is answered, before there are records of it."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from scorer.scores.record import Scores
+
+
+class Answer:
+    """For some rows: encoded scores, decisions, and one status. The lists of `columns` are made when they are asked for."""
+
+    def __init__(
+        self,
+        status: str,
+        scores: Sequence[bytes] = (),
+        decisions: Sequence[str | None] = (),
+        columns: Scores | None = None,
+    ) -> None:
+        self.status = status
+        self.columns = columns
+        self._scores, self._decisions = scores, decisions
+
+    @cached_property
+    def scores(self) -> Sequence[bytes]:
+        return self._scores if self.columns is None else self.columns.encoded()
+
+    @cached_property
+    def decisions(self) -> Sequence[str | None]:
+        return self._decisions if self.columns is None else self.columns.decisions()
