@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.fields import Fields
+from scorer.events.native.texts import Texts
 from scorer.events.tensors import Columns, all_float, matrix
 
 SIZE = 4  # bytes of a number
@@ -27,6 +28,9 @@ class Float32Decoder:
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
+        if isinstance(values, Texts) and self._fields.fits(values) and (values.lengths() == self._bytes).all():
+            numbers = values.text[: values.ends[-1]].view("<f4").reshape(len(values), -1)
+            return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
         if not self._fields.fits(values) or not set(map(len, values)) <= {self._bytes}:  # type: ignore[arg-type]
             rejected = {row: poison for row in rows if (poison := self._fault(values[row]))}
             rows = [row for row in rows if row not in rejected]

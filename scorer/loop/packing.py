@@ -1,8 +1,7 @@
 """The score records of a plain batch as columns: what `RecordEncoder` writes, without an object an event.
 
-A batch is plain if it was taken natively, headers say no more of its events than ids and deadlines to come, each was decoded
-natively and has a finite score of one output, and the records are JSON without headers. All others go the way of `scoring.py`,
-with the same result.
+A batch is plain if it was taken natively, headers say no more of its events than ids and deadlines to come, each has a finite
+score of one output, and the records are JSON without headers. All others go the way of `scoring.py`, with the same result.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,18 @@ from scorer.events.identity import lane
 from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
 from scorer.events.native.scanner import Ids
+from scorer.events.native.taker import Columns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_piece
 
+FieldIds = Sequence[str | int | None]
+QUOTE, COMMA, BRACKET = b'",]'
+
 
 def packed(
     batch: Batch,
-    ids: Sequence[str | int | None] | Texts,
+    ids: FieldIds | Texts,
     scores: Scores,
     encoder: RecordEncoder,
     topic: str,
@@ -32,26 +35,17 @@ def packed(
     """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `ids` are those
     of a field, or the texts of a header."""
     native = bus()
-    if native is None or not isinstance(batch, PackedBatch) or not isinstance(ids, Ids | Texts) or not encoder.plain:
+    if native is None or not isinstance(batch, PackedBatch) or batch.carried is not None or not encoder.plain:
         return None
     columns, joined = batch.columns, scores.joined()
-    if joined is None or batch.carried is not None:
+    named = _ids(ids, columns, encoder.provenance["region"])
+    if joined is None or named is None:
         return None
     count, lanes = len(columns), columns.lanes
-    names = ids if isinstance(ids, Texts) else ids.texts()
-    if names is not None:
-        beginning = [constant(b'{"id":"', count), Piece(names)]
-    elif isinstance(ids, Ids) and ids.absent():
-        prefixes = [lane(encoder.provenance["region"], *place) for place in columns.places]
-        beginning = [
-            chosen([b'{"id":' + orjson.dumps(prefix)[:-1] for prefix in prefixes], lanes),
-            Piece(numbers=columns.offsets),
-        ]
-    else:
-        return None
     decisions, which = scores.decided()
     pieces = [
-        *beginning,
+        constant(b'{"id":"', count),
+        *named,
         constant(b'","score":', count),
         Piece(Texts.split(joined[0], 1, joined[1])),
         chosen(list(map(decision_piece, decisions)), which),
@@ -63,3 +57,26 @@ def packed(
     ]
     out = np.array([partition % partitions for _, partition in columns.places], np.int32)[lanes]
     return PackedRecords(native, topic, pieces, out, columns.times, columns.keys)
+
+
+def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:
+    """The ids between their quotation marks; None where some events have one and others have none."""
+    if isinstance(ids, Texts):
+        return [Piece(ids)]
+    if isinstance(ids, Ids) and (texts := ids.texts()) is not None:
+        return [Piece(texts)]
+    absent = len(columns) if isinstance(ids, Ids) and ids.absent() else list(ids).count(None)
+    if absent == len(columns):
+        prefixes = [orjson.dumps(lane(region, *place))[1:-1] for place in columns.places]
+        return [chosen(prefixes, columns.lanes), Piece(numbers=columns.offsets)]
+    return None if absent else _listed(list(map(str, ids)))
+
+
+def _listed(ids: list[str]) -> list[Piece] | None:
+    """Ids that are there as strings; None where one contains what stands between two of them in JSON."""
+    text = orjson.dumps(ids)
+    each = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero((each[:-1] == QUOTE) & ((each[1:] == COMMA) | (each[1:] == BRACKET)))
+    if text.count(b'","') != len(ids) - 1 or len(ends) != len(ids):
+        return None
+    return [Piece(Texts.split(text, 2, ends, between=3))]

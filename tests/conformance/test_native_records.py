@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
 from scorer.events.batch import Batch, Headers
+from scorer.events.float32 import Float32Decoder
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
@@ -38,11 +39,11 @@ OUTPUTS: dict[str, dict[str, Any]] = {
 class Model:
     """A loaded model whose answers follow from its one field."""
 
-    def __init__(self, output: dict[str, Any], id_field: str | None) -> None:
+    def __init__(self, output: dict[str, Any], id_field: str | None, *, scans: bool = True) -> None:
         fields = [{"name": "a", "required": False, "default": 0.25}]
         inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
         self.signature = Signature.parse(json.dumps({"inputs": inputs, **output}))
-        self.decoder = JsonDecoder(self.signature, id_field, 200)
+        self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
 
     def score(self, tensors: dict[str, NDArray[Any]]) -> Scores:
         x = tensors["x"][:, 0]
@@ -143,12 +144,12 @@ def scored(batch: Batch, model: Model, room: int, **output: Any) -> Scored:
     return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(batch, servable, lambda: 99)
 
 
-@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]))
+@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans())
 def test_columns_become_the_records_that_lists_become(
-    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None
+    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, scans: bool
 ) -> None:
     listed, columns = drawn
-    model = Model(OUTPUTS[output], id_field)
+    model = Model(OUTPUTS[output], id_field, scans=scans)
     for room in (ROOM, 1_400):
         wanted, found = scored(listed, model, room), scored(columns, model, room)
         assert list(found.records) == list(wanted.records)
@@ -167,6 +168,20 @@ def test_a_batch_of_columns_has_the_lists_of_any_other(drawn: tuple[Batch, Packe
     assert columns.tombstones() == listed.tombstones()
     assert columns.first_offsets() == listed.first_offsets()
     assert [epoch is None for epoch in columns.leader_epochs.values()] == [at == 0 for at in columns.last.values()]
+
+
+@given(
+    st.lists(st.sampled_from([bytes(8), b"\0\0\x80?" * 2, b"\0\0\xc0\x7f" * 2, b"", b"1234567", None]), min_size=1, max_size=9)
+)
+def test_rows_of_float32_are_read_from_one_buffer_as_from_many(values: list[bytes | None]) -> None:
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]
+    decoder = Float32Decoder(Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}})), 100)
+    wanted, found = decoder.decode(values), decoder.decode(texts(values))
+    assert found.rows == wanted.rows
+    assert found.tensors["x"].tobytes() == wanted.tensors["x"].tobytes()
+    assert {row: str(poison) for row, poison in found.rejected.items()} == {
+        row: str(poison) for row, poison in wanted.rejected.items()
+    }
 
 
 PLAIN_HEADERS: Headers = [("ce_id", b"e-1"), ("deadline", b"100"), ("traceparent", b"00-1")]

@@ -25,11 +25,12 @@ class Texts(Sequence[bytes | None]):
         self._listed: list[bytes | None] | None = None
 
     @classmethod
-    def split(cls, text: bytes, before: int, ends: NDArray[np.int64]) -> "Texts":
-        """The parts of a text that begin `before` bytes after its start and end at `ends`, with one byte between two parts."""
+    def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "Texts":
+        """The parts of a text that end at `ends`. The first begins `before` bytes after the start; `between` bytes lie between
+        two of them."""
         starts = np.empty_like(ends)
         starts[:1] = before
-        starts[1:] = ends[:-1] + 1
+        starts[1:] = ends[:-1] + between
         return cls(np.frombuffer(text, np.uint8), starts, ends)
 
     def listed(self) -> list[bytes | None]:
