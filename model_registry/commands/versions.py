@@ -26,7 +26,7 @@ def pull(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
 ) -> None:
-    """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
+    """Write a version's files into a folder, every byte checked. A channel stands for the version that it names."""
     from model_registry import package
 
     with output.bars() as progress:
@@ -61,7 +61,7 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
 
 
 def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
-    """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
+    """Show a version's files, inputs, output and attestations, or (--diff) what differs. Reads no model."""
     import msgspec
 
     from model_registry import package
