@@ -111,14 +111,13 @@ def _name(kind: Any) -> str:
 
 
 def commands(app: typer.Typer) -> str:
-    """One row a command of a program: what it does, and its options but `--help`."""
+    """One row a command of a program: what it does. Its `--help` explains its options."""
     group: Any = typer.main.get_command(app)
     rows = []
     for name, command in sorted(_flat(group.commands)):
-        options = [option for one in command.params for option in one.opts if option.startswith("--") and option != "--help"]
         summary = str(command.help or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append([f"`{name}`", summary, " ".join(f"`{option}`" for option in options)])
-    return _table(["command", "", "options"], rows)
+        rows.append([f"`{name}`", summary])
+    return _table(["command", ""], rows)
 
 
 def _flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
