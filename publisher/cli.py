@@ -10,7 +10,7 @@ VERBS = {
     "audit": "publisher.relay.commands.audit:audit",
     "failover": "publisher.failover.command:failover",
 }
-app = command_line.program("Write to Kafka exactly once, and count that it was so.", VERBS)
+app = command_line.program("Copy Kafka topics between regions, exactly once, and count what was lost or doubled.", VERBS)
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def keygen(
 
 
 def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
-    """Sign a version under its name, once with each key; `cosign verify --key` reads it. Of a channel it is the champion."""
+    """Sign a version under its name, once with each key; `cosign verify --key` reads it."""
     from model_registry.trust import signing
 
     private = _private(key, password_file)

@@ -12,6 +12,7 @@ from model_registry.commands.trust import Keys
 from model_registry.oci import tags
 
 if TYPE_CHECKING:
+    from model_registry.package.signature import Signature
     from model_registry.stores import Store
 
 Diff = Annotated[
@@ -25,7 +26,7 @@ def pull(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     json: Json = False,
 ) -> None:
-    """Write a version's files into a folder, every byte checked. Of a channel it is the champion."""
+    """Write a version's files into a folder, every byte checked. A channel stands for the version that it names."""
     from model_registry import package
 
     with output.bars() as progress:
@@ -60,7 +61,7 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
 
 
 def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
-    """Show what a version consists of, its signature and attestations included, or what differs. Reads no model."""
+    """Show a version's files, inputs, output and attestations, or (--diff) what differs. Reads no model."""
     import msgspec
 
     from model_registry import package
@@ -86,11 +87,24 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
-    lines += [("input", f"{field.name}: {field.dtype}") for field in (signature.fields if signature else ())]
+    lines += _contract(signature) if signature else []
     for one in value["attestations"]:
         vouched = f"signed by {one['key']}" if one["verified"] else f"not verified: {one['fault']}"
         lines.append(("attested", f"{one['type']} ({vouched})"))
     output.show(json, value, "\n".join(f"{key:<9} {output.plain(shown)}" for key, shown in lines))
+
+
+def _contract(signature: "Signature") -> list[tuple[str, str]]:
+    """What a version reads of an event, and what its score is."""
+    lines = [("input", f"{field.name}: {field.dtype}") for field in signature.fields]
+    for one in signature.outputs:
+        kind = "the whole row" if one.index is None else f"a number, column {one.index}"
+        lines.append(("output", f"{one.name or 'score'}: {kind} of {one.tensor}"))
+    if signature.labels is not None:
+        lines.append(("labels", ", ".join(signature.labels)))
+    if (decision := signature.decision) is not None:
+        lines.append(("decision", f"{decision.at_or_above} (score {decision.threshold:g} or more), else {decision.below}"))
+    return lines
 
 
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:

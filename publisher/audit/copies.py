@@ -18,22 +18,32 @@ Hashes = NDArray[np.int64]
 
 @dataclass
 class CopyReport(Report):
-    """Counts of records. `pending` were not due when the copies were read, `expired` are no longer kept at the destination,
-    `refused` stand in the refusal topic and nowhere else, `others` are copies from elsewhere, or of source records that are no
-    longer kept. Positions are the source's; those of phantoms are the destination's."""
+    """Counts of records. Positions are the source's; those of phantoms are the destination's."""
 
     source: int = 0
+    """Records at the source that are to be copied."""
     copies: int = 0
+    """Copies of them at the destination."""
     missing: int = 0
+    """Records without a copy, although the relay's checkpoint says that they were copied."""
     duplicates: int = 0
+    """Second and further copies of one record."""
     phantoms: int = 0
+    """Copies that name a record of the source which is not there, or is not to be copied."""
     out_of_order: int = 0
+    """Copies that stand after the copy of a later record of their partition."""
     pending: int = 0
+    """Records without a copy that the relay's checkpoint has not reached: they are still to come."""
     expired: int = 0
+    """Records older than every copy that the destination still keeps."""
     refused: int = 0
+    """Records that are in the refusal topic and have no copy."""
     not_selected: int = 0
+    """Records that are not to be copied: the filter holds them back, or they come from the destination."""
     others: int = 0
+    """Copies from other regions, or of records that the source no longer keeps."""
     gone: int = 0
+    """Copies of records that were deleted with their topic; no other count has them."""
 
 
 @dataclass(frozen=True)

@@ -60,28 +60,40 @@ class Answers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers.
-
-    `events` = inputs in the window; `pending` = not answered yet and not due; `repeated_ids` = mentions of an id by another
-    event before, estimated from 1 in `ids_sampled` ids. It always holds: scored + expired + dead_lettered = events - missing -
+    """Counts of events and of their answers. It always holds: scored + expired + dead_lettered = events - missing -
     pending + duplicates + phantoms - those phantoms that lie beyond the end of their partition or in no audited partition.
     """
 
     events: int = 0
+    """Events in the inputs, or in the window of `--from` and `--to`."""
     scored: int = 0
+    """Answers that are scores."""
     expired: int = 0
+    """Answers that are `expired`: the event's deadline had passed."""
     dead_lettered: int = 0
+    """Answers that are dead letters."""
     missing: int = 0
+    """Events without an answer, although the group has committed them (without a group: any)."""
     duplicates: int = 0
+    """Second and further answers to one event."""
     phantoms: int = 0
+    """Answers to events that are not in the inputs."""
     out_of_order: int = 0
+    """Scores that stand after the score of a later event of the same input partition."""
     version_regressions: int = 0
+    """Events scored by an older version than one that had taken over their partition before them."""
     uncommitted: int = 0
+    """Answers that can be read while the group has not committed their events."""
     unreadable: int = 0
+    """Records in the output, dead-letter or swap topics that do not say what they are about."""
     pending: int = 0
+    """Events without an answer that the group has not committed: they are still to come."""
     repeated_ids: int = 0
+    """Answered events whose id an earlier one had; producers may repeat ids."""
     ids_sampled: int = 1
+    """1: `repeated_ids` is exact; k: it is an estimate from one id in k."""
     gone: int = 0
+    """Answers to events that were deleted with their topic; no other count has them."""
 
 
 class _Ledger:

@@ -34,25 +34,33 @@ class Home(NamedTuple):
 
 @dataclass
 class RegionsReport(Report):
-    """Counts of events, by the positions where they were first written. `answered` is distinct events, by scores and dead
-    letters. `missing` are unanswered though a group has committed them in some region, `pending` are not due in any. `rescored`
-    were answered in more regions than one, of which `different_ids` under more ids than one; `duplicates` are second answers in
-    one region, `phantoms` answers to no event."""
+    """Counts of events, by the positions where they were first written."""
 
     title: ClassVar[str] = "audit over regions"
     positions: ClassVar[str] = "region/topic/partition/offset"
 
     events: int = 0
+    """Events, each once, wherever it was first written and copied."""
     answered: int = 0
+    """Events with a score or a dead letter in any region."""
     missing: int = 0
+    """Events without an answer, although a group has committed them in some region."""
     duplicates: int = 0
+    """Second and further answers to one event in the same region."""
     different_ids: int = 0
+    """Events that were answered under more ids than one: consumers cannot recognise the repetition."""
     phantoms: int = 0
+    """Answers to events that are in no input."""
     unreadable: int = 0
+    """Records in any of the topics that do not say what they are about."""
     pending: int = 0
+    """Events without an answer that no group has committed: they are still to come."""
     rescored: int = 0
+    """Answers in a further region to events that another region had answered: what a failover repeats."""
     gone: int = 0
+    """Answers to events that were deleted with their topic; no other count has them."""
     by_region: dict[str, int] = field(default_factory=dict)
+    """Events that each region answered."""
 
     def rows(self) -> dict[str, int]:
         return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}

@@ -26,14 +26,14 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Report:
-    """Counts of records, a field each: those named in FAULTS are faults, the others are told. `examples` are the first
-    positions of each fault. Each audit adds its own counts. In all of them `gone` counts the records that belong to a topic
-    that was deleted and made again: no other count has them."""
+    """Counts of records, a field each: those named in FAULTS are faults, the others are told. Each audit adds its own counts,
+    with a line below each for the tables of publisher/AUDIT.md."""
 
     title: ClassVar[str] = "audit"
     positions: ClassVar[str] = "topic/partition/offset"
 
     examples: dict[str, list[str]] = field(default_factory=dict)
+    """The first positions of each fault."""
 
     @property
     def faults(self) -> dict[str, int]:

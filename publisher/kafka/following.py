@@ -1,5 +1,7 @@
 """Reads topics as they grow, for people who look on: committed records only, outside any group's work."""
 
+import heapq
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,6 +17,7 @@ from publisher.kafka.rights import READ, Operations, Right
 
 CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
+HELD_RECORDS = 100_000  # of faster partitions, while a slower one is waited for
 SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
 
 
@@ -61,14 +64,33 @@ class Following:
 
     def to_end(self) -> Iterator[Message]:
         """Every record up to the ends as they are now."""
-        deadline = time.monotonic() + SILENCE_SECONDS
-        while self.unread:
-            for message in self.news():
-                yield message
-                deadline = time.monotonic() + SILENCE_SECONDS
-            if self.unread and time.monotonic() > deadline:
-                topic, _ = min(self.unread)
-                raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+        for messages in self._batches_to_end():
+            yield from messages
+
+    def oldest_first(self) -> Iterator[Message]:
+        """Every record up to the ends as they are now, by timestamp. Each partition keeps its order, and at most HELD_RECORDS
+        wait: a partition that is read later than that many of others comes late."""
+        newest: dict[Partition, int] = {}
+        held: list[tuple[int, Partition, int, Message]] = []
+        for messages in self._batches_to_end():
+            for message in messages:
+                partition = (message.topic() or "", message.partition() or 0)
+                newest[partition] = max(message.timestamp()[1], newest.get(partition, 0))
+                heapq.heappush(held, (newest[partition], partition, message.offset() or 0, message))
+            complete = min((newest.get(partition, -1) for partition in self.unread), default=math.inf)
+            while held and (held[0][0] <= complete or len(held) > HELD_RECORDS):
+                yield heapq.heappop(held)[-1]
+
+    def _batches_to_end(self) -> Iterator[list[Message]]:
+        silent = 0.0
+        while self.unread and silent < SILENCE_SECONDS:
+            asked = time.monotonic()
+            messages = list(self.news())
+            silent = 0.0 if messages else silent + time.monotonic() - asked
+            yield messages
+        if self.unread:
+            topic, _ = min(self.unread)
+            raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
 
     def close(self) -> None:
         self.consumer.close()

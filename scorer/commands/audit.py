@@ -24,7 +24,9 @@ def audit(
     end: To = None,
     as_json: Json = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was."""
+    """Count what was lost, doubled, invented or reordered between inputs and scores. Exit code 1 where anything was.
+
+    publisher/AUDIT.md tells each count."""
     if regions and (flags or start or end):
         raise typer.BadParameter("--set, --from and --to are of one region; leave them out")
     window = time_window(start, end)

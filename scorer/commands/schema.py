@@ -39,7 +39,7 @@ def schema(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the schema of the events that a version takes, or what a version would break."""
+    """Print the schema of the events that a version takes, or (--diff) which events a newer version would refuse."""
     refs = refs or []
     if len(refs) != (2 if diff else 0 if scores else 1):
         wanted = "OLD and NEW with --diff" if diff else "no REF with --scores" if scores else "one REF; two are for --diff"

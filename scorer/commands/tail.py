@@ -26,10 +26,12 @@ def tail(
     flags: Set = None,
     dead: Annotated[bool, typer.Option("--dead", help="Dead letters instead of scores.")] = False,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="From the oldest record on.")] = False,
-    follow: Annotated[bool, typer.Option(help="Wait for more; --no-follow reads what there is and ends.")] = True,
+    follow: Annotated[bool, typer.Option(help="Wait for more; --no-follow reads what there is, by time, and ends.")] = True,
     events: Annotated[int | None, typer.Option(help="End after so many.", min=1)] = None,
 ) -> None:
-    """Read scores (read_committed), one JSON object a line."""
+    """Read scores (read_committed), one JSON object a line.
+
+    With --no-follow the oldest come first. Otherwise they come as they are read: in order within a partition only."""
     settings = load(path, flags or []).settings
     for line in islice(lines(settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
         sys.stdout.buffer.write(line + b"\n")
@@ -37,7 +39,7 @@ def tail(
 
 
 def lines(settings: Settings, *, dead: bool = False, from_beginning: bool = False, follow: bool = True) -> Iterator[bytes]:
-    """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now."""
+    """Records as they become visible to a read_committed consumer. Without `follow`, up to the end as it is now, by time."""
     topic = settings.dead_letter.topic if dead else settings.output.topic
     start = OFFSET_BEGINNING if from_beginning or not follow else OFFSET_END
     if dead:
@@ -47,19 +49,19 @@ def lines(settings: Settings, *, dead: bool = False, from_beginning: bool = Fals
 
 
 def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
-    """Every record of a topic, from its start to its end as it is now. Raises Fatal where it cannot be read."""
+    """Every record of a topic, from its start to its end as it is now, by time. Raises Fatal where it cannot be read."""
     return records(settings, topic, OFFSET_BEGINNING, follow=False)
 
 
 def records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
-    """The committed records of a topic from `start` on; for ever, or up to its end as it is now. Raises Fatal."""
+    """The committed records of a topic from `start` on; for ever, or by time up to its end as it is now. Raises Fatal."""
     passing = Codes(*PASSING.items(), *ABSENT.items())
     following = Following(settings.kafka, f"{settings.name}.tail", rights.to_read(topic), [topic], passing)
     with contextlib.closing(following):
         following.begin(start)
         while follow:
             yield from following.news()
-        yield from following.to_end()
+        yield from following.oldest_first()
 
 
 def score(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:

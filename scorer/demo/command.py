@@ -28,7 +28,7 @@ def demo(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Real flights through a real broker: a live swap, a kill, and the count of lost and doubled events."""
+    """Score real flights on a real broker: a live swap, a kill, and the count of lost and doubled events."""
     from scorer.demo import regions, run, stage, summary
     from scorer.demo.options import Options
     from scorer.demo.view import View

@@ -40,7 +40,7 @@ def promote(
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
-    """Point the channel model.tag at a version, and tell the scorers at once."""
+    """Move the channel that the scorers follow (model.tag) to a version, and tell them at once."""
     make = partial(channel.promote, version=to, expected=channel.Expected(expect_digest, expect_revision))
     _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
 
@@ -55,7 +55,7 @@ def rollback(
     wait_seconds: WaitSeconds = 120.0,
     json: Json = False,
 ) -> None:
-    """Point the channel model.tag at what it served before, as a new revision, and tell the scorers at once."""
+    """Move the channel that the scorers follow (model.tag) back to what it served before, and tell them at once."""
     make = partial(channel.rollback, to_revision=to_revision, expected=channel.Expected(revision=expect_revision))
     _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
 

@@ -1,6 +1,8 @@
-"""The reference tables of the pages, made from the code: settings, commands, metrics, alerts, the score record."""
+"""The reference tables of the pages, made from the code: settings, commands, metrics, alerts, the score record, and
+the counts of audits."""
 
 import ast
+import dataclasses
 import inspect
 import json
 import re
@@ -18,11 +20,16 @@ from pydantic_core import PydanticUndefined
 from typer.testing import CliRunner
 
 from model_registry.cli import app as model_registry
+from publisher.audit.copies import CopyReport
+from publisher.audit.ledger import EventReport
+from publisher.audit.regions import RegionsReport
+from publisher.audit.report import FAULTS, Report
 from publisher.cli import app as publisher
 from scorer.cli import app as scorer
 from scorer.settings import Settings
 from tests.packaging.deploy.exporters import exporters, rules
 
+FOREIGN = ("builtins", "pydantic")
 WORDS = {"ByteSize": "bytes", "Path": "path", "SecretStr": "text", "bool": "true or false", "float": "number", "int": "number",
          "str": "text"}  # fmt: skip
 RECORD_WORDS = {"string": "text", "int": "integer", "long": "integer", "double": "number", "null": "null"}
@@ -53,10 +60,10 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterable[list[list[st
         yield from _sections(section, deeper)
 
 
-def docstrings(model: type[BaseModel]) -> dict[str, str]:
+def docstrings(model: type) -> dict[str, str]:
     """The string that stands below each of a class's attributes, its own and inherited ones."""
     found: dict[str, str] = {}
-    for base in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
+    for base in reversed([base for base in model.__mro__ if base.__module__.partition(".")[0] not in FOREIGN]):
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(tree, ast.ClassDef)
         for before, after in zip(tree.body, tree.body[1:], strict=False):
@@ -104,14 +111,13 @@ def _name(kind: Any) -> str:
 
 
 def commands(app: typer.Typer) -> str:
-    """One row a command of a program: what it does, and its options but `--help`."""
+    """One row a command of a program: what it does. Its `--help` explains its options."""
     group: Any = typer.main.get_command(app)
     rows = []
     for name, command in sorted(_flat(group.commands)):
-        options = [option for one in command.params for option in one.opts if option.startswith("--") and option != "--help"]
         summary = str(command.help or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append([f"`{name}`", summary, " ".join(f"`{option}`" for option in options)])
-    return _table(["command", "", "options"], rows)
+        rows.append([f"`{name}`", summary])
+    return _table(["command", ""], rows)
 
 
 def _flat(named: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -149,6 +155,15 @@ def score_record() -> str:
     return _table(["field", "type"], rows)
 
 
+def audit_counts(report: type[Report]) -> str:
+    """One row a field of an audit's report but `clean`. Raises ValueError for a field without a docstring."""
+    words = docstrings(report)
+    names = [field.name for field in dataclasses.fields(report)]
+    if bare := [name for name in names if name not in words]:
+        raise ValueError(f"{report.__name__}.{bare[0]} has no docstring: write one below it")
+    return _table(["field", "", ""], [[f"`{name}`", "fault" if name in FAULTS else "", words[name]] for name in names])
+
+
 def _record_type(kind: Any) -> str:
     if isinstance(kind, list):
         return " or ".join(_record_type(one) for one in [*kind[1:], kind[0]])
@@ -172,6 +187,9 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("scorer/README.md", "score-record"): score_record,
     ("publisher/README.md", "commands"): lambda: commands(publisher),
     ("model_registry/README.md", "commands"): lambda: commands(model_registry),
+    ("publisher/AUDIT.md", "events"): lambda: audit_counts(EventReport),
+    ("publisher/AUDIT.md", "regions"): lambda: audit_counts(RegionsReport),
+    ("publisher/AUDIT.md", "copies"): lambda: audit_counts(CopyReport),
     ("deploy/METRICS.md", "scorer-metrics"): lambda: metrics(exporters()[0]),
     ("deploy/METRICS.md", "relay-metrics"): lambda: metrics(exporters()[1]),
     ("deploy/METRICS.md", "alerts"): alerts,

@@ -9,6 +9,10 @@ import yaml
 from pydantic import BaseModel
 
 from model_registry.package.signature import Signature
+from publisher.audit.copies import CopyReport
+from publisher.audit.ledger import EventReport
+from publisher.audit.regions import RegionsReport
+from publisher.audit.report import Report
 from scorer.dead_letters import headers
 from scorer.events.decoder import Reason
 from scorer.settings import Settings
@@ -49,6 +53,14 @@ def test_a_setting_without_a_docstring_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reference, "Settings", Bare)
     with pytest.raises(ValueError, match="count has no docstring"):
         reference.settings()
+
+
+@pytest.mark.parametrize("report", [EventReport, RegionsReport, CopyReport])
+def test_every_field_of_an_audits_report_is_told(report: type[Report]) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (fault)? ?\| (.+) \|$", reference.audit_counts(report), re.MULTILINE)
+    assert {"clean", *(name for name, *_ in rows)} == set(report().to_dict())
+    assert {name for name, fault, _ in rows if fault} == set(report().faults)
+    assert all(words.endswith(".") for *_, words in rows)
 
 
 def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:

@@ -62,7 +62,9 @@ def audit(
     timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = ANSWER_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG)."""
+    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG).
+
+    Exit code 1 where anything was. publisher/AUDIT.md tells each count."""
     if path is None and not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     report: Report

@@ -30,7 +30,7 @@ def status(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how far each partition is copied and how far behind it is; of a process that answers, also what its lanes do."""
+    """Show how far each partition is copied and how far behind it is; of a relay that runs, also what its lanes do."""
     console = Console(highlight=False)
     if live and not as_json and not console.is_terminal:
         raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")

@@ -103,7 +103,9 @@ def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "20").stdout.splitlines()
     assert {json.loads(line)["id"] for line in lines} == {f"e{n}" for n in range(20)}
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
-    assert len(lines) == 20
+    times = [json.loads(line)["event_ms"] for line in lines]
+    assert len(times) == 20
+    assert times == sorted(times)
     assert "does not exist" in rig.run("scorer", "tail", "scorer.yaml", "--set", "output.topic=nowhere", code=2).stderr
 
 

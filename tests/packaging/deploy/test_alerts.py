@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -78,3 +79,11 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
     pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("[A-Z]*.md")}
     assert {rule["annotations"]["runbook_url"].rpartition("/")[2] for rule in rules()} == pages
     assert {f"{rule['alert']}.md" for rule in rules()} == pages
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_every_page_begins_with_how_bad_it_is_and_has_the_same_parts(rule: dict[str, Any]) -> None:
+    page = (ROOT / "deploy" / "runbooks" / f"{rule['alert']}.md").read_text()
+    assert page.startswith(f"# {rule['alert']}\n\n**{rule['labels']['severity'].capitalize()}.** ")
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Look", "Do", "If it comes back"]
+    assert re.search(r"^## Look\n\n```sh\n", page, re.MULTILINE), "commands first"

@@ -42,6 +42,32 @@ def test_inspect(pushed: list[str]) -> None:
     text = run("inspect", f"{REPO}:prod").stdout
     assert pushed[0] in text
     assert "a: float32" in text
+    assert "output    score: a number, column 1 of p\n" in text
+
+
+OUTPUTS = {
+    '"output": {"tensor": "p"}, "labels": ["late", "on time"]': [
+        "output    score: the whole row of p",
+        "labels    late, on time",
+    ],
+    '"output": {"tensor": "p", "index": 1}, "decision": {"threshold": 0.5, "at_or_above": "late", "below": "on time"}': [
+        "output    score: a number, column 1 of p",
+        "decision  late (score 0.5 or more), else on time",
+    ],
+    '"output": [{"name": "risk", "tensor": "p", "index": 0}, {"name": "all", "tensor": "p"}]': [
+        "output    risk: a number, column 0 of p",
+        "output    all: the whole row of p",
+    ],
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_inspect_shows_what_a_score_is(output: str, make_package: MakePackage) -> None:
+    inputs = '"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]'
+    make_package("v4", model=onnx_bytes(b"one"), signature=f"{{{inputs}, {output}}}", golden="")
+    run("push", "v4", f"{REPO}:4.0.0")
+    shown = run("inspect", f"{REPO}:4.0.0").stdout.splitlines()
+    assert [line for line in shown if line.startswith(("output", "labels", "decision"))] == OUTPUTS[output]
 
 
 def test_pull(pushed: list[str], folder: Path) -> None:
