@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from publisher.errors import Fatal, Retriable
-from publisher.session import pool as pool_module
+from publisher.errors import Fatal
 from publisher.session import transactional_ids
-from publisher.session.pool import Pool
 from publisher.session.transactional_ids import fence, initialised
 from tests.unit.publisher.session.scripted import Log, ScriptedProducer, retriable
 
@@ -56,25 +54,3 @@ def test_nobody_dead_is_nothing_to_do() -> None:
     broker = Broker()
     fence(broker.make, [])
     assert broker.log.made == []
-
-
-def test_a_pool_gives_up_waiting_for_an_id_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "LOOK_SECONDS", 0.0)
-    broker, free = Broker(), threading.Event()
-
-    def make(name: str) -> Any:
-        free.wait()
-        return broker.make(name)
-
-    def waiting() -> None:
-        broker.log.now += 1.0
-
-    pool = Pool(make, ["n/scorer/a/0"], waiting, 2.0, lambda: broker.log.now)
-    with pytest.raises(Retriable, match="n/scorer/a/0 begin"):
-        pool.all_ready()
-    assert broker.log.now == 3.0
-    free.set()
-    monkeypatch.setattr(pool_module, "LOOK_SECONDS", 60.0)
-    pool.take().producer.begin_transaction()
-    assert list(broker.log.live) == ["n/scorer/a/0"]
-    pool.close(0.0)
