@@ -46,19 +46,6 @@ def test_a_partition_that_comes_back_is_claimed_anew_and_read_from_where_another
     assert looped.published()[-3:] == [([], [(9, owner)]), (["out"], [(10, owner)]), ([], [(10, "")])]
 
 
-def test_what_is_committed_while_the_next_batch_is_scored_counts_before_a_claim() -> None:
-    """The claim would put the earlier offset back."""
-    looped, order = Looped(), Mock()
-    looped.session.settle.side_effect = order.settle
-    looped.session.publish.side_effect = lambda records, *_, **__: order.publish(len(records))
-    looped.group.waiting += [event(7)]
-    looped.run(1)
-    looped.group.assign(1)
-    order.reset_mock()
-    looped.run(1)
-    assert [name for name, *_ in order.mock_calls[:2]] == ["settle", "publish"]
-
-
 def test_a_member_that_is_lost_joins_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
     looped, rejoin = Looped(), Mock()
     monkeypatch.setattr(looped.group.intake, "rejoin", rejoin)
