@@ -3,7 +3,8 @@
 Code switches on these classes, never on message text. All are about Kafka; one bad event is the scorer's `Poison`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
@@ -68,3 +69,12 @@ class NotAllowed(Fatal):
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint, REFUSED)
+
+
+@contextmanager
+def answered(hint: str, said: str = "") -> Iterator[None]:
+    """For who asks once: Retriable is raised as Fatal (4), with this hint, and with `said` before its message."""
+    try:
+        yield
+    except Retriable as error:
+        raise Fatal(f"{said}{error}", hint) from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from publisher.errors import Fatal, Retriable
+from publisher.errors import answered
 from publisher.kafka import rights
 from publisher.kafka import topics as kafka_topics
 from publisher.kafka.clients import KafkaSettings
@@ -35,11 +35,9 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     does not allow that, 4 where it does not answer. A topic that nothing is to be done with is left out where it may not be
     seen."""
     asked = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
-    try:
+    with answered("see its log; try again"):
         found = asked.allowed(needed)
         limits = {name: config.get("max.message.bytes") for name, config in asked.configs(found).items()}
-    except Retriable as error:
-        raise Fatal(str(error), "see its log; try again") from None
     return {
         name: Topic(name, found[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
         for name in needed
@@ -98,8 +96,6 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:
     """Create these topics, and wait until every partition has its leader. Raises Fatal with the first refusal."""
     asked = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
-    try:
+    with answered("see the broker's log; then try again", "the topics are not made yet: "):
         asked.create_all(topics)
         asked.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)
-    except Retriable as error:
-        raise Fatal(f"the topics are not made yet: {error}", "see the broker's log; then try again") from None

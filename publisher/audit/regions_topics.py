@@ -16,7 +16,7 @@ from publisher.audit.records import Logs, Source, dead_sources, decode_swap, dec
 from publisher.audit.regions import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
 from publisher.audit.topics import ANSWER_SECONDS, CLIENT_ID, Plan, read
-from publisher.errors import Fatal, Retriable
+from publisher.errors import answered
 from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.groups import ConsumerGroups
@@ -92,10 +92,8 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
-    try:
+    with answered("check kafka.bootstrap_servers"):
         return {(p.topic, p.partition): p.next for p in groups.positions(side.plan.group)}
-    except Retriable as error:
-        raise Fatal(str(error), "check kafka.bootstrap_servers") from error
 
 
 def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from publisher.errors import Fatal, Retriable
+from publisher.errors import Fatal, Retriable, answered
 from publisher.failover.copy_reader import CopyReader
 from publisher.failover.translation import in_copy, in_source
 from publisher.kafka.groups import ConsumerGroups, GroupPosition
@@ -62,10 +62,8 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> Plan:
     """What a move of the groups would do. Raises Fatal: 2 where the settings do not allow it, 3 where it must not be (nothing
     known of the source, copies that are not what they were), 4 where the destination does not answer."""
     _refuse_other_regions(settings, to)
-    try:
+    with answered("check destination.bootstrap_servers"):
         return _plan(settings, now_ms)
-    except Retriable as error:
-        raise Fatal(str(error), "check destination.bootstrap_servers") from error
 
 
 def carry_out(settings: RelaySettings, found: Plan) -> None:
@@ -76,7 +74,7 @@ def carry_out(settings: RelaySettings, found: Plan) -> None:
             f"stop the scorers in {region} first (they leave the group at once; killed ones after the session timeout)",
         )
     groups = groups_of(settings.destination, settings.name)
-    try:
+    with answered("run the command again: it goes on from what is done"):
         for group in settings.source.groups:
             targets = [
                 GroupPosition(move.topic, move.partition, move.after, move.metadata)
@@ -84,8 +82,6 @@ def carry_out(settings: RelaySettings, found: Plan) -> None:
                 if move.group == group and move.before != move.after
             ]
             groups.move(group, targets)
-    except Retriable as error:
-        raise Fatal(str(error), "run the command again: it goes on from what is done") from error
 
 
 class _Known(NamedTuple):
@@ -195,14 +191,14 @@ def _moves(
     copies = {(place.topic, place.partition): found for place, found in places.items()}
     known = [(p, copies[p.topic, p.partition]) for p in committed if (p.topic, p.partition) in copies]
     targets = [(found.destination_topic, p.partition) for p, found in known]
-    reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
-    lows, highs = reader.earliest(targets), reader.visible(targets)
+    spans = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS).spans(targets)
     with closing(CopyReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)) as copy:
         for (position, found), target in zip(known, targets, strict=True):
             read = copy.of(target, (position.topic, position.partition), settings.source.region)
-            after = in_copy(read, max(lows[target], before.get(target, 0)), highs[target], position.next)
+            low, high = spans[target]
+            after = in_copy(read, max(low, before.get(target, 0)), high, position.next)
             ids = found.topic_id, found.destination_topic_id
-            yield _move(group, target, before.get(target), after, highs[target], position, ids)
+            yield _move(group, target, before.get(target), after, high, position, ids)
 
 
 def _homeward(

@@ -23,6 +23,15 @@ LARGEST_MESSAGE = 1_000_000_000  # bytes, librdkafka's most: what a topic takes 
 LARGEST_BATCH = 1_000_000  # bytes, librdkafka's default: a larger record travels alone
 FIRST_ANSWER_SECONDS = 1.0
 PLUGINS = "plugin.library.paths"
+READING: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,
+}
+"""Of every consumer: it commits nothing by itself, and is not moved where its position is not there."""
 SECRET_MARKS = ("passw", "secret", "token", "key.pem", "jaas", "credential")
 PATH_ENDS = ("_file", ".location")  # names of files are no secrets
 
@@ -88,13 +97,7 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
     properties: dict[str, Any] = {
         "group.id": group,
         "group.protocol": settings.group_protocol,
-        "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 100,
-        "fetch.queue.backoff.ms": 10,
         "topic.metadata.refresh.interval.ms": 10_000,  # how late a partition that was added may be read
         "queued.min.messages": 20_000,
         "queued.max.messages.kbytes": 32_768,
@@ -105,7 +108,7 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
             "session.timeout.ms": settings.session_timeout_ms,
             "heartbeat.interval.ms": max(200, min(1_000, settings.session_timeout_ms // 6)),
         }
-    return properties | client(settings, client_id)
+    return READING | properties | client(settings, client_id)
 
 
 class ErrorWatch:
@@ -271,16 +274,7 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
     """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
     wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`)."""
-    defaults = {
-        "group.id": client_id,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-        "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 100,
-        "fetch.queue.backoff.ms": 10,
-    }
-    return _made(settings, Consumer, client(settings, client_id) | defaults | properties)
+    return _made(settings, Consumer, client(settings, client_id) | READING | {"group.id": client_id} | properties)
 
 
 def of_no_group(error: KafkaError) -> bool:

@@ -5,7 +5,7 @@ away in the middle of an answer (librdkafka #4605, #5397).
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -40,6 +40,8 @@ class GroupReader:
     transactions are waited for. Methods raise KafkaException where the coordinator does not answer, or refuses."""
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
+        self._settings = settings
+        self._group = group
         isolation = "read_committed" if decided else "read_uncommitted"
         self._consumer: Consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
 
@@ -52,6 +54,16 @@ class GroupReader:
             if partition.error is not None and not partly:
                 raise KafkaException(partition.error)
         return [partition for partition in found if partition.error is None]
+
+    def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
+        """What is committed of these. Raises Retriable where the `cluster` is silent, Fatal (3) where it refuses."""
+        try:
+            return _positions(self.committed(partitions, seconds))
+        except KafkaException as exception:
+            topics = (Right(DESCRIBE, TOPIC, topic) for topic in sorted({topic for topic, _ in partitions}))
+            raise _failure(
+                self._settings, exception.args[0], cluster, Right(DESCRIBE, GROUP, self._group), *topics
+            ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
         """Those with a position that belongs to an open transaction, and perhaps others, which further calls with `singly`
@@ -83,29 +95,6 @@ class GroupReader:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-class Follower:
-    """Asks again and again where groups stand, for long-lived processes. Open transactions are not waited for."""
-
-    def __init__(self, settings: KafkaSettings, client_id: str, groups: Iterable[str], answer_seconds: float) -> None:
-        self._settings = settings
-        self._seconds = answer_seconds
-        self._readers = {group: GroupReader(settings, client_id, group, decided=False) for group in groups}
-
-    def positions(self, group: str, partitions: Iterable[Partition]) -> tuple[GroupPosition, ...]:
-        """What a group has committed of these. Raises Retriable where the cluster is silent, Fatal (3) where it refuses."""
-        wanted = list(partitions)
-        try:
-            return _positions(self._readers[group].committed(wanted, self._seconds))
-        except KafkaException as exception:
-            topics = (Right(DESCRIBE, TOPIC, topic) for topic in sorted({topic for topic, _ in wanted}))
-            needed = Right(DESCRIBE, GROUP, group), *topics
-            raise _failure(self._settings, exception.args[0], "the source", *needed) from exception
-
-    def close(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
 
 
 class ConsumerGroups:

@@ -8,7 +8,7 @@ import contextlib
 import difflib
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
@@ -22,6 +22,7 @@ from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, TOLD_LATER
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import EARLIEST, LATEST, Offsets, Partition, Spans, offsets
 from publisher.kafka.rights import DESCRIBE, READ, Right
+from publisher.kafka.topics import Bounds
 
 STALL_SECONDS = 30.0  # reading is given up after so long without a record; longer than a transaction stays open
 HINT_SECONDS = 2.0  # for what only makes an error clearer
@@ -86,6 +87,12 @@ class TopicReader:
     def written(self, partitions: Iterable[Partition]) -> Offsets:
         """The ends, records of open transactions included: the high watermarks."""
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
+        """From the first offsets that are kept to where readers of committed records are stopped now; with `undecided` to the
+        ends."""
+        ends = (self.written if undecided else self.visible)(partitions)
+        return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
         """The first offsets whose timestamp is `unix_ms` or later; the given end where there is none before it."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from publisher.errors import USAGE, Fatal, NotAllowed, Retriable
+from publisher.errors import USAGE, Fatal, NotAllowed, Retriable, answered
 from publisher.kafka import clients as kafka
 from publisher.kafka import connection, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
@@ -217,10 +217,8 @@ def existing(
     """Those of the topics in `needed` that a broker has, for a command that uses them. Raises Fatal: 2 where one that is
     `required` is missing, 3 where the broker does not allow what is to be done with each, 4 where it does not answer."""
     asked = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
-    try:
+    with answered("see its log; try again"):
         found = asked.allowed(needed)
-    except Retriable as error:
-        raise Fatal(str(error), "see its log; try again") from None
     for topic in required:
         if topic not in found:
             raise Fatal(f"topic {topic} does not exist", "the command check CONFIG --create makes what is missing", USAGE)

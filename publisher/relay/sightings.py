@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from publisher.errors import Retriable
-from publisher.kafka.groups import Follower
+from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import Sighting, SourceEnd
@@ -70,8 +70,9 @@ class Sightings:
     ) -> None:
         self.failure: Exception | None = None
         self._completeness = Completeness(before.complete_ms if before is not None and before.cluster == cluster else 0)
-        self._groups = settings.source.groups
-        self._follower = Follower(quick(settings.source.kafka), settings.name, self._groups, ANSWER_SECONDS)
+        groups = settings.source.groups
+        source_kafka = quick(settings.source.kafka)
+        self._readers = {group: GroupReader(source_kafka, settings.name, group, decided=False) for group in groups}
         self._cluster = cluster
         self._source = source
         self._copied = copied
@@ -106,12 +107,13 @@ class Sightings:
             except Exception as error:  # noqa: BLE001 - whoever supervises raises it
                 self.failure = error
             self._closing.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
-        self._follower.close()
+        for reader in self._readers.values():
+            reader.close()
 
     def _look(self) -> None:
         asked = now_ms()
         partitions = list(self._copied())
-        groups = {group: self._follower.positions(group, partitions) for group in self._groups}
+        groups = {name: group.positions(partitions, ANSWER_SECONDS, "the source") for name, group in self._readers.items()}
         ends = {partition: bounds.high for partition, bounds in self._source.bounds(partitions).items()}
         told = tuple(SourceEnd(*partition, end) for partition, end in sorted(ends.items()))
         with self._lock:

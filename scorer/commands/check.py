@@ -187,8 +187,7 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 def newest(settings: Settings, topic: str) -> tuple[list[bytes | None], int]:
     """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Raises Fatal."""
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
-    partitions = reader.partitions([topic])
-    lows, ends = reader.earliest(partitions), reader.visible(partitions)
-    spans = {partition: (max(lows[partition], end - SAMPLE), end) for partition, end in ends.items()}
+    every = reader.spans(reader.partitions([topic]))
+    spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}
     values = [message.value() for batch in reader.read(spans) for message in batch.messages]
     return values, sum(stop - start for start, stop in spans.values())

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import typer
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import REFUSED, USAGE, Fatal, Retriable
+from publisher.errors import REFUSED, USAGE, Fatal, answered
 from publisher.kafka import rights
 from publisher.kafka.connection import connect
 from publisher.kafka.groups import ConsumerGroups, GroupPosition, check_right_to_join
@@ -45,12 +45,10 @@ def offsets(
 def standing(settings: Settings, admin: AdminClient) -> list[Standing]:
     """Every input partition. Raises Fatal where the broker does not tell."""
     found = topics.describe(admin, settings.kafka, topics.seen(*settings.input.topics))
-    try:
+    with answered("check the broker", "the offsets cannot be read: "):
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
         places = [(topic.name, number) for topic in found.values() for number in range(topic.partitions)]
         bounds = Topics(settings.kafka, f"{settings.name}.offsets", "the broker", SECONDS, admin).bounds(places)
-    except Retriable as error:
-        raise Fatal(f"the offsets cannot be read: {error}", "check the broker") from error
     return [Standing(*place, committed.get(place), *bounds[place]) for place in places]
 
 
@@ -60,7 +58,7 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
     groups = _groups(settings, admin)
     check_right_to_join(admin, settings.kafka, settings.name)
     topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))
-    try:
+    with answered("see the broker's log", "the group was not moved: "):
         if live := groups.members(settings.name):
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", REFUSED)
         chosen = [s for s in standing(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
@@ -68,8 +66,6 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
             raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
         targets = [Bounds(s.low, s.high).offset(to, f"{s.topic}[{s.partition}]") for s in chosen]
         groups.move(settings.name, [GroupPosition(s.topic, s.partition, at) for s, at in zip(chosen, targets, strict=True)])
-    except Retriable as error:
-        raise Fatal(f"the group was not moved: {error}", "see the broker's log") from error
     return standing(settings, admin)
 
 

@@ -11,6 +11,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from model_registry.commands.output import short
 from publisher.process.command_line import Config, Json, Set, print_data
 from scorer.commands.tail import read_to_end
 from scorer.console.scorers import RUNNING, Heard, ScorersFold
@@ -73,7 +74,7 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         " ".join(scorer.refused),
         f"{age} ago",
         scorer.region,
-        champion.digest[:19] or "-",
+        short(champion.digest) or "-",
         str(champion.revision) if champion.version else "-",
         f"{scorer.counters.get('events', 0):,}",
         " ".join(f"{topic}[{','.join(map(str, numbers))}]" for topic, numbers in partitions.items()),

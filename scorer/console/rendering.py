@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from model_registry.commands.output import short
+
 TONES = 6
 DASH = "\N{EN DASH}"
 
@@ -53,12 +55,6 @@ def when(value: datetime | float) -> str:
     """A moment (Unix seconds, or a datetime) in UTC, to the second."""
     moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-
-
-def short(digest: str) -> str:
-    """The first twelve digits of a digest, which is how people compare two."""
-    algorithm, _, digits = digest.partition(":")
-    return f"{algorithm}:{digits[:12]}" if digits else digest
 
 
 def tone(number: int) -> str:

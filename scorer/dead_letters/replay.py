@@ -195,7 +195,5 @@ class _Run:
 
     def _messages(self, topic: str) -> Iterator[Message]:
         """Every committed record up to the end as it is now."""
-        partitions = self._reader.partitions([topic])
-        starts, ends = self._reader.earliest(partitions), self._reader.visible(partitions)
-        for batch in self._reader.read({p: (starts[p], ends[p]) for p in partitions}):
+        for batch in self._reader.read(self._reader.spans(self._reader.partitions([topic]))):
             yield from batch.messages

@@ -86,6 +86,7 @@ class Patience:
                 away = error.what if isinstance(error, Away) else BROKERS
                 self._outages.begin(away, error)
                 self._stopping.wait(AGAIN_SECONDS)
+                self()
             else:
                 for what in list(self._outages.away):
                     self._outages.end(what)

@@ -40,7 +40,7 @@ from scorer.intake.takeover import fence_the_dead, wait_for_the_living
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
-from scorer.loop.scoring import Scoring
+from scorer.loop.scoring import Scoring, Target
 from scorer.observe.metrics import Metrics
 from scorer.observe.notices import Notices
 from scorer.observe.progress import Progress, not_live, not_ready
@@ -59,11 +59,17 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 
 @dataclass(frozen=True)
 class Parts:
-    """What a scorer is put together from. There is no setting for these: tests of faults hand in their own."""
+    """What of a scorer speaks to brokers. There is no setting for these: tests hand in their own."""
 
+    may_begin: Callable[[Settings, Twins, threading.Event], tuple[Target, Target]] = start_checks.may_begin
+    name_missing_rights: Callable[[Settings], None] = start_checks.name_missing_rights
+    make_consumer: Callable[..., Consumer] = kafka.consumer
     make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
+    make_beginnings: Callable[..., Beginnings] = Beginnings
     make_intake: Callable[..., Intake] = Intake
+    make_notices: Callable[..., Notices] = Notices
+    make_status_producer: Callable[..., Producer] = kafka.plain_producer
 
 
 def run(
@@ -72,31 +78,30 @@ def run(
     on_serving: Callable[[str], None] = lambda _: None,
     in_hand: InHand | None = None,
 ) -> None:
-    """Score until SIGTERM or SIGINT. `on_serving(address of health and metrics)` is called when that begins. `in_hand` is the
-    note that outlives this process. Raises Fatal where it cannot begin or go on."""
+    """Score until SIGTERM or SIGINT, in the main thread of a process of its own. `on_serving(address of health and metrics)` is
+    called when that begins. `in_hand` is the note that outlives this process. Raises Fatal where it cannot begin or go on."""
     few_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
-    with ExitStack() as shutdown:
-        service = _Service(settings, parts or Parts(), in_hand or InHand())
-        address = service.listen(shutdown)
-        log.info("starting; health and metrics on http://%s", address)
-        try:
-            with ExitStack() as stop:
-                loop, telling = service.startup(stop)
-                service.main_loop(loop, telling, partial(on_serving, address))
-            log.info("stopped; everything scored is committed")
-        except Aborted:
-            log.info("stopped before the first event")
+    service = Service(settings, parts or Parts(), in_hand or InHand())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+
+    def serving(address: str) -> None:
+        watchdog.watch(service.hangs)
+        rare_collections()
+        on_serving(address)
+
+    service.run(serving)
 
 
-class _Service:
+class Service:
+    """One scorer, from its start to its end."""
+
     def __init__(self, settings: Settings, parts: Parts, in_hand: InHand) -> None:
         self._settings = settings
         self._parts = parts
         self._in_hand = in_hand
         self._stopping = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stopping.set())
         self._progress = Progress(time.monotonic())
         self._metrics = Metrics(Counters(), settings.model)
         self._watch = kafka.ErrorWatch()
@@ -104,7 +109,29 @@ class _Service:
         self._waiting = Patience(settings.kafka, settings.owner, self._progress.alive, self._metrics.outages, self._stopping)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
-    def listen(self, shutdown: ExitStack) -> str:
+    def stop(self) -> None:
+        """End in good order, from any thread or signal handler. To ask again changes nothing."""
+        self._stopping.set()
+
+    def hangs(self) -> str | None:
+        """What has not moved for so long that it never will."""
+        return not_live(self._progress, 2 * self._hang_seconds)
+
+    def run(self, on_serving: Callable[[str], None]) -> None:
+        """Score until `stop`. `on_serving(address of health and metrics)` is called when that begins. Raises Fatal."""
+        with ExitStack() as shutdown:
+            address = self._listen(shutdown)
+            log.info("starting; health and metrics on http://%s", address)
+            try:
+                with ExitStack() as stop:
+                    loop, telling = self._startup(stop)
+                    on_serving(address)
+                    self._main_loop(loop, telling)
+                log.info("stopped; everything scored is committed")
+            except Aborted:
+                log.info("stopped before the first event")
+
+    def _listen(self, shutdown: ExitStack) -> str:
         """The address of health and metrics. It answers first and closes last: a prober sees the whole life."""
         progress, metrics = self._progress, self._metrics
         health = HealthServer(
@@ -116,13 +143,14 @@ class _Service:
         shutdown.callback(health.close)
         return health.address
 
-    def startup(self, stop: ExitStack) -> tuple[Loop, StatusReporter]:
+    def _startup(self, stop: ExitStack) -> tuple[Loop, StatusReporter]:
         """The loop, ready to run, and what tells of it. Raises Aborted where a stop is asked for meanwhile, Fatal where it
         cannot begin."""
-        settings, progress, waiting, metrics = self._settings, self._progress, self._waiting, self._metrics
+        settings, parts, progress = self._settings, self._parts, self._progress
+        waiting, metrics = self._waiting, self._metrics
         finding = call_apart("backend", lambda: loader(settings))  # imports a library while the broker answers
         progress.state = "asking the brokers for the topics"
-        output, dead = waiting.repeated(lambda: start_checks.may_begin(settings, self._twins, self._stopping))
+        output, dead = waiting.repeated(lambda: parts.may_begin(settings, self._twins, self._stopping))
         load = finding.result()
         traces = tracing(settings)
 
@@ -142,26 +170,22 @@ class _Service:
         session.open()  # what a predecessor left open is decided before we read
         progress.state = "not yet in the consumer group"
         stop.callback(traces.close)  # no batch is in hand any more
-        notices = Notices(settings, self._twins, versions.hurry)
+        notices = parts.make_notices(settings, self._twins, versions.hurry)
         stop.callback(notices.close)
         intake = self._intake(commits, session)
         stop.callback(intake.close)  # leaves the group at once, so that others take over
-        telling = _reporter(settings, progress, session.counters, versions, self._twins)
+        producer = parts.make_status_producer(settings.kafka, settings.owner)
+        telling = _reporter(settings, producer, progress, session.counters, versions, self._twins)
         stop.callback(telling.close)  # first: the fleet is told that we stop
         scoring = Scoring(settings, output, dead)
-        parts = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
-        return Loop(parts), telling
+        return Loop(Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)), telling
 
-    def main_loop(self, loop: Loop, telling: StatusReporter, on_serving: Callable[[], None]) -> None:
-        """Score until a stop, with a watchdog beside the loop. Raises Fatal."""
+    def _main_loop(self, loop: Loop, telling: StatusReporter) -> None:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
-        watchdog.watch(lambda: not_live(self._progress, 2 * self._hang_seconds))
-        rare_collections()
-        on_serving()
         try:
             loop.run(self._told_to_stop, lambda: telling.tick(time.monotonic()))
         except Fatal:
-            start_checks.name_missing_rights(self._settings)
+            self._parts.name_missing_rights(self._settings)
             raise
         finally:
             self._progress.joined, self._progress.state = False, "stopping"
@@ -178,7 +202,7 @@ class _Service:
     def _consumer(self, told: OnCommit) -> Consumer:
         """A consumer that joins the group when an intake subscribes it. `told` hears of its commits."""
         settings, watch = self._settings, self._waiting.hear(self._watch)
-        return kafka.consumer(settings.kafka, settings.owner, settings.name, watch, told, bus())
+        return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, watch, told, bus())
 
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:
         settings = self._settings
@@ -206,7 +230,7 @@ class _Service:
         return self._parts.make_intake(
             commits.consumer,
             self._settings.input.topics,
-            Beginnings(self._settings, self._waiting),
+            self._parts.make_beginnings(self._settings, self._waiting),
             session,
             fence=partial(fence_the_dead, self._settings),
             waiting=self._waiting,
@@ -215,7 +239,7 @@ class _Service:
 
 
 def _reporter(
-    settings: Settings, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
+    settings: Settings, producer: Producer, progress: Progress, counters: Counters, versions: VersionManager, twins: Twins
 ) -> StatusReporter:
     """What tells of a scorer on the status topic, from plain values that the owner thread keeps."""
     started_ms = now_ms()
@@ -251,4 +275,4 @@ def _reporter(
             first=twins.first,
         )
 
-    return StatusReporter(kafka.plain_producer(settings.kafka, settings.owner), settings.status_topic, status, twins)
+    return StatusReporter(producer, settings.status_topic, status, twins)

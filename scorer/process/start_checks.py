@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SECOND_LOOK_SECONDS = 1.0
 LISTEN_SECONDS = 0.5  # between looks whether the group still counts a process of our name
+DEAF_SECONDS = 2.0  # beyond a session, after which the group gives a dead process up
 TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
 
 
@@ -59,9 +60,21 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
     return Target(output.name, output.partitions, output.max_bytes), Target(dead.name, dead.partitions, dead.max_bytes)
 
 
+def twin_lives(waited: float, silent: float, deaf: bool, session_seconds: float) -> bool | None:
+    """Whether a live process has our replica, which the group counts after `waited` seconds; None while that is not known.
+
+    It has told nothing for `silent` seconds. Where we are `deaf` to what it tells, it lives if it outlasts a session. A busy
+    group may count a dead process for longer than that: one that tells nothing is fenced, not waited for.
+    """
+    if deaf:
+        return True if waited > session_seconds + DEAF_SECONDS else None
+    if waited < SILENT_SECONDS or TELLING_SECONDS <= silent <= SILENT_SECONDS:
+        return None
+    return silent < TELLING_SECONDS
+
+
 def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stopping: threading.Event) -> None:
-    """Return when no live process has our replica. Raises Fatal (3) where one goes on telling its status. A busy group may
-    count a dead process long after its session: one that tells nothing is fenced, not waited for."""
+    """Return when no live process has our replica. Raises Fatal (3) where one has it."""
     if not _in_group(settings, admin):
         return
     log.info("replica %s is still in the group; listening whether it lives", settings.replica)
@@ -69,14 +82,11 @@ def _refuse_a_twin(settings: Settings, admin: AdminClient, twins: Twins, stoppin
     with contextlib.closing(Notices(settings, twins)) as notices:
         while not stopping.wait(LISTEN_SECONDS) and _in_group(settings, admin):
             now = time.monotonic()
-            silent = now - (twins.heard_at or began)
-            if notices.deaf and now - began > settings.kafka.session_timeout_ms / 1_000 + 2:
+            session_seconds = settings.kafka.session_timeout_ms / 1_000
+            lives = twin_lives(now - began, now - (twins.heard_at or began), notices.deaf, session_seconds)
+            if lives:
                 raise taken("a live process", settings.replica, settings.name)
-            if notices.deaf or now - began < SILENT_SECONDS:
-                continue
-            if silent < TELLING_SECONDS:
-                raise taken("a live process", settings.replica, settings.name)
-            if silent > SILENT_SECONDS:
+            if lives is False:
                 log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
                 return
 

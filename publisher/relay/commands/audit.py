@@ -114,8 +114,7 @@ def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partitio
     """The offsets of the source's records that stand in the refusal topic."""
     found: dict[Partition, set[int]] = {}
     topics = destination.partitions([settings.refusal_topic] if settings.refusal_topic else [])
-    begins, ends = destination.earliest(topics), destination.written(topics)
-    for batch in destination.read({partition: (begins[partition], ends[partition]) for partition in topics}):
+    for batch in destination.read(destination.spans(topics, undecided=True)):
         for message in batch.messages:
             try:
                 region, topic, partition, offset = parse(dict(headers_of_one(message) or ()).get(SOURCE) or b"")
@@ -130,9 +129,8 @@ def _partition(
     settings: RelaySettings, ends: _Ends, place: Place, found: Checkpoint, refused: set[int], report: CopyReport
 ) -> None:
     here, there = (place.topic, place.partition), (settings.destination_topic(place.topic), place.partition)
-    copies_end = ends.destination.written([there])[there]
-    copies_begin = ends.destination.earliest([there])[there]
-    source_begin, source_end = ends.source.earliest([here])[here], ends.source.visible([here])[here]
+    copies_begin, copies_end = ends.destination.spans([there], undecided=True)[there]
+    source_begin, source_end = ends.source.spans([here])[here]
     origin = str(Position(place.region, place.topic, place.partition, 0))[:-1].encode("ascii")
     rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
     hashes, offsets = [], []

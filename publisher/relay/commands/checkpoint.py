@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from publisher.errors import UNREACHABLE, USAGE, Fatal, Retriable
+from publisher.errors import USAGE, Fatal, answered
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, Place
@@ -69,7 +69,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     """Go on from `to` (earliest, latest, or an offset that the log holds) in one partition or all of a topic, with the topics
     and clusters as they are now. Raises Fatal: 2 for what is not there, 4 where a cluster does not answer.
     """
-    try:
+    with answered("check bootstrap_servers"):
         source, destination = topics_of(settings)
         clusters = source.id(), destination.id()
         found = source.topics([topic])
@@ -79,8 +79,6 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         numbers = _numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
         targets = {number: bounds[topic, number].offset(to, f"{topic}[{number}]") for number in numbers}
-    except Retriable as error:
-        raise Fatal(str(error), "check bootstrap_servers", UNREACHABLE) from error
     places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
 
     def values(own: Positions) -> dict[Place, bytes | None]:
@@ -120,13 +118,11 @@ def _write(settings: RelaySettings, what: str, values: Callable[[Positions], Map
     """Fence the relay, then write `values` of the positions it has reached; those. Raises Fatal: 4 for a silent destination."""
     checkpoints, told = log_of(settings), registration(settings, uuid.uuid4().hex, what)
     with closing(control_of(settings)) as control:
-        try:
+        with answered("check destination.bootstrap_servers"):
             fence(settings, control, checkpoints, told)
             checkpoints.refresh()
             own = checkpoints.of_relay(settings.name)
             found = values(own)
-        except Retriable as error:
-            raise Fatal(str(error), "check destination.bootstrap_servers", UNREACHABLE) from error
         records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(*p), value) for p, value in found.items()]
         control.publish([*records, registration_record(settings, told)])
     return own

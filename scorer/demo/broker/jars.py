@@ -11,15 +11,13 @@ import hashlib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 
 from platformdirs import user_cache_path
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from publisher.errors import Fatal
 
@@ -107,10 +105,10 @@ def user_sources() -> Sources:
 
 
 def classpath(
-    sources: Sources | None = None, on_progress: OnProgress | None = None, jars: tuple[Jar, ...] = ()
+    sources: Sources | None = None, on_progress: OnProgress = lambda *_: None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
-    """The paths of all jars (the broker's where no others are named), downloaded where they are missing; without `on_progress`
-    a bar on stderr shows that. Raises BrokerUnavailable with one line where they can neither be found nor downloaded."""
+    """The paths of all jars (the broker's where no others are named), downloaded where they are missing. Raises
+    BrokerUnavailable with one line where they can neither be found nor downloaded."""
     sources = sources or user_sources()
     jars = jars or jar_list()
     note = sources.cache / f"{hashlib.sha256(repr(jars).encode()).hexdigest()[:16]}.found"
@@ -135,13 +133,12 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     return paths if right else ()
 
 
-def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress | None) -> tuple[Path, ...]:
+def _gather(jars: Sequence[Jar], sources: Sources, on_progress: OnProgress) -> tuple[Path, ...]:
     places = (sources.cache, *sources.local)
     found = {jar: path for jar in jars for place in places if jar.is_at(path := place / jar.path)}
     missing = [jar for jar in jars if jar not in found]
     if missing:
-        with progress_bar() if on_progress is None else nullcontext(on_progress) as progress:
-            found |= _download(missing, sources, progress)
+        found |= _download(missing, sources, on_progress)
     return tuple(found[jar] for jar in jars)
 
 
@@ -198,12 +195,3 @@ def _reason(error: BaseException) -> str:
     while error.__context__ is not None:
         error = error.__context__
     return " ".join(str(error).split())[:160]
-
-
-@contextmanager
-def progress_bar() -> Iterator[OnProgress]:
-    """A bar of the bytes of all jars, on stderr."""
-    columns = TextColumn("Apache Kafka"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda jar, done, total: progress.update(task, description=jar, completed=done, total=total)

@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from model_registry.commands.output import short
 from scorer.console import pages, rollout_view
 from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
-from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, short
+from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds
 from scorer.console.state import DEEDS, Deed, State
 from scorer.observe.status import PartitionStatus, ScorerStatus
 from scorer.settings import Settings

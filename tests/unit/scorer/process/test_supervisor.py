@@ -38,6 +38,13 @@ def die(settings, on_serving, in_hand):
     in_hand.note({("flights", 0): life + 1})
     [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.HANGING)][life]()
 
+def drain(settings, on_serving, in_hand):
+    signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+    on_serving("nowhere")
+    print("serving", flush=True)
+    while not Path("drained").exists():
+        signal.sigtimedwait([], 0.05)
+
 supervisor.GRACE_SECONDS = 0.0
 settings = load(Path(sys.argv[1])).settings
 logs.configure({}, "INFO")
@@ -49,11 +56,11 @@ except Fatal as error:
 """
 
 
-def supervised(folder: Path, work: str, workers: int = 2) -> subprocess.Popen[str]:
-    """A supervisor of workers that do this."""
+def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_000) -> subprocess.Popen[str]:
+    """A supervisor of workers that do this, and have twice the timeout to end."""
     config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
     config["model"]["cache"] = str(folder / "cache")
-    config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": 1_000}}
+    config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": timeout_ms}}
     (folder / "scorer.yaml").write_text(json.dumps(config))
     command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work, str(workers)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -85,3 +92,17 @@ def test_a_worker_is_started_again_and_what_it_had_in_hand_suspected_only_after_
     assert process.returncode == 0
     assert "worker 0 ended with code 4; starting it again in 0.5 s" in log
     assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}"]
+
+
+def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "drain", workers=1, timeout_ms=300_000)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "told\n"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process.send_signal(number)
+    (tmp_path / "drained").touch()
+    said, log = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+    assert "all workers have ended" in log

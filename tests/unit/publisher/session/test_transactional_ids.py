@@ -1,0 +1,56 @@
+"""Taking ids over: when one is given up, and what a survivor ends for the dead."""
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from publisher.errors import Fatal
+from publisher.session import transactional_ids
+from publisher.session.transactional_ids import fence, initialised
+from tests.unit.publisher.session.scripted import Log, ScriptedProducer, retriable
+
+REFUSED = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+class Broker:
+    """Each producer's first `init_transactions` are answered with these errors."""
+
+    def __init__(self, *errors: KafkaError) -> None:
+        self.log = Log()
+        self.errors = list(errors)
+
+    def make(self, name: str) -> Any:
+        self.log.made.append(name)
+        return ScriptedProducer(name, self.log, lambda _: (self.errors.pop(0), False) if self.errors else None)
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_ids, "PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_an_id_is_given_up_at_the_end_of_the_time_and_of_the_session(closing: bool) -> None:
+    broker, event = Broker(retriable(KafkaError.CONCURRENT_TRANSACTIONS)), threading.Event()
+    if closing:
+        event.set()
+    with pytest.raises(Fatal, match="CONCURRENT"):
+        initialised(broker.make, "n/scorer/a/0", lambda: 0.0, event, 10.0 if closing else -1.0)
+
+
+def test_every_id_of_the_dead_is_taken_over_and_one_that_cannot_be_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker(REFUSED)
+    with caplog.at_level(logging.WARNING):
+        fence(broker.make, ["n/scorer/b", "n/scorer/c"])
+    assert sorted(broker.log.made) == [f"n/scorer/{owner}/{k}" for owner in "bc" for k in range(3)]
+    assert len(broker.log.live) == 5
+    assert [record.message.startswith("could not fence") for record in caplog.records] == [True]
+
+
+def test_nobody_dead_is_nothing_to_do() -> None:
+    broker = Broker()
+    fence(broker.make, [])
+    assert broker.log.made == []

@@ -1,0 +1,91 @@
+"""A loop over a scripted group, for its unit tests. It supports no claim about delivery."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
+
+from publisher.session.protocol import Counters
+from scorer.crashes.quarantine import Quarantine
+from scorer.intake.beginnings import AnswersFrom
+from scorer.intake.marks import Mark
+from scorer.loop.collaborators import Collaborators
+from scorer.loop.loop import Loop
+from scorer.loop.scoring import Scored, Scoring, Target
+from scorer.observe.metrics import Metrics
+from scorer.observe.progress import Progress
+from scorer.observe.traces import Traces
+from scorer.servables.cost import CostModel
+from scorer.servables.manager import VersionManager
+from scorer.settings import Settings
+from tests.unit.scorer.intake.group import TOPIC, Group
+
+SETTINGS = Settings.model_validate(
+    {
+        "name": "flights",
+        "replica": "a",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": [TOPIC]},
+        "output": {"topic": "flights.scores"},
+        "model": {"source": "oci:./registry/model"},
+    }
+)
+HERE = TOPIC, 0
+ORIGIN = {"model": "m", "version": "1", "digest": "d", "role": "champion"}
+SCORED_BY_US = Mark(SETTINGS.owner, 1, "1", "d", topic_id="one")
+
+
+class Looped:
+    """A loop between a group that stands at 7 in its one partition, and a session."""
+
+    def __init__(self, mark: Mark = SCORED_BY_US, answers: AnswersFrom | None = None) -> None:
+        self.group = Group()
+        self.group.committed[HERE] = 7, mark
+        self.group.answers = answers
+        self.session = self.group.session
+        self.session.counters = Counters()
+        loaded = SimpleNamespace(cost=CostModel(), inference=CostModel())
+        champion: Any = SimpleNamespace(
+            loaded=loaded,
+            encoder=SimpleNamespace(provenance=ORIGIN),
+            resolution=SimpleNamespace(revision=1),
+            label="m:1",
+            reason="faster",
+        )
+        self.versions = create_autospec(VersionManager, instance=True, serving={"champion": champion}, champion=champion)
+        self.versions.flip.return_value = False
+        self.scoring = create_autospec(Scoring, instance=True)
+        self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
+        self.scoring.score.side_effect = lambda batch, *_: Scored(
+            [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))
+        )
+        self.quarantine = create_autospec(Quarantine, instance=True)
+        self.quarantine.most.side_effect = lambda events: events
+        self.metrics = Metrics(self.session.counters, SETTINGS.model)
+        self.loop = Loop(
+            Collaborators(
+                SETTINGS,
+                self.group.intake,
+                self.session,
+                self.versions,
+                self.scoring,
+                self.quarantine,
+                self.metrics,
+                Progress(0.0),
+                Traces(),
+            )
+        )
+        self.group.assign(0)
+
+    def run(self, steps: int) -> None:
+        """So many steps, then a stop."""
+        left = iter(range(steps))
+        self.loop.run(lambda: next(left, None) is None, lambda: None)
+
+    def published(self) -> list[tuple[list[str], list[tuple[int, str]]]]:
+        """Of each publish: the topics of its records; the offset and owner of each position."""
+        calls = [call.args for call in self.session.publish.call_args_list]
+        return [
+            ([record[0] for record in records], [(p.offset, Mark.decode(p.metadata).owner) for p in offsets])
+            for records, offsets, _ in calls
+        ]

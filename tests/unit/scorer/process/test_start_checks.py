@@ -1,0 +1,31 @@
+"""Whether a process that the group still counts under our name lives."""
+
+import pytest
+
+from scorer.observe.status import SILENT_SECONDS
+from scorer.process.start_checks import DEAF_SECONDS, TELLING_SECONDS, twin_lives
+
+SESSION_SECONDS = 10.0
+
+
+@pytest.mark.parametrize(
+    ("waited", "silent", "lives"),
+    [
+        (SILENT_SECONDS - 0.1, 0.0, None),  # what it tells may have been told before we began
+        (SILENT_SECONDS, 0.0, True),
+        (60.0, TELLING_SECONDS - 0.1, True),
+        (60.0, TELLING_SECONDS, None),
+        (60.0, SILENT_SECONDS, None),
+        (60.0, SILENT_SECONDS + 0.1, False),
+        (SILENT_SECONDS + 0.1, SILENT_SECONDS + 0.1, False),  # never heard
+    ],
+)
+def test_one_that_goes_on_telling_lives_and_one_that_is_silent_is_dead(
+    waited: float, silent: float, lives: bool | None
+) -> None:
+    assert twin_lives(waited, silent, False, SESSION_SECONDS) is lives
+
+
+def test_where_nothing_can_be_heard_one_that_outlasts_its_session_lives() -> None:
+    limit = SESSION_SECONDS + DEAF_SECONDS
+    assert [twin_lives(waited, waited, True, SESSION_SECONDS) for waited in (0.0, limit, limit + 0.1)] == [None, None, True]
