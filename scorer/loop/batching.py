@@ -1,6 +1,7 @@
 """How many events the next batch may have. Pure: values and measured costs in, numbers out.
 
-The latency target is the one knob. There is no linger: a scorer takes what is there, and batches grow by themselves under load.
+The latency target is the one knob. A scorer takes what is there when the next transaction may begin (`pacing.py`), so batches
+grow by themselves under load.
 """
 
 from collections.abc import Sequence
@@ -8,12 +9,12 @@ from collections.abc import Sequence
 from publisher.session.protocol import Record
 from scorer.events.batch import End
 from scorer.events.native.records import PackedRecords
-from scorer.loop.pacing import COMMIT_EWMA
 from scorer.servables.cost import CostModel
 
 FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
 FILL = 0.95  # of a produce request
 SAMPLE = 64  # one record of so many is measured
+SIZE_EWMA = 0.1
 RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
 
 
@@ -35,12 +36,12 @@ class Limiter:
         self._record_bytes = 0.0
         self._limit = self._largest = max_events
 
-    def limit(self, cost: CostModel, inference: CostModel, oldest_age: float, at_most: int) -> int:
+    def limit(self, cost: CostModel, inference: CostModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
         """The largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old. `cost` is what a batch takes from
-        decoding to its commit, `inference` what the model alone takes of that."""
+        decoding to its commit, `inference` what the model alone takes of that. The next one begins after `interval` seconds."""
         self._largest = min(self._in_one_request(), at_most)
         most = within_deadline(inference, self._deadline, self._largest)
-        self._limit = within_target(cost, self._target, oldest_age, most)
+        self._limit = within_target(cost, self._target, oldest_age, most, interval)
         return self._limit
 
     def limited_by(self, end: End) -> str:
@@ -58,7 +59,7 @@ class Limiter:
         if len(records) < FEWEST:
             return
         mean = mean_wire_bytes(records)
-        self._record_bytes = max(mean, self._record_bytes + COMMIT_EWMA * (mean - self._record_bytes))
+        self._record_bytes = max(mean, self._record_bytes + SIZE_EWMA * (mean - self._record_bytes))
 
     def _in_one_request(self) -> int:
         if not self._record_bytes:
@@ -71,16 +72,17 @@ def full(end: End, events: int) -> bool:
     return end == "bytes" or (end == "events" and events >= FEWEST)
 
 
-def within_target(cost: CostModel, target: float, oldest_age: float, max_events: int) -> int:
+def within_target(cost: CostModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
     """The largest batch that still meets the latency target (seconds) for its oldest event, 1 to `max_events`.
 
-    Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`.
+    Where even one event cannot meet it any more there is a backlog: then throughput rules, and the limit is `max_events`. One
+    that takes no longer than the `interval` (seconds) to the next batch is not cut: what is left behind would wait for that.
     """
     a, b = cost.line()
-    budget = target - oldest_age
-    if budget < a + b or b * max_events <= budget - a:
+    if target - oldest_age < a + b:
         return max_events
-    return max(1, int((budget - a) / b))
+    budget = max(target - oldest_age, interval)
+    return max_events if b * max_events <= budget - a else max(1, int((budget - a) / b))
 
 
 def within_deadline(inference: CostModel, seconds: float, max_events: int) -> int:

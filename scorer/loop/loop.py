@@ -45,7 +45,7 @@ class Loop:
         self._intake = intake
         self._session = collaborators.session
         self._versions = collaborators.versions
-        self._pacing = Pacing()
+        self._pacing = Pacing(settings.batching.latency_target_ms / 1_000)
         self._limiter = Limiter(
             target=settings.batching.latency_target_ms / 1_000,
             deadline=settings.model.deadline_ms / 1_000,
@@ -154,7 +154,7 @@ class Loop:
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         at_most = self._with.quarantine.most(self._settings.batching.max_events)
-        return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most)
+        return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self._pacing.interval)
 
     def _look_at_suspects(self) -> None:
         if self._intake.joined:
@@ -223,7 +223,8 @@ class Loop:
         if published is not None:
             self._with.metrics.outages.end(COMMITS)
             self._intake.partitions.commit(published.batch, published.mark)
-            self._pacing.committed(self._session.counters.last_commit_seconds)
+            took = time.monotonic() - published.began
+            self._pacing.committed(self._session.counters.last_commit_seconds, took)
             self._absence.end()
             self._metering.batch(published)
 

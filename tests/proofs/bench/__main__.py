@@ -42,7 +42,7 @@ class Sizes:
 
     events: int = 600_000
     workers: tuple[int, ...] = (2, 4)
-    rates: tuple[float, ...] = (100.0, 1_000.0, 5_000.0, 20_000.0)
+    rates: tuple[float, ...] = (100.0, 1_000.0, 5_000.0, 10_000.0, 20_000.0)
     seconds: float = 10.0
     swap_seconds: float = 15.0
     swap_rate: float = 20_000.0  # at most: half of what drain came to, where that is less

@@ -47,16 +47,18 @@ def description() -> dict[str, object]:
 
 
 class Sampler(threading.Thread):
-    """Follows a process and its children, and the cores, ten times a second until `stop`.
+    """Follows a process and its children, its broker, and the cores, ten times a second until `stop`.
 
-    A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, and of all on the other cores.
+    A sample: Unix seconds, then CPU seconds so far of the process, of all on its core, of all on the other cores, and of the
+    broker.
     """
 
-    def __init__(self, pid: int, cores: Cores) -> None:
+    def __init__(self, pid: int, broker: int, cores: Cores) -> None:
         super().__init__(name="sampler", daemon=True)
         self._pid = pid
+        self._broker = broker
         self._cores = cores
-        self._samples: list[tuple[float, float, float, float]] = []
+        self._samples: list[tuple[float, float, float, float, float]] = []
         self._stopping = threading.Event()
         self.start()
 
@@ -67,14 +69,16 @@ class Sampler(threading.Thread):
     def usage(self, start: float, end: float, events: float) -> dict[str, float]:
         """Between two Unix times, by interpolation: CPU microseconds an event, and whether the figures can be trusted.
 
-        `others_on_core` is the share of the scorer's core that something else took, `rest_busy` of the other cores (the
-        broker, the load) what was in use: near 1 the broker is what was measured.
+        `broker_cpu_us_per_event` is what the broker spends, load and readers included. `others_on_core` is the share of the
+        scorer's core that something else took, `rest_busy` of the other cores (the broker, the load) what was in use: near 1
+        the broker is what was measured.
         """
         times, *columns = np.array(self._samples).T
         seconds = max(end - start, 1e-3)
-        own, core, rest = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
+        own, core, rest, broker = (float(np.diff(np.interp([start, end], times, column))[0]) for column in columns)
         return {
             "cpu_us_per_event": round(own / max(events, 1) * 1e6, 2),
+            "broker_cpu_us_per_event": round(broker / max(events, 1) * 1e6, 2),
             "others_on_core": round(max(0.0, core - own) / seconds, 3),
             "rest_busy": round(rest / seconds / len(self._cores.others), 3),
         }
@@ -82,9 +86,9 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             try:
-                own, each = cpu_seconds(self._pid), psutil.cpu_times(percpu=True)
+                own, broker, each = cpu_seconds(self._pid), cpu_seconds(self._broker), psutil.cpu_times(percpu=True)
                 rest = sum(_busy(each[number]) for number in self._cores.others)
-                self._samples.append((time.time(), own, _busy(each[self._cores.scorer]), rest))
+                self._samples.append((time.time(), own, _busy(each[self._cores.scorer]), rest, broker))
             except psutil.NoSuchProcess:
                 return
 

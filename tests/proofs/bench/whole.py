@@ -36,7 +36,7 @@ def drain(
     name = stage.make("drain", delivery, source=source, settings=settings)
     began = time.time()
     with stage.scorer(name, workers) as running:
-        sampler = Sampler(running.pid, stage.cores)
+        sampler = Sampler(running.pid, stage.broker.pid, stage.cores)
         running.until(lambda: stage.written(f"{name}.scores") >= events, "the last score", 0.1)
         used = memory(running.pid)
         ids, stamps = read_back(stage, f"{name}.scores", events)
@@ -125,7 +125,7 @@ def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> li
     name = stage.make("paced", delivery)
     spans = []
     with stage.scorer(name) as running, stage.reader(f"{name}.scores") as reader:
-        sampler = Sampler(running.pid, stage.cores)
+        sampler = Sampler(running.pid, stage.broker.pid, stage.cores)
         load = Load(stage, f"{name}.events")
         _first_score(running, reader, load)
         for rate in rates:

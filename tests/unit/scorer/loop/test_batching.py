@@ -16,6 +16,15 @@ def test_a_model_that_has_seen_nothing_limits_nothing() -> None:
     assert within_target(CostModel(), target=0.02, oldest_age=0.0, max_events=4096) == 4096
 
 
+def test_a_batch_that_takes_no_longer_than_the_interval_is_not_cut() -> None:
+    model = CostModel()
+    for size in (10, 20):
+        model.observe(size, 0.00049 * size)
+    limits = [within_target(model, target=0.02, oldest_age=0.015, max_events=100, interval=i) for i in (0.0, 0.010, 0.015)]
+    assert limits == [10, 20, 30]
+    assert within_target(model, target=0.02, oldest_age=1.0, max_events=100, interval=0.015) == 100, "a backlog"
+
+
 @given(
     a=st.floats(0, 0.01), b=st.floats(1e-6, 1e-3), target=st.floats(0.001, 1), age=st.floats(0, 2), most=st.integers(1, 10_000)
 )
