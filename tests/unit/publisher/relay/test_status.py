@@ -21,7 +21,6 @@ def told(state: RelayState) -> str:
 
 
 def status(at_ms: int, copied: int, records: int) -> Status:
-    """One partition, copied so far, by one lane that has copied so many records."""
     state = RelayState(1, "r")
     state.lanes[0].tally.copied = records
     row = Standing("t", 0, 0, copied, 100, 100 - copied, 0.0, 0.0)
