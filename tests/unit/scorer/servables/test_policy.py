@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.servables.policy import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, next_action
+from scorer.servables.policy import KEPT_IDLE, Action, Flip, Load, Snapshot, State, Unload, Wait, next_action
 
 digests = st.sampled_from(["a", "b", "c", "d", "e"])
 
 
 def champion(digest: str | None) -> dict[str, str]:
-    """The versions by role where there is one alone, or none."""
     return {"champion": digest} if digest else {}
 
 
@@ -73,17 +73,14 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
             assert digest not in snapshot.known
 
 
-def test_a_refused_version_changes_nothing() -> None:
-    assert next_action(Snapshot(champion("b"), 2, champion("a"), 1, {"a": State.READY, "b": State.REFUSED})) == Wait()
-
-
-def test_going_back_needs_no_load() -> None:
-    assert next_action(Snapshot(champion("a"), 3, champion("b"), 2, {"a": State.READY, "b": State.READY})) == Flip()
-
-
-def test_the_same_version_under_a_new_revision_is_served_under_it() -> None:
-    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {"a": State.READY})) == Flip()
-
-
-def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
-    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == Load("a")
+@pytest.mark.parametrize(
+    ("aspired", "serving", "known", "expected"),
+    [
+        ("b", "a", {"a": State.READY, "b": State.REFUSED}, Wait()),
+        ("a", "b", {"a": State.READY, "b": State.READY}, Flip()),  # going back needs no load
+        ("a", "a", {"a": State.READY}, Flip()),  # under a new revision
+        ("a", "a", {}, Load("a")),  # it is loaded anew
+    ],
+)
+def test_stories(aspired: str, serving: str, known: dict[str, State], expected: Action) -> None:
+    assert next_action(Snapshot(champion(aspired), 2, champion(serving), 1, known)) == expected
