@@ -11,8 +11,7 @@ import pytest
 from model_registry.oci import manifest
 from model_registry.stores.layout import LayoutStore
 from tests.support import models
-from tests.unit.model_registry.conftest import SIGNATURE, onnx_bytes
-from tests.unit.model_registry.verbs import REPO, answer, run
+from tests.unit.model_registry.conftest import REPO, SIGNATURE, answer, onnx_bytes, run
 
 pytestmark = pytest.mark.usefixtures("folder")
 

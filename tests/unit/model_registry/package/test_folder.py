@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -138,14 +138,6 @@ def test_what_is_no_version_is_refused(store: LayoutStore, make_package: MakePac
         package.push(store, make_package(), "m", version)
 
 
-def test_a_package_without_signature_and_examples_is_one(store: LayoutStore, tmp_path: Path) -> None:
-    (tmp_path / "v").mkdir()
-    (tmp_path / "v" / "model.onnx").write_bytes(b"weights")
-    found = package.read(tmp_path / "v")
-    assert (found.signature, found.golden) == (None, ())
-    package.push(store, tmp_path / "v", "m", "1")
-
-
 def test_a_broken_signature_is_refused_before_anything_is_stored(store: LayoutStore, make_package: MakePackage) -> None:
     with pytest.raises(SignatureError, match="did you mean 'inputs'"):
         package.push(store, make_package(signature=SIGNATURE.replace("inputs", "imputs")), "m", "1.0.0")
@@ -162,17 +154,19 @@ def test_hidden_files_stay_at_home(store: LayoutStore, make_package: MakePackage
     assert paths == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
 
 
-def test_links_are_refused(store: LayoutStore, make_package: MakePackage) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (lambda folder: (folder / "weights.bin").symlink_to("/etc/passwd"), "is a link"),
+        (lambda folder: (folder / "readme.MD").write_text("# another\n"), "stands in the way"),  # not to every file system
+    ],
+)
+def test_what_cannot_be_packed_is_refused(
+    store: LayoutStore, make_package: MakePackage, spoil: Callable[[Path], object], fault: str
+) -> None:
     folder = make_package()
-    (folder / "weights.bin").symlink_to("/etc/passwd")
-    with pytest.raises(Refused, match="is a link"):
-        package.push(store, folder, "m", "1.0.0")
-
-
-def test_names_that_not_every_file_system_tells_apart_are_refused(store: LayoutStore, make_package: MakePackage) -> None:
-    folder = make_package()
-    (folder / "readme.MD").write_text("# another\n")
-    with pytest.raises(Refused, match="stands in the way"):
+    spoil(folder)
+    with pytest.raises(Refused, match=fault):
         package.push(store, folder, "m", "1.0.0")
 
 
