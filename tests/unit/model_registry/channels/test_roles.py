@@ -96,8 +96,7 @@ def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_s
 
 
 @pytest.mark.usefixtures("digests")
-def test_rollback_steps_over_a_move_that_was_broken_off(store: LayoutStore) -> None:
-    """Its entry was written, its tag was not."""
+def test_rollback_steps_over_a_move_whose_entry_was_written_and_whose_tag_was_not(store: LayoutStore) -> None:
     promote(store, "1.0.0")
     second = promote(store, "2.0.0")
     promote(store, "3.0.0")

@@ -1,10 +1,8 @@
 """Model packages: what push accepts, that it never leaves half a version under a tag, and what pull writes."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -83,14 +81,6 @@ def test_the_same_content_has_the_same_digest_everywhere(make_package: MakePacka
         os.utime(path, (0, 0))
     assert package.push(LayoutStore(tmp_path / "one"), copy, "m", "1.0.0") == first
     assert package.push(LayoutStore(tmp_path / "two"), copy, "m", "1.0.0") == first
-
-
-def test_a_stated_time_is_recorded(store: LayoutStore, make_package: MakePackage) -> None:
-    created = datetime(2013, 9, 1, 6, tzinfo=UTC)
-    pushed = package.push(store, make_package(), "m", "1.0.0", created=created)
-    version = manifest.parse_version(store.manifest(pushed.digest))
-    assert version.created == "2013-09-01T06:00:00+00:00"
-    assert json.loads(b"".join(store.blob(version.config)))["created"] == version.created
 
 
 def test_a_version_never_changes(store: LayoutStore, make_package: MakePackage) -> None:

@@ -5,13 +5,13 @@ import threading
 import msgspec
 import pytest
 
-from model_registry.errors import Conflict, Corrupt, NotFound
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
 from tests.conformance.store import put_manifest
-from tests.unit.model_registry.keyring import NOW, ONE, ApiStore, LyingStore, rewritten, version
+from tests.unit.model_registry.keyring import NOW, ONE, ApiStore, LyingStore, rewritten, trusted, version
 
 TYPE = "application/x.test"
 
@@ -99,6 +99,14 @@ def test_a_list_that_lies_yields_nothing_and_harms_nothing(store: LayoutStore, d
         assert read(LyingStore(store._path, [lie]), digest) == []
     good = referrers.attach(store, digest, TYPE, b"one", {})
     assert read(LyingStore(store._path, [*found.values(), good]), digest) == [good.digest]
+
+
+def test_a_signature_that_a_lying_list_names_for_another_version_does_not_count(store: LayoutStore) -> None:
+    one, two = version(store, "one"), version(store, "two")
+    signing.sign(store, one, ONE, NOW)
+    liar = LyingStore(store._path, referrers.listed(store, one))
+    with pytest.raises(Refused, match="belongs to something else"):
+        signing.verify(liar, two, trusted(ONE), NOW)
 
 
 @pytest.mark.parametrize("found", [b"", b"{}", b"noise"])

@@ -96,12 +96,9 @@ def test_answers_before_the_first_to_the_new_topic_are_gone() -> None:
     assert [logs.gone(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
     assert [logs.gone(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
     assert not logs.gone(HERE, ("scores", 2), 0)  # a partition of the output that was added since
-
-
-def test_without_ids_nothing_is_told_apart() -> None:
-    logs = Logs({})
-    assert all(logs.present(swap(told)) for told in ("", "old", "new"))
-    assert not logs.gone(HERE, OUT[0], 0)
+    without_ids = Logs({})
+    assert all(without_ids.present(swap(told)) for told in ("", "old", "new"))
+    assert not without_ids.gone(HERE, OUT[0], 0)
 
 
 DIGESTS = ["a", "b", "c"]

@@ -43,20 +43,14 @@ def examined(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int]
     return convicted, deaths
 
 
-@given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=12))
-def test_every_guilty_event_is_convicted_and_no_other(events: int, deadly: set[int]) -> None:
-    deadly = {offset for offset in deadly if offset < events}
-    convicted, deaths = examined(events, deadly, set())
-    assert convicted == deadly
-    assert deaths <= 30 * len(deadly)
-
-
-@given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=3), st.sets(st.integers(1, 200), max_size=40))
-def test_one_kill_by_hand_convicts_nobody(events: int, deadly: set[int], by_hand: set[int]) -> None:
-    """However often it happens, unless twice in a row."""
+@given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=12), st.sets(st.integers(1, 200), max_size=40))
+def test_every_guilty_event_is_convicted_and_no_other(events: int, deadly: set[int], by_hand: set[int]) -> None:
+    """However often processes are killed by hand, unless twice in a row."""
     by_hand = {call for call in by_hand if call - 1 not in by_hand}
     deadly = {offset for offset in deadly if offset < events}
-    assert examined(events, deadly, by_hand)[0] == deadly
+    convicted, deaths = examined(events, deadly, by_hand)
+    assert convicted == deadly
+    assert by_hand or deaths <= 30 * len(deadly)
 
 
 def test_an_examination_ends_when_another_scorer_has_answered_or_nobody_has_died_for_long() -> None:

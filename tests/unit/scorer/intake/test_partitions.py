@@ -60,13 +60,6 @@ def test_answers_of_a_topic_made_again_are_named_until_one_is_committed() -> Non
     assert partitions.answers_from(HERE) == AnswersFrom([1], [2])
 
 
-def test_where_the_group_tells_no_position_ours_is_remembered() -> None:
-    partitions = assigned(HERE)
-    assert partitions.remembered(TopicPartition(*HERE, -1_001)).offset == 5
-    assert partitions.remembered(TopicPartition(*HERE, 3)).offset == 3
-    assert partitions.remembered(TopicPartition(*THERE, -1_001)).offset == -1_001
-
-
 def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
     partitions = assigned(HERE)
     partitions.leave([HERE, THERE])
@@ -74,6 +67,9 @@ def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
     assert partitions.mark(HERE) == Mark()
     assert partitions.answers_from(HERE) is None
     assert partitions.arrivals() == set()
+    known = assigned(HERE)  # ours is remembered where the group tells no position
+    asked = TopicPartition(*HERE, -1_001), TopicPartition(*HERE, 3), TopicPartition(*THERE, -1_001)
+    assert [known.remembered(told).offset for told in asked] == [5, 3, -1_001]
 
 
 NONE = -1_001

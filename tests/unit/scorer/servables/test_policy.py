@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.servables.policy import KEPT_IDLE, Action, Flip, Load, Snapshot, State, Unload, Wait, next_action
+from scorer.servables.policy import KEPT_IDLE, Flip, Load, Snapshot, State, Unload, Wait, next_action
 
 digests = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -71,16 +70,3 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
             assert {snapshot.known[digest] for digest in snapshot.aspired.values()} == {State.READY}
         case Load(digest):
             assert digest not in snapshot.known
-
-
-@pytest.mark.parametrize(
-    ("aspired", "serving", "known", "expected"),
-    [
-        ("b", "a", {"a": State.READY, "b": State.REFUSED}, Wait()),
-        ("a", "b", {"a": State.READY, "b": State.READY}, Flip()),  # going back needs no load
-        ("a", "a", {"a": State.READY}, Flip()),  # under a new revision
-        ("a", "a", {}, Load("a")),  # it is loaded anew
-    ],
-)
-def test_stories(aspired: str, serving: str, known: dict[str, State], expected: Action) -> None:
-    assert next_action(Snapshot(champion(aspired), 2, champion(serving), 1, known)) == expected
