@@ -29,7 +29,6 @@ class Place:
     made: int = 0
 
     def backend(self, **settings: Any) -> Backend:
-        """The backend, with these settings changed."""
         return backends.find(self.settings.model_copy(update=settings))
 
     def package(self, factor: float, **signature: Any) -> Package:

@@ -26,7 +26,6 @@ def position(number: int, place: tuple[str, int] = PLACE) -> TopicPartition:
 
 
 def firsts(visible: list[bytes]) -> list[bytes]:
-    """Without what was delivered before."""
     return list(dict.fromkeys(visible))
 
 

@@ -55,16 +55,12 @@ class StoreConformance(ABC):
     @abstractmethod
     def damage(self, store: Store, digest: str, content: bytes) -> None: ...
 
-    def test_a_blob_comes_back(self, fresh: Store) -> None:
-        content = put(fresh, CONTENT)
-        assert fresh.has_blob(content.digest)
-        assert b"".join(fresh.blob(content)) == CONTENT
-
-    def test_an_empty_blob_comes_back(self, fresh: Store) -> None:
-        assert b"".join(fresh.blob(put(fresh, b""))) == b""
-
-    def test_pushing_twice_is_no_error(self, fresh: Store) -> None:
-        assert put(fresh, CONTENT) == put(fresh, CONTENT)
+    @pytest.mark.parametrize("content", [CONTENT, b""])
+    def test_a_blob_comes_back_and_may_be_pushed_twice(self, fresh: Store, content: bytes) -> None:
+        pushed = put(fresh, content)
+        assert put(fresh, content) == pushed
+        assert fresh.has_blob(pushed.digest)
+        assert b"".join(fresh.blob(pushed)) == content
 
     @pytest.mark.parametrize("sent", [CONTENT[:-1], CONTENT + b"!", b"", CONTENT[:-1] + b"?"])
     def test_a_push_of_other_content_stores_nothing(self, fresh: Store, sent: bytes) -> None:

@@ -15,7 +15,6 @@ BLOCK = re.compile(r"^ *<!-- run: (?P<name>[\w-]+) -->\n(?P<indent> *)```\w+\n(?
 
 
 def pages() -> list[Path]:
-    """Every tracked page."""
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listed.splitlines() if (ROOT / name).is_file()]
 

@@ -95,7 +95,6 @@ def _type(field: FieldInfo) -> str:
 
 
 def _name(kind: Any) -> str:
-    """A type in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _name(arguments[0])

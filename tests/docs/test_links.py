@@ -36,7 +36,6 @@ def test_modules_and_folders_that_pages_name_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_of_the_tests_exist(name: str) -> None:
-    """`python -m tests.x.y` names a module."""
     for module in re.findall(r"python3? -m (tests(?:\.\w+)+)", (ROOT / name).read_text()):
         path = ROOT.joinpath(*module.split("."))
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module

@@ -1,15 +1,18 @@
-"""A model of one's own, from the page: trained, converted, packaged, pushed and promoted. A scorer serves it in
-tests/docs/test_readme.py."""
+"""What the page on models says, done: a model of one's own trained, packaged, pushed, promoted; a version signed, verified."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from model_registry.cli import app
 from tests.docs import pages
+from tests.support.environment import ROOT
 
 PAGE = "model_registry/README.md"
 
@@ -28,3 +31,18 @@ def test_a_model_becomes_a_version(library: str, tmp_path: Path) -> None:
     assert "prod: nothing -> 1.0.0 (revision 1)" in said[-1].stdout
     examples = (tmp_path / "wine-1.0.0" / "golden.jsonl").read_text().splitlines()
     assert {json.loads(line)["score"] > 0.5 for line in examples} == {True, False}
+
+
+def test_the_pages_commands_work_with_its_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "scorer" / "demo" / "data" / "flight-delay-1.0.0", tmp_path / "flight-delay-1.0.0")
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "figures.json").write_text('{"dataset": "flights 2013", "metrics": {"auc": 0.93}}')
+    (tmp_path / "policy.yaml").write_text(pages.blocks(PAGE)["policy"])
+    lines = [line.split() for line in pages.lines(PAGE, "sign")]
+    assert [line[1] for line in lines] == ["keygen", "push", "sign", "attest", "inspect", "verify"]
+    for program, *arguments in lines:
+        assert program == "model-registry"
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+    assert "is signed by release-2026" in result.stdout

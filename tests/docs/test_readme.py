@@ -29,7 +29,6 @@ ACTIVATE = ". .venv/bin/activate"
 
 
 def lines(page: str, name: str) -> list[str]:
-    """The commands of a named block, in an environment that is active already."""
     return [line for line in pages.lines(page, name) if line != ACTIVATE]
 
 
@@ -55,17 +54,14 @@ class Reader:
         (folder / "scorer.yaml").write_text(self.ours(pages.blocks(README)["configuration"]))
 
     def exchange(self, theirs: str, ours: str) -> None:
-        """One more name."""
         self._ours[theirs] = ours
 
     def ours(self, text: str) -> str:
-        """The text with our addresses and names."""
         for theirs, ours in self._ours.items():
             text = text.replace(theirs, ours)
         return re.sub(r"(?<![\w/.-])flights(?![\w-])", f"{self.name}.flights", text)
 
     def shell(self, line: str, *, code: int = 0) -> str:
-        """A line of a shell block; its stdout."""
         done = subprocess.run(
             ["bash", "-c", self.ours(line)], cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment
         )
@@ -73,7 +69,6 @@ class Reader:
         return done.stdout
 
     def start(self, line: str) -> "Terminal":
-        """A line that goes on for ever."""
         self._running.append(Terminal(self.ours(line), self.folder, self.environment))
         return self._running[-1]
 
@@ -86,7 +81,6 @@ class Reader:
         return self.start(last)
 
     def python(self, block: str) -> str:
-        """A python block; its stdout."""
         done = subprocess.run(
             [sys.executable, "-c", self.ours(block)], capture_output=True, text=True, check=False, timeout=120
         )
@@ -94,7 +88,6 @@ class Reader:
         return done.stdout
 
     def close(self) -> None:
-        """End what runs."""
         for terminal in self._running:
             terminal.close()
 
@@ -111,11 +104,9 @@ class Terminal:
         self.shown = os.fdopen(ours)
 
     def lines(self, count: int) -> list[str]:
-        """The next so many."""
         return [self.shown.readline() for _ in range(count)]
 
     def close(self) -> int:
-        """SIGTERM; the exit code."""
         self.process.terminate()
         self.shown.close()
         return self.process.wait(60)
@@ -123,7 +114,6 @@ class Terminal:
 
 @pytest.fixture
 def reader(tmp_path: Path, broker: EmbeddedBroker, unique: str) -> Iterator[Reader]:
-    """See the class."""
     newcomer = Reader(tmp_path, broker.bootstrap_servers, unique)
     yield newcomer
     newcomer.close()

@@ -32,7 +32,6 @@ class Column:
         return row[offset] if offset < len(row) else 0
 
     def beside(self, other: "Column") -> Iterator[tuple[int, int]]:
-        """Both columns' numbers, place by place."""
         for key in self.rows.keys() | other.rows.keys():
             one, two = self.rows[key], other.rows[key]
             length = max(len(one), len(two))
@@ -90,7 +89,6 @@ def regressions(versions: Column) -> int:
 
 
 def source(message: Message) -> Place:
-    """The event that a dead letter was."""
     headers = message.headers()
     assert isinstance(headers, list)
     place = dict(headers)["dead.source"]

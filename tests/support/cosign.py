@@ -28,8 +28,6 @@ UNLOGGED = ("--tlog-upload=false", "--use-signing-config=false", "--yes")
 
 
 class Stage:
-    """A folder with keys, and a repository with one version in a running registry."""
-
     def __init__(self, cosign: Path, folder: Path, address: str) -> None:
         self._program, self._folder = cosign, folder
         self.ref = f"{address}/team/flight-delay:1.0.0"
@@ -40,11 +38,9 @@ class Stage:
         self.cosign("generate-key-pair")
 
     def ours(self, *arguments: str, code: int = 0) -> str:
-        """A command of model-registry; its stdout."""
         return self._run(str(Path(sysconfig.get_path("scripts")) / "model-registry"), "--plain-http", *arguments, code=code)
 
     def cosign(self, *arguments: str, code: int = 0) -> str:
-        """A command of cosign; its stdout."""
         return self._run(str(self._program), *arguments, code=code)
 
     def _run(self, *command: str, code: int) -> str:

@@ -20,5 +20,4 @@ NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 
 
 def install_line(packages: Iterable[str]) -> str:
-    """The one command that installs them."""
     return f"apt-get install -y --no-install-recommends {' '.join(sorted(set(packages)))}"

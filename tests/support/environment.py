@@ -42,7 +42,6 @@ def prepare() -> Path:
 
 
 def _state() -> str:
-    """The digest of everything that decides what is installed."""
     compiled = [*sorted(NATIVE.glob("*.[ch]")), NATIVE / "build_hook.py", NATIVE / "compiler.py"]
     content = b"".join(file.read_bytes() for file in (REQUIREMENTS, ROOT / "pyproject.toml", *compiled))
     return hashlib.sha256(content + os.environ.get("SCORESTREAM_NATIVE", "").encode()).hexdigest()

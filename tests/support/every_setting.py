@@ -42,7 +42,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """In the process that started the others: hear one out."""
     told = getattr(node, "workeroutput", {})
     Rig.tested_keys |= set(told.get("tested_keys", ()))
     node.config.stash[WHOLE] |= told.get("whole", False)
@@ -57,12 +56,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def untested() -> set[str]:
-    """Settings that no test has configured so far."""
     return setting_names(Settings) - Rig.tested_keys
 
 
 def setting_names(model: type[BaseModel], prefix: str = "") -> set[str]:
-    """Dotted names of every setting."""
     found: set[str] = set()
     for name, field in model.model_fields.items():
         kind: Any = field.annotation

@@ -25,7 +25,6 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="session")
 def admin(broker: EmbeddedBroker) -> AdminClient:
-    """An admin client of the shared broker."""
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 

@@ -46,11 +46,9 @@ class Follower:
         return self._seen
 
     def close(self) -> None:
-        """End the client."""
         self._consumer.close()
 
     def _look(self, now: float) -> None:
-        """Follow partitions that have come."""
         if now - self._looked < LOOK_SECONDS or (not self._grows and {topic for topic, _ in self._followed} >= {*self._topics}):
             return
         self._looked = now

@@ -20,7 +20,6 @@ LINEAR = {
 def save(
     nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], path: Path, constants: Sequence[Any] = ()
 ) -> None:
-    """Write a graph as an ONNX file."""
     graph = helper.make_graph(list(nodes), "test", list(inputs), list(outputs), list(constants))
     model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
     onnx.checker.check_model(model)
@@ -28,7 +27,6 @@ def save(
 
 
 def tensor(name: str, kind: int, *shape: int | str) -> Any:
-    """A graph input or output."""
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
@@ -133,7 +131,6 @@ def package(
     signature: Mapping[str, Any] | None = LINEAR,
     golden: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """A package folder whose model `write` makes."""
     folder.mkdir(parents=True)
     write(folder / "model.onnx")
     if signature is not None:

@@ -12,8 +12,6 @@ Value = str | int | float | None
 
 
 class Collector:
-    """Use it in a `with`."""
-
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, Value]] = []
@@ -29,7 +27,6 @@ class Collector:
         self._server.server_close()
 
     def take(self, body: bytes) -> None:
-        """A request's body."""
         for found in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.resources.append(attributes(found.resource))
             self.spans += [span for scope in found.scope_spans for span in scope.spans]

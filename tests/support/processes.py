@@ -20,7 +20,6 @@ LISTENING = "health and metrics on "
 
 
 def command(name: str) -> str:
-    """The command installed beside this interpreter."""
     return str(Path(sys.executable).with_name(name))
 
 
@@ -47,11 +46,9 @@ class Service:
 
     @property
     def said(self) -> str:
-        """Its log so far."""
         return self.log.read_text(errors="replace")
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its log as JSON objects."""
         return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
 
     @property
@@ -62,11 +59,9 @@ class Service:
 
     @property
     def endpoint(self) -> str:
-        """The same as `host:port`."""
         return self.address.removeprefix("http://")
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a GET."""
         try:
             with urllib.request.urlopen(self.address + path, timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -90,7 +85,6 @@ class Service:
             os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL to all its processes."""
         self.send(signal.SIGKILL)
         self.process.wait()
 
@@ -100,5 +94,4 @@ class Service:
         return self.wait()
 
     def wait(self) -> int:
-        """Its exit code, once it ends by itself."""
         return self.process.wait(STEP_SECONDS)

@@ -11,7 +11,6 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
-from publisher.kafka.partitions import Partition
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.transactional_ids import transactional_ids
 from scorer.intake.beginnings import Beginning
@@ -33,14 +32,11 @@ class MemoryLog(Log):
 
 
 class MemoryProducer(ScriptedProducer):
-    """Never fails, and notes when its commits came."""
-
     def __init__(self, name: str, log: MemoryLog) -> None:
         super().__init__(name, log, lambda _: None)
         self._memory = log
 
     def commit_transaction(self, seconds: float) -> None:
-        """See Kafka's producer."""
         super().commit_transaction(seconds)
         self._memory.committed_at.append((self._memory.clock(), len(self._memory.visible)))
 
@@ -68,11 +64,9 @@ class MemoryConsumer:
         self._assign = on_assign
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read from there."""
         self._at = partitions[0].offset
 
     def poll(self, wait: float) -> Message | None:
-        """The next event that is due, within `wait` seconds."""
         if self._assign is not None:
             assign, self._assign = self._assign, None
             assign(self, [TopicPartition(self._topic, 0)])
@@ -81,7 +75,6 @@ class MemoryConsumer:
         return next(iter(self.consume(1, 0)), None)
 
     def consume(self, count: int, _: float) -> list[Message]:
-        """What is due, at most so many."""
         stop = min(self._at + count, len(self._messages))
         if self._due is not None:
             now = self._log.clock()
@@ -92,11 +85,9 @@ class MemoryConsumer:
         return taken
 
     def seek(self, position: TopicPartition) -> None:
-        """Read from there."""
         self._at = position.offset
 
     def committed(self, partitions: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
-        """What the producers have sent to the group."""
         rows = []
         for p in partitions:
             offset, metadata = self._log.positions.get((p.topic, p.partition), (-1_001, None))
@@ -104,15 +95,12 @@ class MemoryConsumer:
         return rows
 
     def get_watermark_offsets(self, _: TopicPartition, **_more: Any) -> tuple[int, int]:
-        """First and next offset."""
         return 0, len(self._messages)
 
     def list_topics(self, topic: str, **_: Any) -> SimpleNamespace:
-        """One partition, which has a leader."""
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=0)})})
 
     def consumer_group_metadata(self) -> str:
-        """What offsets are sent with."""
         return GROUP
 
     def unsubscribe(self) -> None:
@@ -122,26 +110,9 @@ class MemoryConsumer:
         """Nobody else is in the group."""
 
 
-class MemoryBeginnings:
-    """The group's position, else the beginning; nobody makes a topic again."""
-
-    def made_again(self, _: Any) -> set[Partition]:
-        """None."""
-        return set()
-
-    def same(self, _: Any) -> bool:
-        """They are."""
-        return True
-
-    def of(self, _: Any, committed: Sequence[TopicPartition]) -> list[Beginning]:
-        """Where to read from."""
-        return [
-            Beginning("position", TopicPartition(p.topic, p.partition, max(0, p.offset)), Mark.decode(p.metadata))
-            for p in committed
-        ]
-
-    def close(self) -> None:
-        """Nothing runs."""
+def beginning(told: TopicPartition) -> Beginning:
+    """The group's position, else the beginning of the partition."""
+    return Beginning("position", TopicPartition(told.topic, told.partition, max(0, told.offset)), Mark.decode(told.metadata))
 
 
 def transport(
@@ -155,5 +126,10 @@ def transport(
     )
     session.open()
     consumer: Any = MemoryConsumer(topic, events, log, due)
-    beginnings: Any = MemoryBeginnings()
+    beginnings: Any = SimpleNamespace(  # nobody makes a topic again
+        made_again=lambda _: set(),
+        same=lambda _: True,
+        of=lambda _, committed: [beginning(told) for told in committed],
+        close=lambda: None,
+    )
     return Intake(consumer, [topic], beginnings, session), session

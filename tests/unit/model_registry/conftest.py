@@ -1,5 +1,6 @@
 """Model packages and stores for the registry's tests."""
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner, Result
 
 from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.history import Move
+from model_registry.cli import app
 from model_registry.stores import Store
 from model_registry.stores.layout import LayoutStore
 
@@ -19,6 +22,7 @@ SIGNATURE = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {
  "output": {"tensor": "p", "index": 1}}"""
 GOLDEN = '{"event": {"a": 1.5}, "score": 0.25, "tolerance": 1e-4}\n'
 
+REPO = "oci:registry/flight-delay"
 NOW = datetime(2013, 9, 1, 6, 0, 0, 250_000, tzinfo=timezone(timedelta(hours=-4)))
 MakePackage = Callable[..., Path]
 
@@ -52,12 +56,10 @@ def make_package(tmp_path: Path) -> MakePackage:
 
 
 def push_versions(store: Store, make_package: MakePackage, *versions: str) -> dict[str, str]:
-    """Versions with content of their own, by digest."""
     return {v: package.push(store, make_package(v, model=v.encode() * 1000), "m", v).digest for v in versions}
 
 
 def promote(store: Store, version: str, name: str = "prod", reason: str = "", **more: Any) -> Move:
-    """Move a channel."""
     return channel.promote(store, name, version, actor="op@host", reason=reason, now=NOW, **more)
 
 
@@ -76,3 +78,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
     make_package("v1", model=onnx_bytes(b"one"))
     make_package("v2", model=onnx_bytes(b"two"))
     return tmp_path
+
+
+def run(*arguments: str, code: int = 0, **environment: str) -> Result:
+    """A command of model-registry that ends with this code."""
+    result = CliRunner(env=environment).invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def answer(*arguments: str) -> Any:
+    """What a command prints with --json."""
+    result = run(*arguments, "--json")
+    assert result.stderr == ""
+    return json.loads(result.stdout)

@@ -29,7 +29,6 @@ class ApiStore(LayoutStore):
     """A folder that lists referrers by looking into every manifest, as a registry with the referrers API does."""
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        """See `Store`."""
         found: list[Descriptor] = []
         for path in sorted((self._path / "blobs" / "sha256").iterdir()):
             data = path.read_bytes()
@@ -50,16 +49,13 @@ class LyingStore(ApiStore):
         self._lies = list(lies)
 
     def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - it does not care
-        """See `Store`."""
         return self._lies
 
 
 def version(store: LayoutStore, note: str = "one") -> str:
-    """The digest of something to sign."""
     return put_manifest(store, note).digest
 
 
 def rewritten(store: LayoutStore, descriptor: Descriptor, **changes: object) -> Descriptor:
-    """A manifest stored again with some keys changed."""
     document = msgspec.json.decode(store.manifest(descriptor.digest)) | changes
     return store.push_manifest(manifest.encode(document))

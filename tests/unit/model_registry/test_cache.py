@@ -39,7 +39,6 @@ def digest(store: LayoutStore, make_package: MakePackage) -> str:
 
 
 def close(store: LayoutStore) -> None:
-    """The registry is gone."""
     shutil.rmtree(store._path)
 
 
@@ -105,12 +104,12 @@ def test_a_fetch_that_fails_leaves_nothing_behind(cache: Cache, store: LayoutSto
     assert cache.fetch(store, digest).version == "1.0.0"
 
 
-def test_a_fetch_that_died_half_way_is_made_good(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
-    left_over = tmp_path / "cache" / "versions" / f"{digest.removeprefix('sha256:')}.part"
-    (left_over / "files").mkdir(parents=True)
-    (left_over / "files" / "model.onnx").write_bytes(b"wei")
+def test_fetches_that_died_half_way_are_made_good(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
+    for name in (digest.removeprefix("sha256:"), "0" * 64):
+        (tmp_path / "cache" / "versions" / f"{name}.part" / "files").mkdir(parents=True)
+        (tmp_path / "cache" / "versions" / f"{name}.part" / "files" / "model.onnx").write_bytes(b"wei")
     assert cache.fetch(store, digest).model_path.read_bytes() == b"weights"
-    assert not left_over.exists()
+    assert not list((tmp_path / "cache").rglob("*.part"))
 
 
 def test_a_version_that_must_not_be_used_is_refused(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
@@ -127,12 +126,11 @@ def test_a_version_that_must_not_be_used_is_refused(cache: Cache, store: LayoutS
     assert not list((tmp_path / "cache").rglob("model.onnx"))
 
 
-def test_what_is_no_digest_is_never_a_path(cache: Cache, store: LayoutStore) -> None:
+def test_what_is_no_digest_is_never_a_path_and_a_cache_that_cannot_be_written_says_so(
+    cache: Cache, store: LayoutStore, digest: str, tmp_path: Path
+) -> None:
     with pytest.raises(Corrupt):
         cache.fetch(store, "sha256:../../x")
-
-
-def test_a_cache_that_cannot_be_written_says_so(store: LayoutStore, digest: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Unreachable, match="the model cache"):
         Cache(tmp_path / "file").fetch(store, digest)

@@ -26,7 +26,6 @@ def versions_of(store: LayoutStore, make_package: MakePackage, count: int) -> li
 
 
 def kept(root: Path) -> set[str]:
-    """The digests in a cache."""
     return {f"sha256:{path.name}" for path in (root / "versions").iterdir() if not path.suffix}
 
 
@@ -68,14 +67,6 @@ def test_a_process_that_dies_uses_nothing(store: LayoutStore, make_package: Make
     newer = package.push(store, make_package("newer"), "m", "9.0.0").digest
     cache.fetch(store, newer)
     assert kept(tmp_path / "cache") == {new, newer}
-
-
-def test_what_dead_processes_left_goes_too(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
-    (digest,) = versions_of(store, make_package, 1)
-    left_over = tmp_path / "cache" / "versions" / f"{'0' * 64}.part"
-    (left_over / "files").mkdir(parents=True)
-    Cache(tmp_path / "cache").fetch(store, digest)
-    assert not left_over.exists()
 
 
 def test_a_version_that_is_too_large_is_refused_before_it_is_fetched(

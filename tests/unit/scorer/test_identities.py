@@ -4,24 +4,10 @@ from itertools import product
 
 from publisher.relay.settings import RelaySettings
 from publisher.session.transactional_ids import transactional_ids
-from scorer.settings import Settings
+from tests.unit.scorer.minimal import minimal
 
 NAMES = ("flights", "flights.eu", "flights.eu.0", "flights.scorer", "scorer", "relay", "replay")
 REPLICAS = ("0", "eu.0", "0.0", "1", "replay", "check", "checkpoints", "relay")
-TOPIC = {"topic": "flights.scores"}
-
-
-def scorer(name: str, replica: str) -> Settings:
-    return Settings.model_validate(
-        {
-            "name": name,
-            "replica": replica,
-            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-            "input": {"topics": ["flights"]},
-            "output": TOPIC,
-            "model": {"source": "oci:./registry/model"},
-        }
-    )
 
 
 def relay(name: str) -> RelaySettings:
@@ -31,7 +17,7 @@ def relay(name: str) -> RelaySettings:
 
 
 def test_no_two_processes_share_an_id() -> None:
-    scorers = [scorer(name, replica) for name, replica in product(NAMES, REPLICAS)]
+    scorers = [minimal(name=name, replica=replica) for name, replica in product(NAMES, REPLICAS)]
     ids = [found for each in scorers for found in transactional_ids(each.transactional_prefix(each.owner))]
     ids += [found for name in NAMES for lane in range(2) for found in relay(name).transactional_ids(lane)]
     assert len(set(ids)) == len(ids)
@@ -39,5 +25,5 @@ def test_no_two_processes_share_an_id() -> None:
 
 def test_rights_by_prefix_are_those_of_one_name() -> None:
     for mine, other in product(NAMES, NAMES):
-        theirs = scorer(other, "eu.0")
+        theirs = minimal(name=other, replica="eu.0")
         assert theirs.transactional_prefix(theirs.owner).startswith(f"{mine}/scorer/") == (mine == other)

@@ -23,7 +23,6 @@ PROCESSES, MOVES = 3, 10
 
 @pytest.fixture
 def digests(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
-    """Versions 1.0.0 and 2.0.0, by digest."""
     return push_versions(store, make_package, "1.0.0", "2.0.0")
 
 
@@ -33,13 +32,9 @@ def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str
     assert second.from_digest == digests["1.0.0"]
     assert (second.from_version, second.to_version, second.to_digest) == ("1.0.0", "2.0.0", digests["2.0.0"])
     assert channel.history(store, "prod") == [first, second]
-    assert store.tags() == ["1.0.0", "2.0.0", "_h.prod.000001", "_h.prod.000002", "prod"]
-
-
-def test_a_version_has_no_revision(store: LayoutStore, digests: dict[str, str]) -> None:
-    promote(store, "2.0.0")
-    assert channel.resolve(store, "2.0.0") == Resolution(digests["2.0.0"], "2.0.0", 0)
     assert channel.history(store, "2.0.0") == []
+    assert channel.resolve(store, "2.0.0") == Resolution(digests["2.0.0"], "2.0.0", 0)
+    assert store.tags() == ["1.0.0", "2.0.0", "_h.prod.000001", "_h.prod.000002", "prod"]
 
 
 def test_channels_have_histories_of_their_own(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -62,16 +57,16 @@ def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str])
     assert tags.channels(store.tags()) == ["prod"]
 
 
-@pytest.mark.parametrize("name", ["", "_h.prod", "-x", "a/b", "x" * 65, "a b"])
-def test_what_is_no_channel_is_refused(store: LayoutStore, name: str) -> None:
-    with pytest.raises(BadReference, match="is no channel"):
-        promote(store, "1.0.0", name)
-
-
-@pytest.mark.usefixtures("digests")
-def test_an_endless_reason_is_refused(store: LayoutStore) -> None:
-    with pytest.raises(BadReference, match="a reason of 5000 characters"):
-        promote(store, "1.0.0", reason="x" * 5000)
+@pytest.mark.parametrize(
+    ("name", "reason", "fault"),
+    [
+        *((name, "", "is no channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
+        ("prod", "x" * 5000, "a reason of 5000 characters"),
+    ],
+)
+def test_a_name_or_a_reason_that_cannot_be_is_refused(store: LayoutStore, name: str, reason: str, fault: str) -> None:
+    with pytest.raises(BadReference, match=fault):
+        promote(store, "1.0.0", name, reason=reason)
 
 
 def test_an_incomplete_version_is_not_promoted(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -134,8 +129,6 @@ def test_history_tags_are_told_apart(name: str, revision: int, other: str) -> No
 
 
 class Silent(LayoutStore):
-    """Raises what the test says, when asked."""
-
     error: RegistryError | None = None
 
     def tags(self) -> list[str]:

@@ -11,8 +11,7 @@ import pytest
 from model_registry.oci import manifest
 from model_registry.stores.layout import LayoutStore
 from tests.support import models
-from tests.unit.model_registry.conftest import SIGNATURE, onnx_bytes
-from tests.unit.model_registry.verbs import REPO, answer, run
+from tests.unit.model_registry.conftest import REPO, SIGNATURE, answer, onnx_bytes, run
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -30,10 +29,14 @@ def test_push_prints_what_it_stored(folder: Path) -> None:
     assert pushed["signature_derived"] is False
 
 
-def test_push_records_source_date_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_records_source_date_epoch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1378015200")
     run("push", "v1", f"{REPO}:1.0.0")
-    assert answer("inspect", f"{REPO}:1.0.0")["created"] == "2013-09-01T06:00:00+00:00"
+    created = answer("inspect", f"{REPO}:1.0.0")["created"]
+    assert created == "2013-09-01T06:00:00+00:00"
+    store = LayoutStore(folder / "registry" / "flight-delay")
+    version = manifest.parse_version(store.manifest(store.resolve("1.0.0").digest))
+    assert json.loads(b"".join(store.blob(version.config)))["created"] == created
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     assert "SOURCE_DATE_EPOCH is 'yesterday'" in run("push", "v2", f"{REPO}:2.0.0", code=2).stderr
 

@@ -34,7 +34,6 @@ def version(*files: File) -> bytes:
 
 
 def layer(**changes: Any) -> dict[str, Any]:
-    """A good layer with keys replaced."""
     return {"mediaType": RAW, "digest": "sha256:" + "0" * 64, "size": 1, "annotations": {manifest.FILEPATH: "a"}} | changes
 
 
@@ -63,16 +62,8 @@ def test_it_is_a_modelpack_manifest() -> None:
         "org.cncf.model.filepath": "model.onnx",
         "org.opencontainers.image.title": "model.onnx",
     }
-
-
-def test_a_modelpack_config_type_is_read_too() -> None:
-    document = json.loads(version(file("model.onnx")))
-    document["config"]["mediaType"] = "application/vnd.cncf.model.config.v1+json"
+    document["config"]["mediaType"] = "application/vnd.cncf.model.config.v1+json"  # another tool's
     assert manifest.parse_version(json.dumps(document).encode()).version == "1.0.0"
-
-
-def test_what_the_broken_ones_are_made_of_is_good() -> None:
-    assert manifest.parse_version(changed(layers=[layer()])).files[0].path == "a"
 
 
 @pytest.mark.parametrize(
@@ -104,12 +95,7 @@ def test_what_the_broken_ones_are_made_of_is_good() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_version_is_corrupt(data: bytes) -> None:
-    with pytest.raises(Corrupt):
-        manifest.parse_version(data)
-
-
-@given(st.binary(max_size=200))
-def test_random_bytes_are_corrupt(data: bytes) -> None:
+    assert manifest.parse_version(changed(layers=[layer()])).files[0].path == "a"
     with pytest.raises(Corrupt):
         manifest.parse_version(data)
 

@@ -1,12 +1,15 @@
-"""References: what they name, that they survive being written, and that nothing unexpected gets through."""
+"""References and digests: what they name, that they survive being written, and that nothing unexpected gets through."""
 
+import hashlib
+import io
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.errors import BadReference
+from model_registry.errors import BadReference, Corrupt
+from model_registry.oci import digests
 from model_registry.oci.reference import Reference, is_tag, parse
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -19,61 +22,34 @@ paths = st.from_regex(r"[a-z0-9]{1,8}(/[a-z0-9]{1,8}([._-][a-z0-9]{1,8})?){0,3}"
 
 
 @pytest.mark.parametrize(
-    ("text", "repository", "tag", "digest"),
+    ("text", "expected"),
     [
-        ("oci:./registry/flight-delay:1.0.0", "/base/registry/flight-delay", "1.0.0", None),
-        ("oci:registry/flight-delay", "/base/registry/flight-delay", None, None),
-        ("oci:/r/m:prod", "/r/m", "prod", None),
-        (f"oci:/r/m@{DIGEST}", "/r/m", None, DIGEST),
-        ("oci:/a:b/m:1", "/a:b/m", "1", None),
-        ("oci:../m/", "/m", None, None),
-        ("oci:/r//x/../m", "/r/m", None, None),
+        ("oci:./registry/flight-delay:1.0.0", Reference("oci", "/base/registry/flight-delay", "1.0.0")),
+        ("oci:registry/flight-delay", Reference("oci", "/base/registry/flight-delay")),
+        ("oci:/r/m:prod", Reference("oci", "/r/m", "prod")),
+        (f"oci:/r/m@{DIGEST}", Reference("oci", "/r/m", None, DIGEST)),
+        ("oci:/a:b/m:1", Reference("oci", "/a:b/m", "1")),
+        ("oci:../m/", Reference("oci", "/m")),
+        ("oci:/r//x/../m", Reference("oci", "/r/m")),
+        ("registry.example.com/team/x:1", Reference("remote", "registry.example.com/team/x", "1")),
+        ("localhost:5000/x", Reference("remote", "localhost:5000/x")),
+        ("host:5000/x:1.0.0", Reference("remote", "host:5000/x", "1.0.0")),
+        (f"ghcr.io/team/x@{DIGEST}", Reference("remote", "ghcr.io/team/x", None, DIGEST)),
     ],
 )
-def test_folders(text: str, repository: str, tag: str | None, digest: str | None) -> None:
-    assert parse(text, base_dir=Path("/base")) == Reference("oci", repository, tag, digest)
-
-
-@pytest.mark.parametrize(
-    ("text", "repository", "tag", "digest"),
-    [
-        ("registry.example.com/team/x:1", "registry.example.com/team/x", "1", None),
-        ("localhost:5000/x", "localhost:5000/x", None, None),
-        ("host:5000/x:1.0.0", "host:5000/x", "1.0.0", None),
-        (f"ghcr.io/team/x@{DIGEST}", "ghcr.io/team/x", None, DIGEST),
-    ],
-)
-def test_remotes(text: str, repository: str, tag: str | None, digest: str | None) -> None:
-    assert parse(text) == Reference("remote", repository, tag, digest)
+def test_a_folder_and_a_remote(text: str, expected: Reference) -> None:
+    assert parse(text, base_dir=Path("/base")) == expected
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "oci:",
-        "oci:/",
-        "oci::1.0.0",
-        "oci:./m:a:b",
-        f"oci:./m:1@{DIGEST}",
-        "oci:./m@sha256:abc",
-        "oci:./m@sha512:" + "0" * 128,
-        "oci:./m:-x",
-        "oci:./m:",
-        "oci:./m:" + "x" * 129,
-        "oci:./m\n",
-        " oci:./m",
-        "oci:./m\0",
-        "oci:./m\x1b[2J",
-        "./registry/m:1",
-        "m",
-        "registry.example.com",
-        "registry.example.com/UPPER",
-        "registry.example.com:99999/x",
-        "registry.example.com/../x",
-        "https://registry.example.com/x",
+        "", "oci:", "oci:/", "oci::1.0.0", "oci:./m:a:b", f"oci:./m:1@{DIGEST}", "oci:./m@sha256:abc",
+        "oci:./m@sha512:" + "0" * 128, "oci:./m:-x", "oci:./m:", "oci:./m:" + "x" * 129, "oci:./m\n", " oci:./m", "oci:./m\0",
+        "oci:./m\x1b[2J", "./registry/m:1", "m", "registry.example.com", "registry.example.com/UPPER",
+        "registry.example.com:99999/x", "registry.example.com/../x", "https://registry.example.com/x",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_reference_is_named(text: str) -> None:
     with pytest.raises(BadReference) as caught:
         parse(text)
@@ -112,3 +88,21 @@ def test_the_working_directory_and_the_home_folder(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parse("oci:~/m:1").repository == str(tmp_path / "m")
     assert parse("oci:registry/m:1").repository == str(tmp_path / "registry" / "m")
+
+
+@given(st.binary(max_size=2000))
+def test_digests_are_hashlib_s(data: bytes) -> None:
+    expected = hashlib.sha256(data).hexdigest()
+    assert digests.of_bytes(data) == f"sha256:{expected}"
+    assert digests.of_stream(io.BytesIO(data)) == (f"sha256:{expected}", len(data))
+    assert digests.hex_of(digests.of_bytes(data)) == expected
+
+
+@given(st.text(max_size=80) | st.text("0123456789abcdef/.", min_size=60, max_size=66).map("sha256:".__add__))
+def test_only_digests_become_file_names(text: str) -> None:
+    if digests.is_digest(text):
+        assert set(digests.hex_of(text)) <= set("0123456789abcdef")
+        assert len(digests.hex_of(text)) == 64
+    else:
+        with pytest.raises(Corrupt):
+            digests.hex_of(text)

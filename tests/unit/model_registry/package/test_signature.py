@@ -1,4 +1,4 @@
-"""signature.json: what it means, that it survives being written, and what every mistake is answered with."""
+"""signature.json and golden examples: what they mean, and what every mistake is answered with."""
 
 import json
 import math
@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.signature import (
-    DTYPES,
-    FLOAT_LIMITS,
-    INTEGER_LIMITS,
-    Decision,
-    InputField,
-    Output,
-    Signature,
-    SignatureError,
-    TensorInput,
-)
+from model_registry import package
+from model_registry.errors import Refused
+from model_registry.package import signature as contract
+from model_registry.package.signature import Decision, InputField, Output, Signature, SignatureError, TensorInput
+from tests.unit.model_registry.conftest import GOLDEN, MakePackage
 
 GOOD: dict[str, Any] = {
     "inputs": [
@@ -34,17 +28,17 @@ texts = st.text(min_size=1, max_size=8)
 
 
 def values(dtype: str) -> st.SearchStrategy[Any]:
-    if dtype in FLOAT_LIMITS:
-        limit = FLOAT_LIMITS[dtype]
+    if dtype in contract.FLOAT_LIMITS:
+        limit = contract.FLOAT_LIMITS[dtype]
         return st.just(math.nan) | st.floats(-limit, limit)
-    if dtype in INTEGER_LIMITS:
-        return st.integers(*INTEGER_LIMITS[dtype])
+    if dtype in contract.INTEGER_LIMITS:
+        return st.integers(*contract.INTEGER_LIMITS[dtype])
     return st.booleans() if dtype == "bool" else st.text(max_size=5)
 
 
 @st.composite
 def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
-    dtype = draw(st.sampled_from(DTYPES))
+    dtype = draw(st.sampled_from(contract.DTYPES))
     array = draw(st.none() | st.integers(1, 1000)) if len(field_names) == 1 else None
     fields = []
     for field in field_names:
@@ -93,32 +87,30 @@ def test_what_the_contract_s_example_means() -> None:
     assert [field.name for field in signature.fields] == ["f0", "f1", "carrier"]
 
 
-def test_required_wins_over_a_default() -> None:
-    document = GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "required": True, "default": 3}]}]}
-    assert Signature.parse(json.dumps(document)).fields == (InputField("a", "int8", required=True, default=3),)
+def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, Any]:
+    return {"inputs": [{"tensor": "x", "dtype": dtype, "fields": [field, *others]}]}
 
 
-def test_an_array_field() -> None:
-    field = {"name": "pixels", "array": True, "length": 784, "default": 0}
-    signature = Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": [field]}]}))
-    assert signature.inputs[0].width == 784
-    assert signature.fields == (InputField("pixels", "float32", False, 0.0, 784),)
-
-
-def test_nan_is_a_word_for_strings() -> None:
-    document = GOOD | {"inputs": [{"tensor": "x", "dtype": "string", "fields": ["a"], "default": "nan"}]}
-    (field,) = Signature.parse(json.dumps(document)).fields
-    assert (field.default, field.allows_nan) == ("nan", False)
+@pytest.mark.parametrize(
+    ("dtype", "stated", "field"),
+    [
+        ("int8", {"name": "a", "required": True, "default": 3}, InputField("a", "int8", True, 3)),
+        ("float32", {"name": "a", "array": True, "length": 784, "default": 0}, InputField("a", "float32", False, 0.0, 784)),
+        ("string", {"name": "a", "default": "nan"}, InputField("a", "string", False, "nan")),
+    ],
+    ids=["required wins over a default", "an array", "nan is a word for strings"],
+)
+def test_what_a_field_means(dtype: str, stated: dict[str, Any], field: InputField) -> None:
+    signature = Signature.parse(json.dumps(GOOD | with_field(stated, dtype)))
+    assert signature.fields == (field,)
+    assert signature.inputs[0].width == (field.array or 1)
+    assert not field.allows_nan
 
 
 def test_named_outputs() -> None:
     outputs = [{"name": "late", "tensor": "p", "index": 1}, {"name": "minutes", "tensor": "m"}]
     signature = Signature.parse(json.dumps(GOOD | {"output": outputs, "decision": None}))
     assert signature.outputs == (Output("late", "p", 1), Output("minutes", "m", None))
-
-
-def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, Any]:
-    return {"inputs": [{"tensor": "x", "dtype": dtype, "fields": [field, *others]}]}
 
 
 @pytest.mark.parametrize(
@@ -180,20 +172,52 @@ json_values = st.recursive(
 )
 
 
-@given(st.sampled_from(["inputs", "output", "labels", "decision"]), json_values)
+@given(st.sampled_from(["inputs", "output", "labels", "decision", "tensor", "dtype", "fields", "default"]), json_values)
 def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a"}]} | {key: value}
+    changes = {key: value} if key in GOOD else {"inputs": [tensor]}
     try:
-        signature = Signature.parse(json.dumps(GOOD | {key: value}))
+        signature = Signature.parse(json.dumps(GOOD | changes))
     except SignatureError:
         return
     assert Signature.parse(signature.to_json()).to_json() == signature.to_json()
 
 
-@given(st.sampled_from(["tensor", "dtype", "fields", "default"]), json_values)
-def test_any_value_in_a_tensor_is_read_or_refused(key: str, value: Any) -> None:
-    tensor = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a"}]} | {key: value}
-    try:
-        signature = Signature.parse(json.dumps(GOOD | {"inputs": [tensor]}))
-    except SignatureError:
-        return
-    assert signature.inputs[0].width >= 1
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: no JSON"),
+        ("[]", "line 2: it must be an object"),
+        ('{"event": {"a": 1}, "score": 1}', "line 2: it must be an object"),
+        ('{"event": [], "score": 1, "tolerance": 0}', "line 2: it must be an object"),
+        ('{"event": {"a": 1}, "score": "1", "tolerance": 0}', "the score '1' is no number"),
+        ('{"event": {"a": 1}, "score": [], "tolerance": 0}', "the score [] is no number"),
+        ('{"event": {"a": 1}, "score": {"a": {}}, "tolerance": 0}', "the score {'a': {}} is no number"),
+        ('{"event": {"a": 1}, "score": true, "tolerance": 0}', "the score True is no number"),
+        ('{"event": {"a": 1}, "score": 1, "tolerance": -1}', "the tolerance -1 is no number from 0 on"),
+        ('{"event": {}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
+        ('{"event": {"a": null}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
+        ('{"event": {"a": "x"}, "score": 1, "tolerance": 0}', "event field 'a': 'x' is no finite float32"),
+        ('{"event": {"a": 1, "b": [1]}, "score": 1, "tolerance": 0}', "event field 'b': [1] is no finite float32"),
+    ],
+)
+def test_a_broken_golden_example_is_named(make_package: MakePackage, line: str, message: str) -> None:
+    with pytest.raises(Refused) as caught:
+        package.read(make_package(golden=GOLDEN + line + "\n"))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("score", ["1", "[0.5, 0.5]", '{"late": 0.5, "minutes": [1, 2]}'])
+def test_scores_of_every_shape(make_package: MakePackage, score: str) -> None:
+    line = '{"event": {"a": 1, "b": null, "other": "x"}, "score": ?, "tolerance": 0}'.replace("?", score)
+    assert package.read(make_package(golden=line)).golden[0].score == json.loads(score)
+
+
+def test_array_fields_of_golden_examples(make_package: MakePackage) -> None:
+    signature = """{"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "array": true, "length": 2}]}],
+     "output": {"tensor": "p"}}"""
+    good = '{"event": {"a": [1, 2]}, "score": 1, "tolerance": 0}'
+    assert package.read(make_package("good", signature=signature, golden=good)).golden
+    for at, bad in enumerate(("[1]", "[1, 2, 3]", "[1, 200]", "1")):
+        with pytest.raises(Refused, match="event field 'a'"):
+            package.read(make_package(f"bad{at}", signature=signature, golden=good.replace("[1, 2]", bad)))

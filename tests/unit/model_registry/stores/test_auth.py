@@ -101,19 +101,10 @@ def test_a_realm_that_refuses(auth: Authenticator, realm: Realm) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "https://evil.example.com/token",
-        f"https://{REGISTRY}.evil.example.com/token",
-        f"https://{REGISTRY}:444/token",
-        f"https://{REGISTRY}@evil.example.com/token",
-        f"https://user@{REGISTRY}/token",
-        f"http://{REGISTRY}/token",
-        f"file://{REGISTRY}/token",
-        "//",
-        "",
-        "https://[",
-    ],
-)
+    ["https://evil.example.com/token", f"https://{REGISTRY}.evil.example.com/token", f"https://{REGISTRY}:444/token",
+     f"https://{REGISTRY}@evil.example.com/token", f"https://user@{REGISTRY}/token", f"http://{REGISTRY}/token",
+     f"file://{REGISTRY}/token", "//", "", "https://["],
+)  # fmt: skip
 def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) -> None:
     with pytest.raises(Refused, match=r"which is not its own realm|asks for credentials over|as its realm"):
         auth.answer(f'Bearer realm="{url}"', PULL, None)
@@ -142,17 +133,12 @@ def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
     assert auth.header(PULL) is None
 
 
-SCOPE = "repository:a/b:pull,push"
-
-
 @pytest.mark.parametrize(
     ("header", "found"),
     [
         ('Basic realm="x"', [("basic", {"realm": "x"})]),
-        (
-            'Bearer realm="https://auth.example.com/token",service="reg, one",scope="repository:a/b:pull,push"',
-            [("bearer", {"realm": "https://auth.example.com/token", "service": "reg, one", "scope": SCOPE})],
-        ),
+        ('Bearer realm="u",service="reg, one",scope="a:pull,push"',
+         [("bearer", {"realm": "u", "service": "reg, one", "scope": "a:pull,push"})]),
         ('BEARER Realm = bare , service="a \\"b\\""', [("bearer", {"realm": "bare", "service": 'a "b"'})]),
         ('Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
         ('Bearer realm="a",realm="b"', [("bearer", {"realm": "a"})]),
@@ -160,7 +146,7 @@ SCOPE = "repository:a/b:pull,push"
         ('realm="of nothing"', []),
         ("", []),
     ],
-)
+)  # fmt: skip
 def test_headers(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
     assert parse_challenges(header) == found
 

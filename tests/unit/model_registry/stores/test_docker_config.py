@@ -34,6 +34,7 @@ def helper(folder: Path, name: str, script: str) -> None:
 @pytest.mark.parametrize(
     ("document", "found"),
     [
+        (None, None),
         ({}, None),
         ({"auths": {}}, None),
         ({"auths": {"other.example.com": auth("u", "p")}}, None),
@@ -45,27 +46,18 @@ def helper(folder: Path, name: str, script: str) -> None:
         ({"auths": {REGISTRY: auth("u", "p")}, "unknown": [1]}, Credentials("u", "p")),
     ],
 )
-def test_what_stands_in_the_file(config: Path, document: Any, found: Credentials | None) -> None:
-    config.write_text(json.dumps(document))
+@pytest.mark.parametrize("at_home", [False, True])
+def test_what_stands_in_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool, document: Any, found: Credentials | None
+) -> None:
+    if at_home:
+        monkeypatch.delenv("DOCKER_CONFIG")
+        monkeypatch.setenv("HOME", str(config.parent))
+        config = config.parent / ".docker" / "config.json"
+        config.parent.mkdir()
+    if document is not None:
+        config.write_text(json.dumps(document))
     assert find(REGISTRY) == found
-
-
-def test_no_file(config: Path) -> None:
-    assert not config.exists()
-    assert find(REGISTRY) is None
-
-
-def test_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".docker").mkdir()
-    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {REGISTRY: auth("u", "p")}}))
-    assert find(REGISTRY) == Credentials("u", "p")
-
-
-def test_docker_hub_has_a_name_of_its_own(config: Path) -> None:
-    config.write_text(json.dumps({"auths": {HUB_KEY: auth("u", "p")}}))
-    assert find("docker.io") == Credentials("u", "p")
 
 
 def test_a_helper_for_one_registry_comes_before_the_store_of_all(config: Path) -> None:

@@ -1,7 +1,10 @@
 """The folder store: the suite of all stores, and what is particular to an OCI image layout."""
 
+import io
 import json
 import os
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -9,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from model_registry.errors import Conflict, Corrupt, Refused, Unreachable
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import reference
-from model_registry.stores import Store, open_store
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store, open_store, transfer
 from model_registry.stores.layout import LayoutStore
-from tests.conformance.store import StoreConformance, put, put_manifest
+from tests.conformance.store import ABSENT, StoreConformance, described, put, put_manifest
 
 PROCESSES, MOVES = 3, 20
 
@@ -110,17 +114,13 @@ def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_what_stands_in_the_way_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(Refused, match="no OCI layout"):
         put(LayoutStore(tmp_path), b"content")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_in_the_way_is_unreachable(tmp_path: Path) -> None:
-    (tmp_path / "registry").write_text("a file")
     with pytest.raises(Unreachable):
-        put(LayoutStore(tmp_path / "registry" / "model"), b"content")
+        put(LayoutStore(tmp_path / "thesis.tex" / "model"), b"content")
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("thesis.tex", "years of work")]
 
 
 def test_a_reader_never_sees_half_an_index(store: LayoutStore) -> None:
@@ -170,3 +170,22 @@ def test_many_may_create_it_at_once(tmp_path: Path) -> None:
         for store in stores:
             list(pool.map(partial(put, store), [f"{n}".encode() for n in range(8)]))
     assert all((store._path / "index.json").is_file() for store in stores)
+
+
+def test_the_first_error_stops_what_is_under_way(store: LayoutStore, tmp_path: Path) -> None:
+    transfer.upload(store, [(described(b"x"), partial(io.BytesIO, b"x"))])
+    begun = threading.Barrier(2, timeout=30)
+
+    class Endless(LayoutStore):
+        def blob(self, content: Descriptor) -> Iterator[bytes]:
+            begun.wait()
+            if content.digest == ABSENT:
+                yield from super().blob(content)
+            while True:
+                yield b"more"
+
+    endless = Endless(store._path)
+    missing = Descriptor(media_type="x", digest=ABSENT, size=1)
+    with pytest.raises(NotFound):
+        transfer.download(endless, [(described(b"x"), tmp_path / "one"), (missing, tmp_path / "two")])
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []

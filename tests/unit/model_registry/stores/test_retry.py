@@ -14,6 +14,8 @@ def test_backoff_grows_and_ends() -> None:
     attempts = Attempts(MINUTE, now=0)
     waits = [attempts.delay(0, dice=1.0) for _ in range(MOST_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
+    for asked, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
+        assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=asked) == wait
 
 
 def test_progress_begins_the_count_anew() -> None:
@@ -30,12 +32,6 @@ def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
         attempts.transferred(100.0 * number)
         assert attempts.delay(100.0 * number, dice=0.0) == 0.0
     assert attempts.delay(1000.0, dice=0.0) is None
-
-
-def test_what_the_server_asks_for_is_the_least() -> None:
-    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=7.0) == 7.0
-    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=0.0) == 0.125
-    assert Attempts(MINUTE, now=0).delay(0, dice=0.5, retry_after=61.0) is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=MOST_ATTEMPTS, max_size=30), st.floats(0.1, 1000))

@@ -56,11 +56,8 @@ def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
 
 
 def test_types() -> None:
-    assert [type_uri(name) for name in ("slsa-provenance", "test-result", "evaluation")] == [
-        PROVENANCE,
-        TEST_RESULT,
-        EVALUATION,
-    ]
+    names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION}
+    assert {name: type_uri(name) for name in names} == names
     for bad in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
         with pytest.raises(BadReference, match="no type of an attestation"):
             type_uri(bad)

@@ -35,18 +35,15 @@ def test_a_pair_signs_and_verifies(tmp_path: Path, password: bytes | None) -> No
     assert not read.verifies(b"", b"data")
 
 
-def test_an_encrypted_key_wants_its_password(tmp_path: Path) -> None:
+def test_an_encrypted_key_wants_its_password_and_a_plain_one_none(tmp_path: Path) -> None:
     private, _, _ = keys.generate(tmp_path / "k", b"secret")
     with pytest.raises(BadFile, match="encrypted, and there is no password") as missing:
         keys.read_private(private, None)
     assert "MODEL_REGISTRY_KEY_PASSWORD" in missing.value.hint
     with pytest.raises(BadFile, match="password is wrong"):
         keys.read_private(private, b"wrong")
-
-
-def test_a_plain_key_is_read_though_a_password_is_set(tmp_path: Path) -> None:
-    private, _, key = keys.generate(tmp_path / "k", None)
-    assert keys.read_private(private, b"for another key").public().fingerprint == key.fingerprint
+    plain, _, key = keys.generate(tmp_path / "plain", None)
+    assert keys.read_private(plain, b"for another key").public().fingerprint == key.fingerprint
 
 
 @pytest.mark.parametrize("there", ["k.key", "k.pub"])
@@ -55,11 +52,6 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, there: str) -> None:
     with pytest.raises(Refused, match="never overwritten"):
         keys.generate(tmp_path / "k", None)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
-
-
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match=r"k\.key"):
-        keys.generate(tmp_path / "nowhere" / "k", None)
 
 
 @pytest.mark.parametrize("written", [0, 2])
@@ -75,10 +67,11 @@ def test_a_disk_that_fills_up_leaves_no_half_pair(tmp_path: Path, monkeypatch: p
     with pytest.raises(Unreachable, match="No space left"):
         keys.generate(tmp_path / "k", None)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Unreachable, match=r"k\.key"):
+        keys.generate(tmp_path / "nowhere" / "k", None)
 
 
 def other_keys() -> dict[str, bytes]:
-    """Files that are no P-256 private key."""
     plain = serialization.NoEncryption()
     return {
         "rsa": rsa.generate_private_key(65537, 2048).private_bytes(PEM, PKCS8, plain),

@@ -25,14 +25,11 @@ def counted(*, us_ids: list[int], us_due: int = 8, us_answers: list[int] | None 
     return audit
 
 
-def test_an_event_that_both_regions_answered_is_rescored_and_no_fault() -> None:
+def test_an_event_that_both_regions_answered_is_rescored_and_a_fault_only_under_another_id() -> None:
     report = counted(us_ids=[104, 105, 106, 107]).report()
     assert report.clean
     assert (report.events, report.answered, report.rescored, report.pending) == (8, 8, 2, 0)
     assert report.by_region == {"eu": 6, "us": 4}
-
-
-def test_a_rescored_event_under_another_id_is_a_fault() -> None:
     report = counted(us_ids=[104, 999, 106, 107]).report()
     assert (report.clean, report.different_ids) == (False, 1)
     assert report.examples["different_ids"] == ["eu/events/0/5"]

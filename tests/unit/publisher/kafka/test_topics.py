@@ -1,40 +1,133 @@
-"""A cluster that did not answer is asked by another client the next time."""
+"""Clusters asked about topics, groups and rights: what is missing, and what is said where a broker refuses or is silent."""
 
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable
+from unittest.mock import MagicMock, create_autospec
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AclOperation
 
-from publisher.errors import Retriable
+from publisher.errors import NotAllowed, Retriable
 from publisher.kafka import clients as kafka
+from publisher.kafka import rights
 from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.error_codes import REFUSED
+from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupPosition, GroupReader
+from publisher.kafka.partitions import Partition
+from publisher.kafka.rights import DESCRIBE, READ, WRITE, Right
 from publisher.kafka.topics import Topics
-
-
-class Lost:
-    """A client that waits for its controller for ever, and says so each time."""
-
-    def describe_cluster(self, **_: Any) -> Future[Any]:
-        asked: Future[Any] = Future()
-        asked.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller")))
-        return asked
-
-    def poll(self, _: float) -> None:
-        """Nothing to tell."""
-
-
-class Well(Lost):
-    def describe_cluster(self, **_: Any) -> Future[Any]:
-        asked: Future[Any] = Future()
-        asked.set_result(type("Described", (), {"cluster_id": "c1"}))
-        return asked
+from publisher.session.states import Step, Verdict, verdict
 
 
 def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [Lost(), Well()]
+    lost, well = MagicMock(), MagicMock()
+    late = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
+    lost.describe_cluster.return_value.result.side_effect = late
+    well.describe_cluster.return_value.result.return_value.cluster_id = "c1"
+    made = [lost, well]
     monkeypatch.setattr(kafka, "admin", lambda *_: made.pop(0))
     asked = Topics(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
     with pytest.raises(Retriable, match="waiting for controller"):
         asked.id()
     assert asked.id() == "c1"
+
+
+SETTINGS = KafkaSettings(bootstrap_servers="nowhere:9092")
+FLIGHTS: list[Partition] = [("flights", number) for number in range(5)]
+
+MakeReader = Callable[[set[int]], GroupReader]
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> MakeReader:
+    """A reader of a group in which the positions of these partitions are undecided."""
+
+    def made(undecided: set[int]) -> GroupReader:
+        def committed(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:  # noqa: ARG001
+            if undecided & {p.partition for p in partitions}:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return partitions
+
+        consumer = create_autospec(Consumer, instance=True)
+        consumer.committed.side_effect = committed
+        monkeypatch.setattr(kafka, "reader", lambda *_, **__: consumer)
+        return GroupReader(SETTINGS, "c", "g", decided=True)
+
+    return made
+
+
+def test_where_all_are_decided_none_is_asked_for_alone(reader: MakeReader) -> None:
+    assert reader(set()).undecided(FLIGHTS, singly=False) == []
+    assert reader({7}).undecided([], singly=False) == []
+
+
+def test_the_decided_are_left_out_call_by_call(reader: MakeReader) -> None:
+    group = reader({1, 3})
+    left = group.undecided(FLIGHTS, singly=False)
+    assert left == FLIGHTS
+    for expected in ([2, 3, 4, 1], [4, 1, 3], [3, 1], [1, 3]):
+        left = group.undecided(left, singly=True)
+        assert [number for _, number in left] == expected
+
+
+def test_a_coordinator_that_is_away_says_nothing_of_transactions(reader: MakeReader) -> None:
+    with pytest.raises(KafkaException, match="coordinator does not answer"):
+        reader({NO_PARTITION}).undecided(FLIGHTS, singly=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "told"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAllowed, "no right to Describe on group 'g'"),
+        (KafkaError._TRANSPORT, Retriable, "eu does not answer"),
+    ],
+)
+def test_a_refusal_names_the_right(code: int, error: type[Exception], told: str) -> None:
+    admin = MagicMock()
+    admin.describe_consumer_groups.return_value["g"].result.side_effect = KafkaException(KafkaError(code))
+    with pytest.raises(error, match=told):
+        ConsumerGroups(admin, SETTINGS, "eu", 1.0).members("g")
+
+
+def test_a_group_that_does_not_exist_has_no_members() -> None:
+    admin = MagicMock()
+    admin.describe_consumer_groups.return_value["g"].result.side_effect = KafkaException(
+        KafkaError(KafkaError.GROUP_ID_NOT_FOUND)
+    )
+    assert ConsumerGroups(admin, SETTINGS, "eu", 1.0).members("g") == []
+
+
+def test_a_position_without_metadata_is_moved_too() -> None:
+    admin = MagicMock()
+    ConsumerGroups(admin, SETTINGS, "eu", 1.0).move("g", [GroupPosition("flights", 0, 7), GroupPosition("flights", 1, 8, "m")])
+    (((request,),), _) = admin.alter_consumer_group_offsets.call_args
+    assert [(p.partition, p.offset, p.metadata or "") for p in request.topic_partitions] == [(0, 7, ""), (1, 8, "m")]
+
+
+def test_what_is_needed_and_not_allowed_is_missing() -> None:
+    needed = {
+        "a": frozenset({READ, WRITE}),
+        "b": frozenset({DESCRIBE}),
+        "c": frozenset({WRITE}),
+        "d": frozenset[AclOperation](),
+    }
+    found = {"a": frozenset({READ, DESCRIBE}), "b": frozenset({WRITE}), "c": None}
+    assert rights.missing(needed, found) == [Right(WRITE, "topic", "a")]
+    assert rights.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
+    assert rights.missing({"unknown": frozenset({READ})}, {}) == []
+
+
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.SEND_OFFSETS, Step.COMMIT, Step.RECOVER])
+def test_no_step_is_repeated_without_the_right_to_it(step: Step) -> None:
+    for code in REFUSED:
+        assert verdict(step, KafkaError(code)) is Verdict.REFUSED
+
+
+def test_the_error_names_the_right_and_grants_it() -> None:
+    settings = KafkaSettings(bootstrap_servers="b:1")
+    error = rights.refused(settings, [Right(WRITE, "topic", "out"), Right(READ, "group", "g")])
+    assert str(error) == "the broker refuses: no right to Write on topic 'out'; no right to Read on group 'g'"
+    assert "--bootstrap-server b:1 --add --allow-principal User:NAME --operation Write --topic out" in error.hint
+    assert error.exit_code == 3
+    prefixed = rights.grants(settings, [Right(WRITE, "transactional-id", "n.*")])
+    assert prefixed.endswith("--transactional-id n. --resource-pattern-type prefixed")

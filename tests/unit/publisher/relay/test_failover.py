@@ -1,7 +1,6 @@
 """Positions between a partition and its copy, and what is known to be complete: pure, no broker."""
 
 from bisect import bisect_left
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.failover import plan as failover
 from publisher.failover.translation import Read, Seen, in_copy, in_source
-from publisher.relay.checkpoints import SIGHTING, Sighting, SourceEnd, key, parse_key
 from publisher.relay.sightings import Completeness, Look
 from tests.unit.publisher.relay.test_parts import settings_for
 
@@ -82,12 +80,6 @@ def test_a_moment_is_complete_when_everything_of_it_is_copied() -> None:
     known.add(Look(3_000, {EVENTS: 30, ("events", 1): 5, ("events", 2): 1}))
     assert known.reached({EVENTS: 30, ("events", 1): 9}) == 2_000, "a partition that is not copied yet"
     assert known.reached({EVENTS: 30, ("events", 1): 9, ("events", 2): 1}) == 3_000
-
-
-def test_a_sighting_stands_beside_the_checkpoints() -> None:
-    assert parse_key(key("scores/to us", SIGHTING)) == ("scores/to us",)
-    moments = [Sighting("c", at, at, (SourceEnd("events", 0, 1),), {}) for at in (1, 2)]
-    assert all(one != two for one, two in pairwise(moments))
 
 
 def test_only_a_relay_that_follows_groups_moves_them_and_only_to_its_destination() -> None:

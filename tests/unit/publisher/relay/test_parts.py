@@ -11,8 +11,9 @@ from publisher.errors import Fatal
 from publisher.kafka.clients import unwrapping
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.budget import Budget
-from publisher.relay.checkpoints import Place, key, parse_key
+from publisher.relay.checkpoints import SIGHTING, Place, key, parse_key
 from publisher.relay.copy import Route
+from publisher.relay.lane import LONGEST_REST_SECONDS, rest_after
 from publisher.relay.settings import RelaySettings
 from publisher.relay.topic_pairs import clashes, selected
 from publisher.relay.unfit import Room
@@ -25,6 +26,7 @@ WORDS = st.text(min_size=1, max_size=10)
 def test_a_checkpoints_key_says_whose_it_is(relay: str, region: str, topic: str, partition: int) -> None:
     place = Place(relay, region, topic, partition)
     assert parse_key(key(*place)) == place
+    assert parse_key(key(relay, SIGHTING)) == (relay,)
     assert parse_key(key(relay)) == relay
 
 
@@ -139,3 +141,10 @@ def test_once_the_record_is_found_transactions_grow_though_others_were_suspected
         room.passed({("t", 0): route})
         sizes.append(room.now)
     assert sizes == [2, 4, 8, 16, 32, 64, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("commit_seconds", "seconds"), [(0.0, 0.0), (0.004, 0.004), (0.010, 0.020), (0.015, 0.045), (0.2, LONGEST_REST_SECONDS)]
+)
+def test_the_rest_after_a_small_transaction_grows_with_its_commit(commit_seconds: float, seconds: float) -> None:
+    assert rest_after(commit_seconds) == pytest.approx(seconds)

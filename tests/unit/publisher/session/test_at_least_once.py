@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
 
 from publisher.errors import Aborted
-from publisher.session.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
+from publisher.session.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession
 from publisher.session.group_commits import GroupCommits, OnCommit
 from tests.unit.publisher.session.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
 
@@ -16,8 +14,6 @@ REFUSED = KafkaError(KafkaError.NOT_COORDINATOR, retriable=True)
 
 
 class Surroundings:
-    """A session, and everything that it talks to."""
-
     def __init__(self, fails: Fails = lambda _: None, room: int = 1_000) -> None:
         self.log = Log()
         self.producers: list[ScriptedQueue] = []
@@ -69,20 +65,7 @@ def test_there_is_one_commit_under_way_at_most_and_the_next_holds_what_came_sinc
     assert at.log.committed == [1, 5]
 
 
-def test_a_commit_that_failed_is_made_again_with_what_came_since_and_not_at_once() -> None:
-    failures: list[tuple[KafkaError, bool]] = [(REFUSED, False)]
-    at = Surroundings(lambda call: failures.pop() if call == "commit" and failures else None)
-    at.publish(b"a", offset=1)
-    at.later(CHECKPOINT_SECONDS)
-    at.commits.answer()
-    at.later(0.0)
-    assert not at.commits.begun
-    at.later(CHECKPOINT_SECONDS)
-    at.commits.answer()
-    assert at.log.committed == [1]
-
-
-def test_commits_that_go_on_failing_are_told_once_and_their_end_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(caplog: pytest.LogCaptureFixture) -> None:
     failures: list[tuple[KafkaError, bool]] = [(REFUSED, False)] * 5
     at = Surroundings(lambda call: failures.pop() if call == "commit" and failures else None)
     with caplog.at_level("INFO"):
@@ -90,6 +73,8 @@ def test_commits_that_go_on_failing_are_told_once_and_their_end_too(caplog: pyte
             at.publish(b"a", offset=offset)
             at.later(CHECKPOINT_SECONDS)
             at.commits.answer()
+            at.later(0.0)
+            assert not at.commits.begun
     assert at.log.committed == [6, 7, 8]
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(",")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
@@ -179,26 +164,3 @@ def test_the_outcome_of_a_commit_reaches_who_began_it() -> None:
     consumer.refuses = REFUSED
     commits.begin(first, lambda error: told.append(("third", error)))
     assert told == [("second", None), ("first", REFUSED), ("third", REFUSED)]
-
-
-offsets = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4)
-
-
-@given(st.lists(st.one_of(offsets, st.sampled_from(["begin", "committed", "refused"]))))
-def test_no_position_is_forgotten(moves: list[object]) -> None:
-    positions = Positions()
-    newest: dict[int, int] = {}
-    committed: dict[int, int] = {}
-    begun: dict[int, int] = {}
-    for now, move in enumerate(moves):
-        if isinstance(move, list):
-            positions.publish([TopicPartition("e", p, offset) for p, offset in move], now)
-            newest |= dict(move)
-        elif move == "begin" and not positions.committing:
-            begun = {p: position.offset for (_, p), position in positions.begin(now).items()}
-        elif move in ("committed", "refused"):
-            committed |= begun if move == "committed" else {}
-            positions.answered(committed=move == "committed")
-            begun = {}
-        pending = {p: position.offset for (_, p), position in positions.pending().items()}
-        assert committed | pending == newest

@@ -28,6 +28,7 @@ class Lane:
             proof=lambda: ("positions", b"proof", b"key", -1, 0, None),
             clock=lambda: self.log.now,
         )
+        self.session.open()
 
     def _fails(self, at: str) -> tuple[KafkaError, bool] | None:
         if at != "commit":
@@ -37,8 +38,6 @@ class Lane:
         return (UNFIT, False) if how == "unfit" else None
 
     def copy(self) -> None:
-        """One transaction."""
-
         def write(produce: Callable[..., None]) -> bool:
             produce("scores", b"copy")
             return True
@@ -48,7 +47,6 @@ class Lane:
 
 def test_all_producers_prove_that_their_ids_are_the_sessions_own() -> None:
     lane = Lane("ok")
-    lane.session.open()
     assert lane.log.visible == [b"proof"] * 2
     assert not lane.session.write(lambda _: False)
     lane.session.close()
@@ -56,7 +54,6 @@ def test_all_producers_prove_that_their_ids_are_the_sessions_own() -> None:
 
 def test_the_other_producer_commits_before_a_successor_is_used() -> None:
     lane = Lane("ok", "ok", "slow", "ok")
-    lane.session.open()
     for _ in range(2):
         lane.copy()
     assert lane.log.visible[2:] == [b"copy", b"proof", b"copy"]
@@ -66,7 +63,6 @@ def test_the_other_producer_commits_before_a_successor_is_used() -> None:
 
 def test_a_slow_proof_costs_the_producer_its_place_and_the_next_copy_proves_its_successor() -> None:
     lane = Lane("ok", "ok", "slow", "slow", "ok")
-    lane.session.open()
     first, second = (lane.log.live[name] for name in IDS)
     for _ in range(3):
         lane.copy()
@@ -78,7 +74,6 @@ def test_a_slow_proof_costs_the_producer_its_place_and_the_next_copy_proves_its_
 
 def test_where_every_commit_is_slow_copies_go_on() -> None:
     lane = Lane("slow")
-    lane.session.open()
     for _ in range(6):
         lane.copy()
     assert lane.log.visible.count(b"copy") == 6
@@ -88,7 +83,6 @@ def test_where_every_commit_is_slow_copies_go_on() -> None:
 def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
     """A slow proof, then a record that is refused: nobody has shown meanwhile that any of the ids is still its own."""
     lane = Lane("ok", "ok", "slow", "slow", "unfit", "ok")
-    lane.session.open()
     lane.copy()
     with pytest.raises(RecordFailed):
         lane.copy()
@@ -100,7 +94,6 @@ def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
 
 def test_a_proof_that_is_refused_ends_the_session() -> None:
     lane = Lane("ok", "ok", "slow", "unfit", "ok")
-    lane.session.open()
     lane.copy()
     with pytest.raises(Aborted, match="proof") as ended:
         lane.copy()

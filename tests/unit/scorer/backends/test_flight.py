@@ -18,8 +18,6 @@ Code = grpc.StatusCode
 
 
 class Failure(grpc.RpcError):  # type: ignore[misc]
-    """What a gRPC call raises."""
-
     def __init__(self, code: grpc.StatusCode) -> None:
         super().__init__(code)
         self._code = code

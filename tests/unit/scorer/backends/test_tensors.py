@@ -35,22 +35,22 @@ def test_arrays_come_back_as_they_were(tensor: Any) -> None:
             np.testing.assert_array_equal(found, tensor)
 
 
-def test_typed_values_stand_for_content_and_the_last_is_sent_once() -> None:
+def four(**fields: Any) -> Any:
+    """TensorFlow's message of four values, decoded."""
     shape = tf_messages.M["TensorShapeProto"]()
     shape.dim.add(size=4)
-    shape.dim.add(size=1)
-    proto = tf_messages.M["TensorProto"](dtype=1, tensor_shape=shape, float_val=[1.0, 2.0])
-    assert tf_messages.decode(proto).tolist() == [[1.0], [2.0], [2.0], [2.0]]
-    half = tf_messages.M["TensorProto"](dtype=19, tensor_shape=shape, half_val=[0x3C00])
-    assert tf_messages.decode(half).tolist() == [[1.0]] * 4
+    return tf_messages.decode(tf_messages.M["TensorProto"](tensor_shape=shape, **fields))
+
+
+def test_typed_values_stand_for_content_and_the_last_is_sent_once() -> None:
+    assert four(dtype=1, float_val=[1.0, 2.0]).tolist() == [1.0, 2.0, 2.0, 2.0]
+    assert four(dtype=19, half_val=[0x3C00]).tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize(("dtype", "content"), [(1, b"123"), (8, b"")], ids=["cut off", "complex64"])
 def test_what_cannot_be_read_fails(dtype: int, content: bytes) -> None:
-    shape = tf_messages.M["TensorShapeProto"]()
-    shape.dim.add(size=4)
     with pytest.raises(InferenceFailed):
-        tf_messages.decode(tf_messages.M["TensorProto"](dtype=dtype, tensor_shape=shape, tensor_content=content))
+        four(dtype=dtype, tensor_content=content)
 
 
 def test_typed_contents_are_read_where_there_are_no_raw_ones() -> None:

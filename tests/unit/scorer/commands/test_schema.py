@@ -38,26 +38,19 @@ BREAKS = [
     ([{**A, "dtype": "float64"}], [A], "a: is float32 now, and was float64 before"),
     ([{**A, "dtype": "bool"}], [{**A, "dtype": "string"}], "a: is string now, and was bool before"),
     ([A], [{**A, "array": True, "length": 3}], "a: is an array of 3 now, and was one value before"),
-]
-FINE = [
-    ([A, B], [A]),
-    ([A], [A, B]),
-    ([A, "b"], [B, A]),
-    ([A], [{**A, "default": "nan"}]),
-    ([{**A, "dtype": "uint8"}], [{**A, "dtype": "int16"}]),
-    ([{**A, "dtype": "int64"}], [{**A, "dtype": "float64"}]),
-    ([A], [{**A, "dtype": "float64"}]),
+    ([A, B], [A], None),
+    ([A], [A, B], None),
+    ([A, "b"], [B, A], None),
+    ([A], [{**A, "default": "nan"}], None),
+    ([{**A, "dtype": "uint8"}], [{**A, "dtype": "int16"}], None),
+    ([{**A, "dtype": "int64"}], [{**A, "dtype": "float64"}], None),
+    ([A], [{**A, "dtype": "float64"}], None),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "said"), BREAKS)
-def test_what_breaks_is_said(old: list[Any], new: list[Any], said: str) -> None:
-    assert [f"{one.field}: {one.change}" for one in breaks(signature(*old), signature(*new))] == [said]
-
-
-@pytest.mark.parametrize(("old", "new"), FINE)
-def test_what_does_not_break_is_not_said(old: list[Any], new: list[Any]) -> None:
-    assert breaks(signature(*old), signature(*new)) == []
+def test_what_breaks_is_said_and_nothing_else(old: list[Any], new: list[Any], said: str | None) -> None:
+    assert [f"{one.field}: {one.change}" for one in breaks(signature(*old), signature(*new))] == ([said] if said else [])
 
 
 def test_without_names_the_order_counts() -> None:
@@ -107,7 +100,6 @@ def test_where_nothing_breaks_every_event_of_the_old_is_valid_for_the_new(
 
 @pytest.fixture(scope="module", params=["avro", "protobuf"])
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Encode, SchemaDecoder]:
-    """An encoder and a decoder by the generated schema."""
     schema = GENERATORS[request.param](NUMBERS, "event", "id")
     encode = avro_encoder(json.loads(schema)) if request.param == "avro" else proto_encoder(schema)
     return encode, SchemaDecoder(NUMBERS, configured(tmp_path_factory.mktemp("schemas"), request.param, schema))

@@ -1,9 +1,14 @@
-"""What `scorer status` shows a person: a scorer a line on 80 columns, everything with --wide."""
+"""What `scorer status` shows a person, and the pace and the keys of `scorer emit`."""
 
 import io
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from publisher.errors import Fatal
+from scorer.commands.emit import TICK, Pace, key_of
 from scorer.commands.status import table
 from scorer.console.scorers import Heard
 from scorer.observe.status import PartitionStatus
@@ -15,7 +20,6 @@ WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
 
 
 def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
-    """Scorers with names and figures as they are in production."""
     found = []
     for number, replica in enumerate(replicas):
         told = status(
@@ -33,7 +37,6 @@ def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
 
 
 def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS) -> list[str]:
-    """The table's lines on a terminal of that width."""
     console = Console(width=width, file=io.StringIO())
     console.print(table(NAME, fleet(replicas, refused=refused), NOW, wide=wide))
     assert isinstance(console.file, io.StringIO)
@@ -62,3 +65,29 @@ def test_wide_has_every_fact_on_one_line() -> None:
     assert len(rows) == len(REPLICAS)
     for fact in ("eu-west-1", "sha256:20251105-3", "41", "1,234,567,890", "fraud.payments.authorised.v2[0,3,6", WHY):
         assert fact in rows[0]
+
+
+@given(rate=st.floats(1, 10_000), count=st.integers(1, 500), hiccup=st.floats(0, 0.5))
+def test_the_rate_is_kept_in_bursts_and_no_event_is_early_by_more_than_one(rate: float, count: int, hiccup: float) -> None:
+    now, pace = 100.0, Pace(rate, 100.0)
+    for number in range(count):
+        now += pace.pause(number, now)
+        assert now >= 100.0 + number / rate - TICK * (1 + 1e-6) or number / rate > hiccup
+        if number == count // 2:
+            now += hiccup
+    assert now >= 100.0 + (count - 1) / rate - TICK * (1 + 1e-6)
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    assert [Pace(None, 0.0).pause(number, 0.0) for number in range(3)] == [0.0, 0.0, 0.0]
+
+
+def test_the_key_is_a_template_over_the_event() -> None:
+    assert key_of("{carrier}-{flight}", b'{"carrier": "UA", "flight": 15}', 1) == b"UA-15"
+    assert key_of(None, b"not json", 1) is None
+
+
+@pytest.mark.parametrize("line", [b'{"carrier": "UA"}', b"[1]", b"not json"])
+def test_an_event_without_the_keys_fields_is_named(line: bytes) -> None:
+    with pytest.raises(Fatal, match="line 7"):
+        key_of("{carrier}-{flight}", line, 7)

@@ -19,18 +19,13 @@ def beat(seconds: float, events: int, batches: int, **changed: Any) -> ScorerSta
     return told.status(heartbeat_ms=int((NOW + seconds) * 1_000), counters={"events": events, "batches": batches}, **changed)
 
 
-def test_a_rate_is_that_between_two_heartbeats() -> None:
+def test_a_rate_is_that_between_two_heartbeats_of_one_start() -> None:
     state = State()
     for seconds, events, batches in ((0, 100, 10), (0.2, 110, 11), (5, 600, 20)):
         told.hear(state, beat(seconds, events, batches), NOW + seconds)
     heard = state.scorers.last["m.a"]
     assert (heard.rate, heard.fill) == (100.0, 50.0)
-
-
-def test_a_scorer_that_started_again_has_no_rate_yet() -> None:
-    state = State()
-    told.hear(state, beat(0, 1_000, 10))
-    told.hear(state, beat(5, 10, 1, started_ms=2))
+    told.hear(state, beat(10, 10, 1, started_ms=2))
     assert state.scorers.last["m.a"].rate == 0.0
 
 

@@ -11,9 +11,9 @@ from scorer.console.paging import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds
 from scorer.console.state import DEEDS, Deed, State
 from scorer.observe.status import PartitionStatus, ScorerStatus
-from scorer.settings import Settings
 from tests.unit.scorer.console import told
 from tests.unit.scorer.console.told import NOW
+from tests.unit.scorer.minimal import minimal
 
 
 def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.Rollout, tuple[str, str]]:
@@ -78,13 +78,16 @@ def test_every_page_number_gives_a_page(total: int, number: str) -> None:
     assert bool(found.rows) == bool(total)
 
 
-def test_regions_are_told_apart_with_who_is_behind() -> None:
+def test_regions_are_told_apart_with_who_is_behind_and_moves_have_a_history() -> None:
     state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
     told.hear(state, told.status("a", "2.0.0", 2))
     told.hear(state, told.status("b", "1.0.0", 1, region="us-east"))
     told.hear(state, told.status("c", "1.0.0", 1, region="us-east", heartbeat_ms=int((NOW - 60) * 1_000)))
     rows = [(r.name, r.scorers, r.silent, r.behind, r.versions) for r in pages.regions(state, NOW)]
     assert rows == [("eu-west", 1, 0, 0, [("2.0.0", 1)]), ("us-east", 1, 1, 1, [("1.0.0", 1)])]
+    names, name, moves = pages.history(state, "prod", {})  # the newest first
+    assert (names, name, [m.revision for m in moves.rows] if moves else None) == (["prod"], "prod", [2, 1])
+    assert pages.history(state, "prod", {"channel": "nowhere"})[2] is None
 
 
 def test_scores_are_compared_with_those_of_the_version_before() -> None:
@@ -103,13 +106,6 @@ def test_scores_are_compared_with_those_of_the_version_before() -> None:
     assert "too few" in pages.Comparison("1", "2", None).verdict
 
 
-def test_the_history_is_shown_newest_first() -> None:
-    state = State(registry=told.registry(told.move(1, "1.0.0"), told.move(2, "2.0.0", "1.0.0")))
-    names, name, moves = pages.history(state, "prod", {})
-    assert (names, name, [m.revision for m in moves.rows] if moves else None) == (["prod"], "prod", [2, 1])
-    assert pages.history(state, "prod", {"channel": "nowhere"})[2] is None
-
-
 def test_letters_are_found_by_reason_and_by_words() -> None:
     state = State()
     for offset in range(3):
@@ -120,26 +116,22 @@ def test_letters_are_found_by_reason_and_by_words() -> None:
     assert [letter.offset for letter in pages.letters(state, {"q": '"N": 2'})[0].rows] == [2]
 
 
-def test_a_deed_takes_the_place_of_its_earlier_state() -> None:
+def test_a_deed_takes_the_place_of_its_earlier_state_and_trouble_keeps_its_first_time() -> None:
     state = State()
     for number in range(DEEDS + 5):
         state.did(Deed(number, NOW, "ann", "command"))
     state.did(Deed(DEEDS + 4, NOW, "ann", "command", "done", "it is"))
     assert len(state.deeds) == DEEDS
     assert [(d.number, d.outcome) for d in state.deeds][:2] == [(DEEDS + 4, "done"), (DEEDS + 3, "doing")]
-
-
-def test_trouble_keeps_its_first_time_and_ends() -> None:
-    state = State()
-    state.trouble("bus", "no answer", "is it there?", 5.0)
-    state.trouble("bus", "no answer", "is it there?", 9.0)
+    for at in (5.0, 9.0):
+        state.trouble("bus", "no answer", "is it there?", at)
     assert state.troubles["bus"].since == 5.0
     state.well("bus")
     assert state.troubles == {}
 
 
-def test_commands_are_those_that_a_person_would_type(minimal: Settings) -> None:
-    lines = CommandLines(minimal, "my scorer.yaml")
+def test_commands_are_those_that_a_person_would_type() -> None:
+    lines = CommandLines(minimal(), "my scorer.yaml")
     promote = lines.promote("prod", "2.0.0", "it's better", 7)
     assert promote == ("""scorer promote 'my scorer.yaml' --to 2.0.0 --reason 'it'"'"'s better' --expect-revision 7 --wait""")
     assert "--set model.tag=canary " in lines.promote("canary", "2.0.0", "r", 7)

@@ -1,7 +1,8 @@
 """The pages over HTTP, without broker or registry: every view in every state, and what must not be served or done."""
 
 import re
-from unittest.mock import Mock, call, create_autospec
+from typing import Any
+from unittest.mock import call, create_autospec
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,28 +12,27 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.guard import BODY_BYTES
 from scorer.console.state import Deed, State
 from scorer.console.web import VIEWS, Console
-from scorer.settings import Settings
 from tests.unit.scorer.console import told
+from tests.unit.scorer.minimal import minimal
 
 PATHS = [path for path, _, _ in VIEWS]
 SCRIPT = "<script>alert(1)</script>"
 
 
-def noting() -> Mock:
+def noting() -> Any:
     """Stands in for Actions: notes what was asked for."""
-    return create_autospec(Actions, instance=True)  # type: ignore[no-any-return]
+    return create_autospec(Actions, instance=True)
 
 
-def client(settings: Settings, state: State, actions: Mock | None = None, user_header: str | None = None) -> TestClient:
-    """A browser at a console on loopback."""
-    hosts, lines = ["127.0.0.1", "console.example.com"], CommandLines(settings, "scorer.yaml")
+def client(state: State, actions: Any = None, user_header: str | None = None) -> TestClient:
+    settings, hosts = minimal(name="m"), ["127.0.0.1", "console.example.com"]
+    lines = CommandLines(settings, "scorer.yaml")
     who, now = "ann@host (console)", told.NOW
     console = Console(settings, state, lines, actions, hosts, who, user_header, stopping=lambda: True, clock=lambda: now)
     return TestClient(console.app(), base_url="http://127.0.0.1", follow_redirects=False)
 
 
 def token(browser: TestClient, path: str = "/") -> str:
-    """The token in the forms of a page."""
     found = re.search(r'name="token" value="([0-9a-f]{64})"', browser.get(path).text)
     assert found
     return found[1]
@@ -59,15 +59,15 @@ def busy() -> State:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_page_is_there_with_nothing_to_show(minimal: Settings, path: str) -> None:
-    answer = client(minimal, State()).get(path)
+def test_every_page_is_there_with_nothing_to_show(path: str) -> None:
+    answer = client(State()).get(path)
     assert answer.status_code == 200
     assert 'class="empty"' in answer.text or "not set" in answer.text
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_that_others_wrote_becomes_part_of_a_page(minimal: Settings, path: str) -> None:
-    answer = client(minimal, busy(), noting()).get(path)
+def test_nothing_that_others_wrote_becomes_part_of_a_page(path: str) -> None:
+    answer = client(busy(), noting()).get(path)
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
     assert "&lt;script&gt;alert" in answer.text
@@ -78,8 +78,8 @@ def test_nothing_that_others_wrote_becomes_part_of_a_page(minimal: Settings, pat
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_everything_a_page_names_is_served_from_here(minimal: Settings) -> None:
-    browser = client(minimal, State())
+def test_everything_a_page_names_is_served_from_here() -> None:
+    browser = client(State())
     named = re.findall(r'(?:src|href)="([^"#]+)"', browser.get("/").text)
     wanted = {"/static/console.css", "/static/uPlot.iife.min.js", "/static/console.js"}
     assert {name.partition("?")[0] for name in named} >= wanted
@@ -89,41 +89,41 @@ def test_everything_a_page_names_is_served_from_here(minimal: Settings) -> None:
     assert browser.get("/static/uPlot.LICENSE").text.startswith("The MIT License")
 
 
-def test_the_figures_of_the_charts_are_served(minimal: Settings) -> None:
-    browser = client(minimal, busy())
+def test_the_figures_of_the_charts_are_served() -> None:
+    browser = client(busy())
     assert [line["label"] for line in browser.get("/data/scores").json()["lines"]] == ["1.0.0", "2.0.0"]
     assert len(browser.get("/data/flow").json()["columns"]["throughput"]) == 1
 
 
-def test_only_hosts_that_are_named_are_answered(minimal: Settings) -> None:
-    browser = client(minimal, State())
+def test_only_hosts_that_are_named_are_answered() -> None:
+    browser = client(State())
     assert browser.get("/", headers={"host": "console.example.com"}).status_code == 200
     assert browser.get("/", headers={"host": "rebound.example.org"}).status_code == 400
 
 
-def test_a_read_only_console_does_nothing_and_says_so(minimal: Settings) -> None:
-    browser = client(minimal, busy())
+def test_a_read_only_console_does_nothing_and_says_so() -> None:
+    browser = client(busy())
     assert '<form method="post"' not in browser.get("/").text
     answer = browser.post("/actions/rollback", data={"channel": "prod", "reason": "r", "revision": "1"})
     assert answer.status_code == 403
     assert "--allow-actions" in answer.text
 
 
-def test_a_form_of_somebody_else_does_nothing(minimal: Settings) -> None:
+def test_a_form_of_somebody_else_does_nothing() -> None:
     noted = noting()
-    browser = client(minimal, busy(), noted)
+    browser = client(busy(), noted)
     given = {"channel": "prod", "reason": "r", "revision": "1"}
     assert browser.post("/actions/rollback", data=given).status_code == 403
-    stolen = token(client(minimal, busy(), noting()))
+    stolen = token(client(busy(), noting()))
     token(browser)
     assert browser.post("/actions/rollback", data={**given, "token": stolen}).status_code == 403
     assert browser.get("/actions/rollback").status_code == 405
     assert noted.mock_calls == []
 
 
-def test_forms_become_actions(minimal: Settings) -> None:
+def test_forms_become_actions() -> None:
     noted = noting()
-    browser = client(minimal, busy(), noted, user_header="X-Forwarded-User")
+    browser = client(busy(), noted, user_header="X-Forwarded-User")
     given = {"token": token(browser), "channel": "prod", "reason": " it's  better ", "revision": "2"}
     who = "ann@host (console)"
     assert browser.post("/actions/promote", data={**given, "version": "2.0.0"}).status_code == 303
@@ -153,9 +153,9 @@ def test_forms_become_actions(minimal: Settings) -> None:
         ("replay", {"reason": "because"}, "is no reason"),
     ],
 )
-def test_what_cannot_be_done_is_said(minimal: Settings, path: str, wrong: dict[str, str], said: str) -> None:
+def test_what_cannot_be_done_is_said(path: str, wrong: dict[str, str], said: str) -> None:
     noted = noting()
-    browser = client(minimal, busy(), noted)
+    browser = client(busy(), noted)
     given = {"token": token(browser), "channel": "prod", "version": "2.0.0", "reason": "r", "revision": "2"}
     answer = browser.post(f"/actions/{path}", data={**given, **wrong})
     assert answer.status_code == 400
@@ -163,17 +163,17 @@ def test_what_cannot_be_done_is_said(minimal: Settings, path: str, wrong: dict[s
     assert noted.mock_calls == []
 
 
-def test_a_body_without_end_is_refused(minimal: Settings) -> None:
-    browser = client(minimal, busy(), noting())
+def test_a_body_without_end_is_refused() -> None:
+    browser = client(busy(), noting())
     assert browser.post("/actions/replay", content=b"x" * (BODY_BYTES + 1)).status_code == 413
     assert browser.get("/nowhere").status_code == 404
 
 
-def test_thousands_of_scorers_make_no_larger_a_page(minimal: Settings) -> None:
+def test_thousands_of_scorers_make_no_larger_a_page() -> None:
     state = State(registry=told.registry(told.move(1, "1.0.0")), loaded=True)
     for number in range(1_000):
         told.hear(state, told.status(f"m.{number}"))
-    answer = client(minimal, state).get("/?page=3&q=m")
+    answer = client(state).get("/?page=3&q=m")
     assert len(answer.content) < 100_000
     assert "page 3 of 20" in answer.text
     assert 'href="/?q=m&amp;page=4"' in answer.text

@@ -15,7 +15,6 @@ NOW = 1_700_000_000.0
 
 
 def digest(version: str) -> str:
-    """Of the version, always the same."""
     return "sha256:" + version.replace(".", "").ljust(64, "0")
 
 
@@ -40,12 +39,10 @@ def status(scorer: str = "m.a", version: str = "1.0.0", revision: int = 1, **cha
 
 
 def hear(state: State, told: ScorerStatus, now: float = NOW) -> None:
-    """As a record of the status topic."""
     assert state.scorers.hear(told.scorer.encode(), msgspec.json.encode(told), now)
 
 
 def move(revision: int, version: str, before: str | None = None, reason: str = "better", restores: int | None = None) -> Move:
-    """An entry of the history of prod."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     origin = digest(before) if before else None
     return Move("prod", revision, "ann@host", reason, at, origin, before, digest(version), version, (), restores)
@@ -59,7 +56,6 @@ def registry(*moves: Move) -> RegistryView:
 
 
 def swap(partition: int, version: str, offset: int = 0, revision: int = 1) -> SwapRecord:
-    """A partition's change of version."""
     return SwapRecord("m.a", "in", partition, offset, version, digest(version), revision, int(NOW * 1_000), "0.9.0", "why")
 
 
@@ -72,5 +68,4 @@ def score(number: Any, version: str = "1.0.0", **changed: Any) -> ScoreRecord:
 
 
 def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:
-    """A dead letter of partition 0."""
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))

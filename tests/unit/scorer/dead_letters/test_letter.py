@@ -21,13 +21,11 @@ NOW_MS = 10_000
 
 
 def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Headers:
-    """Headers of a dead letter."""
     said: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000}
     return dead_headers(original, source=source, **{**said, **changes})
 
 
 def letter(headers: Headers, value: bytes | None = b"{}", ids: IdField = NO_ID) -> Any:
-    """Read back."""
     return read(Message("events.dead", 0, 5, b"key", value, headers), ids, NOW_MS)
 
 
@@ -72,14 +70,11 @@ def test_the_id_follows_the_one_rule(headers: Headers, value: bytes | None, fiel
     assert event_id(Facts.of(back.record[5]), None, "elsewhere", ("events", 2, 900)) == expected
 
 
-def test_what_does_not_say_where_it_came_from_is_unfit() -> None:
+def test_what_cannot_go_back_is_unfit() -> None:
     nowhere: Headers = [("dead.source", b"nowhere")]
     for headers in ([], nowhere):
         with pytest.raises(Unfit, match=r"dead\.source"):
             letter(headers)
-
-
-def test_what_cannot_go_back_is_unfit() -> None:
     back = letter(dead([]), b"x" * 1_000)
     check_target(back, {"events": (3, 2_000)})
     for topics, why in (

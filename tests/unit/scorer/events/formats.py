@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
+from scorer.events.native.library import native
+from scorer.events.native.scanner import Scanner
 
 WIDTH = 40
 
 
 def signature_of(*inputs: tuple[str, str, list[Any]]) -> Signature:
-    """Of these tensors: name, dtype and fields."""
     stated = [{"tensor": name, "dtype": dtype, "fields": fields} for name, dtype, fields in inputs]
     return Signature.parse(json.dumps({"inputs": stated, "output": {"tensor": "y"}}))
 
@@ -116,3 +117,9 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
             return value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
         case _:
             return value + value
+
+
+def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
+    found = native().library
+    assert found is not None
+    return Scanner(found, names, absent or [None] * len(names), "id")

@@ -12,6 +12,7 @@ from google.protobuf import message_factory
 from scorer.events.schemas import proto_files
 from scorer.events.schemas.registry import Schema
 from scorer.settings import Settings
+from tests.unit.scorer.minimal import minimal
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 PROTO = """syntax = "proto3";
@@ -29,39 +30,23 @@ message Event {
 """
 
 
-def nullable(type_: str) -> dict[str, Any]:
-    return {"type": ["null", type_], "default": None}
+def avro_record(**fields: Any) -> dict[str, Any]:
+    """Of these fields and types; a name that ends in `_` is of one that may be null."""
+    stated = [
+        {"name": name[:-1], "type": ["null", type_], "default": None} if name.endswith("_") else {"name": name, "type": type_}
+        for name, type_ in fields.items()
+    ]
+    return {"type": "record", "name": "Event", "fields": stated}
 
 
-AVRO = {
-    "type": "record",
-    "name": "Event",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "more", "type": {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}},
-        {"name": "a", "type": "float"},
-        {"name": "b", **nullable("double")},
-        {"name": "c", **nullable("float")},
-        {"name": "vector", "type": {"type": "array", "items": "float"}},
-    ],
-}
-MIXED_AVRO = {
-    "type": "record",
-    "name": "Event",
-    "fields": [
-        {"name": "a", "type": "double"},
-        {"name": "b", **nullable("double")},
-        {"name": "c", **nullable("double")},
-        {"name": "count", "type": "int"},
-        {"name": "size", **nullable("long")},
-        {"name": "word", "type": "string"},
-        {"name": "other", **nullable("string")},
-        {"name": "flag", **nullable("boolean")},
-        {"name": "vector", "type": {"type": "array", "items": "double"}},
-        {"name": "id", "type": ["null", "string"], "default": None},
-    ],
-}
+MORE = {"type": "record", "name": "More", "fields": [{"name": "a", "type": "double"}]}
+AT = {"type": "long", "logicalType": "timestamp-millis"}
+FLOATS, DOUBLES = ({"type": "array", "items": items} for items in ("float", "double"))
+AVRO = avro_record(id="string", at=AT, more=MORE, a="float", b_="double", c_="float", vector=FLOATS)
+MIXED_AVRO = avro_record(
+    a="double", b_="double", c_="double", count="int", size_="long", word="string", other_="string", flag_="boolean",
+    vector=DOUBLES, id_="string",
+)  # fmt: skip
 MIXED_PROTO = """syntax = "proto3";
 message Event {
   double a = 1; optional double b = 2; optional double c = 3; sint32 count = 4; optional int64 size = 5; string word = 6;
@@ -88,20 +73,12 @@ def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Set
 
 def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:
     """Settings with this format; with a schema registry where there is no file."""
-    return Settings.model_validate(
-        {
-            "name": "test",
-            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-            "input": {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more},
-            "output": {"topic": "o", "format": output},
-            "model": {"source": "oci:./r"},
-            **({} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}),
-        }
-    )
+    registry = {} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
+    stated = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more}
+    return minimal(name="test", input=stated, output={"topic": "o", "format": output}, **registry)
 
 
 def avro_encoder(schema: Any) -> Encode:
-    """Records without a header."""
     parsed = fastavro.parse_schema(schema)
 
     def encode(event: Mapping[str, Any]) -> bytes:
@@ -113,7 +90,6 @@ def avro_encoder(schema: Any) -> Encode:
 
 
 def avro_reader(schema: Any) -> Callable[[bytes], Any]:
-    """Records without a header."""
     parsed = fastavro.parse_schema(schema)
     return lambda value: fastavro.schemaless_reader(io.BytesIO(value), parsed, None)
 

@@ -14,7 +14,7 @@ from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.schemas import proto_files
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from scorer.events.schemas.registry import Registry, Schema
-from scorer.events.schemas.sources import FileSource, RegistrySource
+from scorer.events.schemas.sources import RegistrySource
 from scorer.settings import SchemaRegistrySettings
 from tests.unit.scorer.events.formats import signature_of
 from tests.unit.scorer.events.schema_events import PROTO, avro_encoder, configured, settings_of
@@ -178,9 +178,5 @@ def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
     body = avro_encoder(schema)({"id": "one", "a": "bad"})
     assert [ids.of(value) for value in (framed(1, body), framed(2, body), framed(1, b"\3"), None)] == ["one", None, None, None]
     assert SchemaIdField(configured(tmp_path, "avro", json.dumps(schema))).of(body) == "one"
-
-
-def test_sources_say_what_an_event_without_a_header_is() -> None:
-    assert FileSource("avro", "x.avsc", b"", None).header(b"abc") == b""
     with pytest.raises(Poison):
-        RegistrySource("protobuf", Registry(SchemaRegistrySettings())).header(b"\0\0\0\0\1\xff")
+        registry(shelf, "protobuf").header(b"\0\0\0\0\1\xff")

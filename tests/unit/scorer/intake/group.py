@@ -19,12 +19,10 @@ TOPIC = "flights"
 
 
 def event(offset: int, partition: int = 0, size: int = 2) -> Message:
-    """An event of so many bytes."""
     return Message(topic=TOPIC, partition=partition, offset=offset, value=b"x" * size, timestamp=(1, 1_000))
 
 
 def failing(offset: int, code: int, partition: int = 0) -> Message:
-    """What the client says instead of an event."""
     return Message(topic=TOPIC, partition=partition, offset=offset, error=KafkaError(code))
 
 
@@ -47,21 +45,17 @@ class Group:
         self.intake = Intake(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew)
 
     def assign(self, *numbers: int) -> None:
-        """The group assigns these."""
         handlers = self.consumer.subscribe.call_args.kwargs
         handlers["on_assign"](self.consumer, [TopicPartition(TOPIC, number) for number in numbers])
 
     def revoke(self, *numbers: int, lost: bool = False) -> None:
-        """The group takes these back."""
         handlers = self.consumer.subscribe.call_args.kwargs
         handlers["on_lost" if lost else "on_revoke"](self.consumer, [TopicPartition(TOPIC, number) for number in numbers])
 
     def paused(self) -> set[int]:
-        """The partitions that the client does not fetch."""
         return set(self._paused)
 
     def offsets(self) -> list[int]:
-        """The offsets of the next batch."""
         batch = self.intake.take(0.0, lambda _: 100)
         return batch.offsets if batch else []
 

@@ -5,10 +5,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
 
-from publisher.errors import Fatal, MemberLost
+from publisher.errors import Aborted, Fatal, MemberLost
 from scorer.intake import member
+from scorer.intake.claims import Claims
 from scorer.intake.consumer import LOOK_SECONDS
 from scorer.intake.marks import Mark
+from scorer.intake.member import Pauses
 from tests.unit.scorer.intake.group import TOPIC, Group, event, failing
 
 HERE, THERE = (TOPIC, 0), (TOPIC, 1)
@@ -56,12 +58,10 @@ def test_messages_of_a_partition_that_went_are_dropped_and_the_others_kept(group
 
 
 def remade(group: Group) -> None:
-    """The topic is made again."""
     group.topic_id = "two"
 
 
 def reassigned(group: Group) -> None:
-    """The partition goes and comes back."""
     group.revoke(0)
     group.assign(0)
 
@@ -108,7 +108,9 @@ def test_a_partition_without_a_beginning_may_go_again(group: Group) -> None:
     assert list(group.intake.partitions) == [HERE]
 
 
-def test_a_seek_that_is_too_early_is_made_again_and_its_events_do_not_count(group: Group) -> None:
+def test_a_seek_that_is_too_early_is_made_again_for_a_while_and_its_events_do_not_count(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group.unseekable.add(HERE)
     group.intake.rewind()
     group.waiting.append(event(5))
@@ -116,9 +118,6 @@ def test_a_seek_that_is_too_early_is_made_again_and_its_events_do_not_count(grou
     group.unseekable.clear()
     group.waiting.append(event(5))
     assert group.offsets() == [5]
-
-
-def test_a_seek_that_fails_for_long_is_the_end_of_this_member(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "SEEK_SECONDS", -1.0)
     group.unseekable.add(HERE)
     with pytest.raises(MemberLost, match="cannot go back"):
@@ -180,3 +179,55 @@ def test_a_member_that_has_nothing_leaves_by_unsubscribing_first(assigned: bool)
     assert group.consumer.unsubscribe.called == (not assigned)
     group.assign(1)  # too late to be ours
     assert THERE not in group.intake.partitions
+
+
+@pytest.fixture
+def two(group: Group) -> Group:
+    """A member that has two partitions of another owner."""
+    group.committed[THERE] = 7, Mark("n.b", 3)
+    group.assign(1)
+    return group
+
+
+def said(group: Group) -> list[tuple[int, int, str]]:
+    records, offsets, _ = group.session.publish.call_args.args
+    assert records == []
+    return [(p.partition, p.offset, Mark.decode(p.metadata).owner) for p in offsets]
+
+
+def test_a_claim_names_the_owner_and_moves_nothing(two: Group) -> None:
+    claims = Claims("n.a", two.intake, two.session)
+    claims.claim([])
+    assert not two.session.publish.called
+    claims.claim([HERE])
+    assert said(two) == [(0, 5, "n.a")]
+    assert two.session.checkpoint.called
+    assert two.intake.partitions.mark(HERE) == Mark("n.a", 3, topic_id="one")
+    claims.leave()
+    assert said(two) == [(0, 5, "")]
+
+
+def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no_error(two: Group) -> None:
+    claims = Claims("n.a", two.intake, two.session)
+    two.session.checkpoint.side_effect = Aborted("no")
+    with pytest.raises(Aborted):
+        claims.claim([HERE])
+    assert two.intake.partitions.mark(HERE).owner == "n.b"
+    two.session.checkpoint.side_effect = [None, Aborted("no")]
+    claims.claim([HERE])
+    claims.leave()
+
+
+def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
+    pauses = Pauses(group.consumer)
+    pauses.pause([HERE, THERE], "away")
+    pauses.pause([HERE], "revision")
+    pauses.resume([HERE, THERE], "away")
+    assert group.paused() == {0}
+    pauses.resume([THERE], "revision")
+    assert pauses.partitions == {HERE}
+    pauses.resume([HERE], "revision")
+    assert group.paused() == set()
+    pauses.pause([HERE], "out of range")
+    pauses.forget([HERE])
+    assert group.paused() == set()

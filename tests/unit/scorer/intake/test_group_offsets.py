@@ -17,12 +17,10 @@ HERE = TopicPartition("flights", 0, 7)
 
 
 def failing(code: int) -> KafkaException:
-    """What a client raises."""
     return KafkaException(KafkaError(code))
 
 
 def metadata(partitions: dict[int, SimpleNamespace]) -> SimpleNamespace:
-    """What a broker tells of the topic flights."""
     return SimpleNamespace(topics={"flights": SimpleNamespace(error=None, partitions=partitions)})
 
 
@@ -38,11 +36,9 @@ class Told:
         self.consumer.offsets_for_times.side_effect = list(answers)
 
     def wait(self) -> None:
-        """Called before each further try."""
         self.waits += 1
 
     def committed(self, waiting: Callable[[], None] | None = None) -> list[TopicPartition]:
-        """Ask it."""
         return group_offsets.committed(self.consumer, [HERE], waiting or self.wait)
 
 
@@ -79,16 +75,13 @@ def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
     assert [p.partition for p in asked] == [0]
 
 
-def test_a_stop_ends_the_waiting() -> None:
+def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopping() -> None:
         raise Aborted("asked to stop")
 
     told = Told(failing(KafkaError._TRANSPORT), [HERE])
     with pytest.raises(Aborted, match="asked to stop"):
         told.committed(stopping)
-
-
-def test_after_a_while_it_is_for_another_consumer_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "PATIENCE_SECONDS", -1.0)
     with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
         Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()

@@ -18,14 +18,12 @@ PARENTS = [f"00-{number:032x}-{number:016x}-01".encode() for number in range(1, 
 
 
 def batch(headers: list[Headers]) -> Batch:
-    """Events with these headers."""
     n = len(headers)
     return Batch(["flights"] * n, [0] * n, list(range(n)), [None] * n, [b"{}"] * n, [0] * n, headers)
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Takes spans."""
     with Collector() as running:
         yield running
 
@@ -78,6 +76,9 @@ def test_links_are_to_sampled_spans_once_each_and_bounded(collector: Collector) 
     assert taken.carried is not None
     assert taken.carried[0] == taken.carried[1] == [("traceparent", PARENTS[5])]
     assert taken.carried[2] == [("traceparent", unsampled)]
+    untouched = batch([[("traceparent", PARENTS[0])]])
+    Traces().begin(untouched, PROVENANCE)
+    assert untouched.carried is None
     traces.end(taken, {}, {})
     traces.close()
     (span,) = collector.spans
@@ -91,9 +92,3 @@ def test_a_collector_that_is_away_holds_nothing_up() -> None:
         traces.begin(taken, PROVENANCE)
         traces.end(taken, {}, {})
     traces.close()
-
-
-def test_off_means_that_nothing_is_carried() -> None:
-    taken = batch([[("traceparent", PARENTS[0])]])
-    Traces().begin(taken, PROVENANCE)
-    assert taken.carried is None

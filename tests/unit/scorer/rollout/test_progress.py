@@ -19,14 +19,12 @@ MOVE = Move("prod", 7, "op", "", datetime(2013, 9, 1, tzinfo=UTC), "sha256:old",
 
 
 def told(name: str, revision: int, partitions: tuple[int, ...] = (), **changed: Any) -> ScorerStatus:
-    """What a scorer tells that serves this revision."""
     version = "2.0.0" if revision >= 7 else "1.0.0"
     facts = {"aspired_revision": 0, "partitions": [PartitionStatus("in", p, 0) for p in partitions], **changed}
     return status(name, version, revision, **facts)
 
 
 def fleet(*records: ScorerStatus, heard: float = NOW) -> Fleet:
-    """As a rollout reads them, when it has caught up."""
     made = Fleet(caught_up=True)
     for record in records:
         assert made.hear(record.scorer.encode(), msgspec.json.encode(record), heard)

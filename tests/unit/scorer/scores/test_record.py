@@ -13,7 +13,7 @@ from model_registry.package.signature import Signature
 from publisher.positions import parse
 from scorer.dead_letters.headers import dead_headers
 from scorer.intake.marks import Mark
-from scorer.scores.record import RecordEncoder, Scores, json_column, score_column
+from scorer.scores.record import RecordEncoder, Scores, score_column
 
 ONE = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}
 texts = st.text(max_size=8)
@@ -21,11 +21,6 @@ texts = st.text(max_size=8)
 
 def signature(**changes: Any) -> Signature:
     return Signature.parse(json.dumps(ONE | changes))
-
-
-@given(st.lists(texts | st.integers(-(2**53), 2**53) | st.none(), max_size=20))
-def test_a_column_is_what_each_value_is(values: list[Any]) -> None:
-    assert [json.loads(part) for part in json_column(values)] == values
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

@@ -10,7 +10,6 @@ from scorer.servables.cost import CostModel
 
 
 def fitted(samples: Iterable[tuple[int, float]]) -> CostModel:
-    """To (batch size, seconds) pairs."""
     model = CostModel()
     for size, seconds in samples:
         model.observe(size, seconds)
@@ -18,7 +17,6 @@ def fitted(samples: Iterable[tuple[int, float]]) -> CostModel:
 
 
 def expected(model: CostModel, size: int) -> float:
-    """Seconds of a batch of so many events."""
     a, b = model.line()
     return a + b * size
 

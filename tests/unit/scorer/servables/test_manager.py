@@ -18,9 +18,9 @@ from publisher.process.outages import MODEL, MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
 from scorer.servables import manager as manager_module
 from scorer.servables.manager import Refusal, VersionManager
-from scorer.settings import Settings
 from tests.support import models
 from tests.support.waiting import until
+from tests.unit.scorer.minimal import minimal
 
 NOW = datetime(2013, 9, 1, 6, 0, tzinfo=UTC)
 VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
@@ -35,16 +35,8 @@ class Site:
         self.store = LayoutStore(self.registry / "m")
         for number, version in enumerate(VERSIONS, start=2):
             package.push(self.store, models.linear_package(folder / version, float(number)), "m", version)
-        self.settings = Settings.model_validate(
-            {
-                "name": "n",
-                "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-                "input": {"topics": ["events"]},
-                "output": {"topic": "scores"},
-                "dead_letter": {"topic": "dead"},
-                "model": {"source": f"oci:{self.registry}/m", "cache": folder / "cache", "poll_seconds": 0.1},
-            }
-        )
+        model = {"source": f"oci:{self.registry}/m", "cache": folder / "cache", "poll_seconds": 0.1}
+        self.settings = minimal(model=model)
         self.open: list[str] = []
         self.loads: list[str] = []
         self.fails: dict[str, Exception] = {}
@@ -63,7 +55,6 @@ class Site:
 
     @contextlib.contextmanager
     def manager(self) -> Iterator[VersionManager]:
-        """One that serves."""
         made = VersionManager(self.settings, self.load, self.outages, on_refused=self.refused.append)
         try:
             made.start()
@@ -80,7 +71,6 @@ def site(tmp_path: Path) -> Site:
 
 
 def version(manager: VersionManager) -> tuple[str, int]:
-    """What answers the next batch, and its revision."""
     return manager.champion.resolution.version, manager.champion.resolution.revision
 
 

@@ -11,7 +11,6 @@ digests = st.sampled_from(["a", "b", "c", "d", "e"])
 
 
 def champion(digest: str | None) -> dict[str, str]:
-    """The versions by role where there is one alone, or none."""
     return {"champion": digest} if digest else {}
 
 
@@ -71,19 +70,3 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
             assert {snapshot.known[digest] for digest in snapshot.aspired.values()} == {State.READY}
         case Load(digest):
             assert digest not in snapshot.known
-
-
-def test_a_refused_version_changes_nothing() -> None:
-    assert next_action(Snapshot(champion("b"), 2, champion("a"), 1, {"a": State.READY, "b": State.REFUSED})) == Wait()
-
-
-def test_going_back_needs_no_load() -> None:
-    assert next_action(Snapshot(champion("a"), 3, champion("b"), 2, {"a": State.READY, "b": State.READY})) == Flip()
-
-
-def test_the_same_version_under_a_new_revision_is_served_under_it() -> None:
-    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {"a": State.READY})) == Flip()
-
-
-def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
-    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == Load("a")

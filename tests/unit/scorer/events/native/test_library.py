@@ -9,6 +9,7 @@ import pytest
 
 from scorer.events.native import compiler, library
 from scorer.events.native.scanner import Scanner
+from tests.campaigns.fuzz import scanner
 
 
 @pytest.fixture(autouse=True)
@@ -25,16 +26,14 @@ def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "SCORESTREAM_NATIVE=0" in found.why
 
 
-def test_a_missing_object_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(library, "OBJECT", tmp_path / "none.so")
-    assert "not built" in library.native().why
-
-
-def test_an_object_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.so"
-    broken.write_bytes(b"no object")
-    monkeypatch.setattr(library, "OBJECT", broken)
-    assert "does not load" in library.native().why
+@pytest.mark.parametrize(("content", "why"), [(None, "not built"), (b"no object", "does not load")])
+def test_an_object_that_is_none_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    if content is not None:
+        (tmp_path / "scanner.so").write_bytes(content)
+    monkeypatch.setattr(library, "OBJECT", tmp_path / "scanner.so")
+    assert why in library.native().why
 
 
 @pytest.mark.debian("cc")
@@ -78,3 +77,28 @@ def test_names_that_cannot_be_compared_are_refused() -> None:
     for names in (["a", "a"], ['a"'], ["é"]):
         with pytest.raises(ValueError, match="byte by byte"):
             Scanner(found, names, [None] * len(names), None)
+
+
+SECONDS = 3
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return scanner.built(tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.mark.debian("cc")
+def test_mutated_events_touch_no_byte_beside_the_buffers(sanitized: Path) -> None:
+    counts = scanner.run(sanitized, 1, SECONDS)
+    assert counts["events"] >= 2_000
+    assert 0.2 < counts["certain"] / counts["events"] < 0.8
+
+
+@pytest.mark.debian("cc")
+def test_a_read_beyond_a_buffer_is_found(sanitized: Path, tmp_path: Path) -> None:
+    """The scanner is told of a padding that is too short: the sanitizers must see it."""
+    assert sanitized.exists()
+    for file in compiler.HERE.glob("*.[ch]"):
+        (tmp_path / file.name).write_text(file.read_text().replace("SCANNER_PADDING 32", "SCANNER_PADDING 1"))
+    with pytest.raises(scanner.Found, match="AddressSanitizer"):
+        scanner.run(scanner.built(tmp_path, tmp_path), 1, SECONDS)

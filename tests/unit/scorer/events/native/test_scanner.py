@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from scorer.events.native.scanner import TEXT_ID, UNCERTAIN, Scanner
-from tests.unit.scorer.events.native.scanners import library, scanner_of
+from scorer.events.native.scanner import TEXT_ID, UNCERTAIN
+from tests.unit.scorer.events.formats import scanner_of
 
 pytestmark = pytest.mark.debian("cc")
 
@@ -20,57 +20,26 @@ CERTAIN = {
     '{"a":0.000012345678901234567}': (1.2345679e-05, 9.0, None),
     '{"a":12345678901234567,"id":-999999999999999999}': (1.2345678e16, 9.0, -999999999999999999),
 }
+NUMBERS = (
+    "-0", "01", "-01", "+1", "1.", ".5", "-", "1e", "1e+", "1e-23", "1e23", "1e0001", "0x1", "NaN", "Infinity", '"1"', "true",
+    "[1]", "{}", "1234567890123456789", "1 2", "1e400", "nul", "16777217.0000000001",
+)  # fmt: skip
+IDS = ("1.0", "1e2", "-0", "01", "true", "[]", '"\\u0041"', '"\\""', '"\n"', '"\x7f"', '"é"')
+OTHERS = ("[]", "{}", "nan", "01", "1.", "-", '"\t"', '"é"', '"', "1e400", "tru")
 UNCERTAIN_EVENTS = [
-    *(
-        "",
-        " ",
-        "{",
-        "{}",
-        "null",
-        "[1]",
-        '{"a"',
-        '{"a":',
-        '{"a":1',
-        '{"a":1,',
-        '{"a":1,}',
-        '{"a":1}}',
-        '{"a":1}{',
-        '{"a":1} x',
-        '{"a" 1}',
-    ),
-    *('{"b":1}', '{"a":null}', '{"a":1,"a":1}', '{"a":1,"b":2,"b":2}', '{"a":1,"id":"x","id":"x"}', '{"a":1;"b":2}', "{'a':1}"),
-    *(
-        f'{{"a":{value}}}'
-        for value in ("-0", "01", "-01", "+1", "1.", ".5", "-", "1e", "1e+", "1e-23", "1e23", "1e0001", "0x1", "NaN")
-    ),
-    *(
-        f'{{"a":{value}}}'
-        for value in (
-            "Infinity",
-            '"1"',
-            "true",
-            "[1]",
-            "{}",
-            "1234567890123456789",
-            "1 2",
-            "1e400",
-            "nul",
-            "16777217.0000000001",
-        )
-    ),
-    *(
-        f'{{"a":1,"id":{value}}}'
-        for value in ("1.0", "1e2", "-0", "01", "true", "[]", '"\\u0041"', '"\\""', '"\n"', '"\x7f"', '"é"')
-    ),
-    *(f'{{"a":1,"other":{value}}}' for value in ("[]", "{}", "nan", "01", "1.", "-", '"\t"', '"é"', '"', "1e400", "tru")),
-    *('{"a":1,"\\u0062":1}', '{"a":1,"é":1}', '{"a":1,"o\nther":1}', '\ufeff{"a":1}', '{"a":1,"b', '{"a":1,"b":2\0}'),
-]
+    "", " ", "{", "{}", "null", "[1]", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', '{"a":1}}', '{"a":1}{', '{"a":1} x',
+    '{"a" 1}', '{"b":1}', '{"a":null}', '{"a":1,"a":1}', '{"a":1,"b":2,"b":2}', '{"a":1,"id":"x","id":"x"}', '{"a":1;"b":2}',
+    "{'a':1}", '{"a":1,"\\u0062":1}', '{"a":1,"é":1}', '{"a":1,"o\nther":1}', '\ufeff{"a":1}', '{"a":1,"b', '{"a":1,"b":2\0}',
+    *(f'{{"a":{value}}}' for value in NUMBERS),
+    *(f'{{"a":1,"id":{value}}}' for value in IDS),
+    *(f'{{"a":1,"other":{value}}}' for value in OTHERS),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("event", CERTAIN)
 def test_certain_events(event: str) -> None:
     """Alone, and between neighbours that a scanner could run into."""
-    scanner = Scanner(library(), ["a", "b"], [None, 9.0], "id")
+    scanner = scanner_of("ab", [None, 9.0])
     for before, after in ((b"", b""), (b'{"a":1,"b":', b'2,"id":"y"}'), (b'{"a":"', b'"}'), (b" ", b" ")):
         found = scanner.scan([before, event.encode(), after])
         assert found.kinds[1] != UNCERTAIN
@@ -81,7 +50,7 @@ def test_certain_events(event: str) -> None:
 
 @pytest.mark.parametrize("event", UNCERTAIN_EVENTS)
 def test_uncertain_events(event: str) -> None:
-    scanner = Scanner(library(), ["a", "b"], [None, 9.0], "id")
+    scanner = scanner_of("ab", [None, 9.0])
     for after in (b"", b'{"a":1}', b"}", b' "b":2}', b":1}", b'"id":"x"}', b"1}", b'"}'):
         assert scanner.scan([event.encode(), after]).kinds[0] == UNCERTAIN
 
@@ -90,7 +59,7 @@ def test_plain_events_are_certain() -> None:
     """All that usual producers write: 17 digits, integers, exponents, other orders of keys, white space, more fields."""
     draw = random.Random(1)
     names = [f"feature_of_a_customer_{k}" for k in range(40)]
-    scanner = scanner_of(names, absent=0.5)
+    scanner = scanner_of(names, [0.5] * 40)
     dumps_compactly = partial(json.dumps, separators=(",", ":"))
     for dumps in (json.dumps, dumps_compactly, partial(json.dumps, indent=2)):
         batch = []

@@ -1,11 +1,49 @@
-"""From arrivals to figures."""
+"""The benchmarks measure: every way and format has the same content, arrivals become figures, what became dearer is found."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scorer.events import formats
+from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import count, delays, firsts, latency, spread, swap
+from tests.proofs.bench.machine import Cores
+from tests.proofs.bench.regression import BASELINE, measure, verdicts
+from tests.proofs.bench.workload import POOL, Workload
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_has_the_same_content(format_: str, tmp_path: Path) -> None:
+    workload = Workload(5, "minutes_{}", 3)
+    written = contents(workload, format_, tmp_path)
+    decoded = formats.decoder(written.settings(), workload.signature).decode(list(written.events(POOL + 1)))
+    assert not decoded.rejected
+    rows = np.array(workload.rows(), np.float32)
+    assert np.array_equal(decoded.tensors["x"], np.concatenate([rows, rows[:1]]))
+    named = [str(number) for number in range(POOL + 1)]
+    assert [str(one) for one in decoded.ids] == (named if "id" in written.input else ["None"] * (POOL + 1))
+
+
+def test_a_component_that_costs_more_than_the_tolerance_is_found() -> None:
+    found = verdicts({"decode@64": 1.7, "infer@64": 1.5}, {"decode@64": 1.0, "infer@64": 1.0}, tolerance=1.6)
+    assert [verdict.dearer for verdict in found] == [True, False]
+
+
+def test_the_baseline_has_every_component() -> None:
+    baseline = json.loads(BASELINE.read_text())
+    found = measure(rounds=1)
+    assert baseline.keys() == found.keys()
+    assert all(value > 0 for value in found.values())
+
+
+def test_the_scorer_gets_the_last_core() -> None:
+    assert Cores.split({0, 1, 5}) == Cores(5, frozenset({0, 1}))
+    with pytest.raises(ValueError, match="two cores"):
+        Cores.split({3})
 
 
 def test_what_is_missing_and_what_came_twice_is_counted() -> None:

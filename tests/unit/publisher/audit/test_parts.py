@@ -1,0 +1,161 @@
+"""The pure parts of the audit, each against a plainer count."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from publisher.audit.bitmap import Bitmap
+from publisher.audit.copies import Column, Copies, CopyReport, compare
+from publisher.audit.records import Logs, SwapRecord
+from publisher.audit.repeated_ids import RepeatedIds
+from publisher.audit.revisions import Swap, regressions
+
+PLACE = ("scores", "copies", 0)
+
+
+def count(source: list[int], copies: list[int], due: int = 1_000, complete: bool = True) -> CopyReport:
+    """Records are their own hashes; those from 500 on are somebody else's."""
+    report = CopyReport()
+    found = np.array(copies, np.int64)
+    compare(
+        report,
+        PLACE,
+        Column(np.array(source, np.int64), np.array(source, np.int64)),
+        due,
+        Copies(found, np.arange(len(copies)), found < 500, complete),
+    )
+    return report
+
+
+@settings(max_examples=100)
+@given(st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), max_size=40))
+def test_it_counts_as_a_plain_count_does(there: set[int], copies: list[int]) -> None:
+    source = sorted(there)
+    report = count(source, copies)
+    times = Counter(number for number in copies if number in there)
+    assert (report.source, report.copies) == (len(source), sum(times.values()))
+    assert report.missing == len(there - set(copies))
+    assert report.duplicates == sum(times.values()) - len(times)
+    assert report.phantoms == sum(number not in there for number in copies)
+    firsts = list(dict.fromkeys(number for number in copies if number in there))
+    seen = [number for number in copies if number in there]
+    late = sum(number < max(seen[: seen.index(number) + 1]) for number in firsts)
+    assert report.out_of_order == late
+    assert report.clean == (not (report.missing or report.duplicates or report.phantoms or late))
+
+
+def test_what_was_not_due_is_pending_and_what_is_from_elsewhere_is_told() -> None:
+    report = count([1, 2, 3], [501, 1, 502], due=3)
+    assert (report.missing, report.pending, report.others, report.phantoms) == (1, 1, 2, 0)
+    assert report.examples["missing"] == ["scores/0/2"]
+
+
+def test_what_the_destination_no_longer_keeps_is_not_missing() -> None:
+    report = count([1, 2, 3, 4], [3, 4], complete=False)
+    assert (report.clean, report.expired) == (True, 2)
+    assert count([1, 2], [], complete=False).expired == 2
+
+
+@given(st.lists(st.lists(st.integers(-20, 20))))
+def test_exact_while_the_table_suffices(batches: list[list[int]]) -> None:
+    ids = RepeatedIds(limit=64, pending_limit=5)
+    for batch in batches:
+        ids.add(np.array(batch, np.int64))
+    mentions = Counter(id_ for batch in batches for id_ in batch)
+    assert ids.count() == sum(count - 1 for count in mentions.values())
+    assert ids.sampled == 1
+
+
+def test_an_estimate_when_it_is_full() -> None:
+    ids = RepeatedIds(limit=4_096, pending_limit=1_000)
+    once, thrice = np.arange(100_000), np.arange(100_000, 150_000)
+    for hashes in np.array_split(np.concatenate([once, thrice, thrice, thrice]), 97):
+        ids.add(hashes)
+    assert ids.sampled == 64
+    assert ids.count() == pytest.approx(100_000, rel=0.1)
+
+
+HERE, OUT = ("flights", 0), [("scores", 0), ("scores", 1)]
+
+
+def swap(topic_id: str, scores: list[int] | None = None, letters: list[int] | None = None) -> SwapRecord:
+    return SwapRecord(*HERE, 0, 1, "sha256:a", topic_id, scores, letters)
+
+
+def test_answers_before_the_first_to_the_new_topic_are_gone() -> None:
+    logs = Logs({"flights": "new"})
+    assert not logs.gone(HERE, OUT[0], 0)
+    assert not logs.present(swap("old"))
+    assert logs.gone(HERE, OUT[0], 99)  # nothing of the new one is answered
+    assert logs.present(swap("new", [7, 3], [1]))
+    assert logs.present(swap("new", [70, 30], [10]))  # the first one holds
+    assert [logs.gone(HERE, OUT[0], at) for at in (6, 7)] == [True, False]
+    assert [logs.gone(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
+    assert [logs.gone(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
+    assert not logs.gone(HERE, ("scores", 2), 0)  # a partition of the output that was added since
+    without_ids = Logs({})
+    assert all(without_ids.present(swap(told)) for told in ("", "old", "new"))
+    assert not without_ids.gone(HERE, OUT[0], 0)
+
+
+DIGESTS = ["a", "b", "c"]
+
+
+def bitmaps(scores: str, first: int = 0) -> dict[str, Bitmap]:
+    """One letter a position: the digest that scored it; a dot for none."""
+    result: dict[str, Bitmap] = {}
+    for offset, digest in enumerate(scores, first):
+        if digest != ".":
+            result.setdefault(digest, Bitmap()).add(np.array([offset]))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("scores", "swaps", "expected"),
+    [
+        ("aabab.a", [], [3, 6]),
+        ("aaabaa", [Swap(3, 2, "b"), Swap(4, 3, "a")], []),
+        ("aaabaa", [Swap(0, 1, "a"), Swap(3, 2, "b"), Swap(4, 1, "a")], [4, 5]),
+        ("aaxaa", [Swap(0, 1, "a")], [2]),
+    ],
+    ids=str,
+)
+def test_stories(scores: str, swaps: list[Swap], expected: list[int]) -> None:
+    assert regressions(bitmaps(scores), swaps, 9) == (len(expected), expected)
+
+
+def by_definition(scores: str, swaps: list[Swap]) -> list[int]:
+    """Walk the positions: a score is older when a higher revision was swapped in, or has scored, before it."""
+    begin = min((swap.offset for swap in swaps), default=10**9)
+    early = list(dict.fromkeys(digest for digest in scores[:begin] if digest != "."))
+    records = [Swap(scores.index(digest), rank - len(early), digest) for rank, digest in enumerate(early)] + swaps
+    late, highest = [], -(10**9)
+    for offset, digest in enumerate(scores):
+        highest = max([highest, *(record.revision for record in records if record.offset <= offset)])
+        if digest == ".":
+            continue
+        mine = [record for record in records if record.digest == digest]
+        past = [record.revision for record in mine if record.offset <= offset]
+        revision = max(past) if past else min((record.revision for record in mine), default=-(10**9))
+        if revision < highest:
+            late.append(offset)
+        highest = max(highest, revision)
+    return late
+
+
+swap_records = st.builds(Swap, st.integers(0, 12), st.integers(1, 5), st.sampled_from(DIGESTS))
+
+
+@given(st.text("abcx.", max_size=14), st.lists(swap_records, max_size=5))
+def test_any_history_against_the_definition(scores: str, swaps: list[Swap]) -> None:
+    expected = by_definition(scores, swaps)
+    assert regressions(bitmaps(scores), swaps, 20) == (len(expected), expected)
+
+
+@given(st.text("ab", min_size=1, max_size=14), st.integers(0, 2**40), st.integers(0, 3))
+def test_examples_are_the_first_ones_wherever_the_partition_begins(scores: str, first: int, limit: int) -> None:
+    expected = [first + offset for offset in by_definition(scores, [])]
+    assert regressions(bitmaps(scores, first), [], limit) == (len(expected), expected[:limit])

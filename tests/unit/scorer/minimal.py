@@ -1,0 +1,19 @@
+"""Settings that name no more than they must."""
+
+from typing import Any
+
+from scorer.settings import Settings
+
+
+def minimal(**changes: Any) -> Settings:
+    """With these keys changed, those of a section one by one."""
+    stated: dict[str, Any] = {
+        "name": "n",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": ["in"]},
+        "output": {"topic": "out"},
+        "model": {"source": "oci:./registry/m"},
+    }
+    for key, value in changes.items():
+        stated[key] = {**stated.get(key, {}), **value} if isinstance(value, dict) else value
+    return Settings.model_validate(stated)
