@@ -27,7 +27,6 @@ def parser(
     made.add_argument("--seconds", type=float, default=seconds, help="of load in a round, at least")
     made.add_argument("--broken", choices=broken, help="processes that are wrong on purpose")
     made.add_argument("--append", type=Path, metavar="FILE", help="a JSON line for each round")
-    made.add_argument("--keep-logs", action="store_true", help="of clean rounds too; where, stands in --append")
     made.add_argument("--json", action="store_true", help="the summary as one line on stdout")
     return made
 

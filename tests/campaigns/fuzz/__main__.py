@@ -1,4 +1,4 @@
-"""`python -m tests fuzz`: random records at a scorer, a relay or the native scanner, for as long as is asked. A line a round on
+"""`python -m tests fuzz`: random records at a scorer or the native scanner, for as long as is asked. A line a round on
 stderr, the summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
 
 Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
@@ -13,14 +13,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.fuzz import relay_rounds, rounds, scanner
+from tests.campaigns.fuzz import rounds, scanner
 from tests.campaigns.fuzz.rounds import Round
-from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
 
 
@@ -31,11 +29,10 @@ def main(arguments: Sequence[str]) -> int:
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
     bad: list[int] = []
-    with EmbeddedBroker() as broker, EmbeddedBroker() if options.relay else nullcontext(broker) as other:
-        clusters = broker.bootstrap_servers, other.bootstrap_servers
+    with EmbeddedBroker() as broker:
         while totals["rounds"] < options.rounds if options.rounds else time.monotonic() < ends:
             seed = options.seed + totals["rounds"]
-            played = _round(clusters, seed, options.records, relay=options.relay)
+            played = _round(broker.bootstrap_servers, seed, options.records)
             totals += Counter({"rounds": 1, "records": played.written, "refused_by_the_input": played.refused})
             totals += Counter(played.answers)
             bad += [played.seed] if played.findings else []
@@ -47,19 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if bad else 0
 
 
-def _round(clusters: tuple[str, str], seed: int, count: int, *, relay: bool) -> Round:
+def _round(bootstrap_servers: str, seed: int, count: int) -> Round:
     """One round with topics and a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ExitStack() as closing:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.ExitStack() as closing:
         name = f"fuzz-{seed}-{uuid.uuid4().hex[:8]}"
 
         def make_rig(**overrides: Any) -> Rig:
-            return closing.enter_context(contextlib.closing(Rig(clusters[0], Path(folder), name, **overrides)))
+            return closing.enter_context(contextlib.closing(Rig(bootstrap_servers, Path(folder), name, **overrides)))
 
-        def make_relay(**overrides: Any) -> RelayRig:
-            return closing.enter_context(contextlib.closing(RelayRig(clusters, Path(folder), name, **overrides)))
-
-        if relay:
-            return relay_rounds.play(make_relay, relay_rounds.planned(seed), count)
         return rounds.play(make_rig, rounds.planned(seed), count)
 
 
@@ -68,7 +60,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=1.0, help="begin no round after so many")
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next one has the next")
-    parser.add_argument("--relay", action="store_true", help="at a relay between two brokers, not at a scorer")
     parser.add_argument("--scanner", action="store_true", help="at the native scanner under sanitizers: one round, no broker")
     parser.add_argument("--records", type=int, default=500, help="records a round")
     return parser
