@@ -10,9 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from tests.campaigns.cluster import Cluster
-from tests.campaigns.proxy import Proxies
 from tests.integration.scorer.rig import Rig, ScorerProcess, until
-from tests.integration.scorer.test_kill import NO_FAULTS, assert_clean
 from tests.support import models
 
 ALONE = {"min.insync.replicas": "1"}
@@ -21,11 +19,8 @@ ROOM = {"max.message.bytes": "2000000"}  # for dead letters: more than an event'
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    proxies = Proxies(3)
-    with Cluster(3, heap_mb=256) as started:
-        started.start(proxies.ports)
-        yield started
-    proxies.close()
+    with contextlib.closing(Cluster(3, heap_mb=256)) as made:
+        yield made.start()
 
 
 @pytest.fixture
@@ -82,7 +77,7 @@ def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, r
     write(rig, 20, 2)
     until(lambda: rig.answered() == 30, "the scores of the one that was held")
     until(lambda: not paused(scorer, rig, 2), "the end of the alarm")
-    assert_clean(rig, 30)
+    rig.assert_clean(events=30, scored=30)
     assert scorer.stop() == 0
 
 
@@ -105,5 +100,5 @@ def test_one_that_is_written_to_is_waited_for(cluster: Cluster, rig: Rig, named:
 
     cluster.nodes[2].start()
     until(lambda: rig.answered() == 60, "the answers after")
-    assert rig.audit() == {**NO_FAULTS, "inputs": 60}
+    rig.assert_clean(events=60)
     assert scorer.stop() == 0

@@ -1,5 +1,6 @@
 """A transaction that the broker has forgotten to end (KAFKA-20734), on a real broker that is killed and comes back."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 
@@ -10,7 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from publisher.kafka.clients import KafkaSettings
 from publisher.session.open_transactions import OpenTransactions
 from tests.campaigns.cluster import Cluster
-from tests.campaigns.proxy import Proxies
 
 FORGETFUL = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -24,14 +24,11 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    proxies = Proxies(1)
-    with Cluster(1, properties=FORGETFUL, apart=False) as started:
-        started.start(proxies.ports)
-        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})
-        for made in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():
-            made.result()
-        yield started
-    proxies.close()
+    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as made:
+        admin = AdminClient({"bootstrap.servers": made.start().bootstrap_servers})
+        for topic in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():
+            topic.result()
+        yield made
 
 
 def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:
