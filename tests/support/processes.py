@@ -30,18 +30,21 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class Service:
-    """A command that goes on until it is stopped, and serves health and metrics. It is a process group of its own."""
+class Program:
+    """A command that goes on until it is stopped. It is a process group of its own."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.log = log
-        with log.open("wb") as said:
+        with log.open("ab") as said:
             self.process = subprocess.Popen(
                 arguments,
                 stdout=said,
                 stderr=said,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **environment},
+                env={**os.environ, **(environment or {})},
+                cwd=cwd,
                 process_group=0,
             )
 
@@ -49,6 +52,33 @@ class Service:
     def said(self) -> str:
         """Its log so far."""
         return self.log.read_text(errors="replace")
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to all its processes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes."""
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM to the first process; its exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        return self.process.wait(STEP_SECONDS)
+
+
+class Service(Program):
+    """A command that serves health and metrics."""
 
     def lines(self) -> list[dict[str, Any]]:
         """Its log as JSON objects."""
@@ -83,22 +113,3 @@ class Service:
         until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
         assert self.process.poll() is None, self.said
         return self
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal to all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL to all its processes."""
-        self.send(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        """SIGTERM to the first process; its exit code."""
-        self.process.terminate()
-        return self.wait()
-
-    def wait(self) -> int:
-        """Its exit code, once it ends by itself."""
-        return self.process.wait(STEP_SECONDS)

@@ -41,11 +41,11 @@ class Hostile:
     The first PATCHes are cut off without an answer, each after as many bytes of its body as `cuts` says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.script: Script = lambda _: Reply(404)
         self.seen: list[Seen] = []
         self.cuts: list[int] = []
-        self._server = _Server(("localhost", 0), _Handler)
+        self._server = _Server(("localhost", port), _Handler)
         self._server.hostile = self
         self.address = f"localhost:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
