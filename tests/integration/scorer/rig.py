@@ -241,6 +241,11 @@ class Rig:
         """What the second auditor finds wrong, and how often."""
         return {name: count for name, count in self.audit().items() if name != "inputs" and count}
 
+    def assert_clean(self, **counts: int) -> None:
+        """Neither auditor finds anything wrong, and the product's counts so."""
+        assert self.faults() == {}
+        self.assert_audited(**counts)
+
     def assert_audited(self, **counts: int) -> None:
         """The product's own auditor finds nothing wrong, and counts so."""
         report = json.loads(self.run("scorer", "audit", "scorer.yaml", "--json").stdout)

@@ -2,13 +2,13 @@
 
 import json
 import signal
-import socket
 from typing import Any
 
 import pytest
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
+from tests.support.processes import free_port
 
 REPO = "oci:./registry/model"
 PARTITIONS = 4
@@ -88,19 +88,11 @@ def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> Non
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "1.0.0", "the notice that lay there")
 
 
-def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_port: int) -> None:
+def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig) -> None:
     promote = ("scorer", "promote", "scorer.yaml", "--to", "2.0.0")
-    elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{unused_port}")
+    elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{free_port()}")
     assert "no Kafka broker answers" in rig.run(*promote, *elsewhere, code=4).stderr
     said = rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
     assert "check CONFIG --create" in said
     moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
     assert [move["to_version"] for move in moves] == ["1.0.0"]
-
-
-@pytest.fixture
-def unused_port() -> int:
-    """A loopback port on which nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
