@@ -31,6 +31,7 @@ from scorer.demo.broker.jars import classpath
 from scorer.demo.broker.node import HOST, cluster_id, free_ports, write_node
 from tests.campaigns.proxy import Proxies
 from tests.campaigns.stray import TXN_OFFSET_COMMIT
+from tests.support.processes import Program
 
 ANSWER_SECONDS = 90.0
 SESSION = {
@@ -73,7 +74,7 @@ class Node:
             "-cp",
             os.pathsep.join(map(str, classpath())),
         ]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: Program | None = None
         self._guard = Guard(folder)
 
     @property
@@ -84,7 +85,7 @@ class Node:
     @property
     def running(self) -> bool:
         """Whether its process is there (frozen or not)."""
-        return self._process is not None and self._process.poll() is None
+        return self._program is not None and not self._program.ended
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
         at = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
@@ -112,29 +113,22 @@ class Node:
         if self.running:
             return
         time.sleep(max(0.0, self._ended_at + self.rest_seconds - time.monotonic()))
-        with (self.folder / "console.log").open("ab") as said:
-            self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self.folder / "server.properties")],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
-        self._guard.watch(self._process.pid)
-        threading.Thread(target=self._note_the_end, args=(self._process,), daemon=True).start()
+        command = [*self._java, "kafka.Kafka", str(self.folder / "server.properties")]
+        self._program = Program(command, self.folder / "console.log")
+        self._guard.watch(self._program.process.pid)
+        threading.Thread(target=self._note_the_end, args=(self._program.process,), daemon=True).start()
 
     def _note_the_end(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         self._ended_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
-        if self._process is not None and self.running:
-            self._process.send_signal(number)
+        if self._program is not None and self.running:
+            self._program.send(number)
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._program is not None:
+            self._program.kill()
 
     def close(self) -> None:
         """End it for good and remove its folder."""

@@ -88,7 +88,7 @@ class Sampler(threading.Thread):
         while not self._closing.wait(SAMPLE_SECONDS):
             for slot in self._fleet.slots:
                 if (process := slot.process) is not None:
-                    self._look(slot.replica, process.pid, time.monotonic() - began)
+                    self._look(slot.replica, process.process.pid, time.monotonic() - began)
 
     def _look(self, role: str, pid: int, at: float) -> None:
         try:

@@ -10,7 +10,6 @@ import pytest
 from tests.integration.scorer.rig import Rig
 from tests.integration.security import rights
 from tests.integration.security.broker import PASSWORD, SecuredBroker
-from tests.support import models
 
 NAME = "secured"
 
@@ -22,11 +21,7 @@ class Secured:
         self.broker = broker
         self.folder = folder
         (folder / "password").write_text(PASSWORD + "\n")
-        self.rig = Rig(broker.administrator, folder, NAME)
-        self.rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
-        self.rig.push(models.linear_package(folder / "two", 3.0), "2.0.0")
-        self.rig.promote("1.0.0")
-        self.rig.create(partitions=2)
+        self.rig = Rig(broker.administrator, folder, NAME).stocked(2, versions=2)
 
     def login(self, user: str, **changes: Any) -> dict[str, Any]:
         """The section `kafka.security` of a user, with a password file relative to the configuration."""

@@ -25,12 +25,8 @@ class Fleet:
     def __init__(self, here: EmbeddedBroker, there: EmbeddedBroker, folder: Path, prometheus: Prometheus) -> None:
         self.here, self.there, self.prometheus = here, there, prometheus
         (folder / "relay").mkdir(parents=True)
-        self.rig = Rig(here.bootstrap_servers, folder, f"seeing-{time.time_ns()}")
-        self.rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
-        self.rig.push(models.linear_package(folder / "two", 3.0), "2.0.0")
+        self.rig = Rig(here.bootstrap_servers, folder, f"seeing-{time.time_ns()}").stocked(2, versions=2)
         self.rig.push_unchecked(models.package(folder / "wrong", lambda p: models.linear(p, 5.0, width=3)), "3.0.0")
-        self.rig.promote("1.0.0")
-        self.rig.create(partitions=2)
         self.load = Load(here.bootstrap_servers, self.rig.events_topic, RATE)
         self.relay = RelayRig((here.bootstrap_servers, there.bootstrap_servers), folder / "relay", "scores")
         self.relay.configure(source={"topics": [self.rig.scores_topic]})
