@@ -84,7 +84,6 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether its process is there (frozen or not)."""
         return self._program is not None and not self._program.ended
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
@@ -131,7 +130,6 @@ class Node:
             self._program.kill()
 
     def close(self) -> None:
-        """End it for good and remove its folder."""
         self.kill()
         self._guard.release()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -172,7 +170,6 @@ class Cluster:
 
     @property
     def proxied_servers(self) -> str:
-        """The same through the proxies."""
         return ",".join(f"{HOST}:{port}" for port in self.proxies.ports)
 
     def start(self) -> Self:
@@ -191,7 +188,6 @@ class Cluster:
         return self
 
     def heal(self) -> None:
-        """Let connections pass, and bring every node back."""
         self.proxies.heal()
         self.whole()
 

@@ -53,6 +53,5 @@ class Told(Generic[Outcome]):
 
 
 def print_summary(summary: dict[str, Any], as_json: bool) -> int:
-    """Print it on stdout; the exit code."""
     print(json.dumps(summary, indent=None if as_json else 2))
     return 0 if summary["clean"] else 1

@@ -47,7 +47,6 @@ class Stage(Protocol[Stated]):
         """Start processes, then, when they work, the load. Raises RuntimeError where they do not."""
 
     def may(self, _: Step) -> bool:
-        """Whether a step's time has come."""
         return True
 
     def tend(self, now: float) -> None:
@@ -67,7 +66,6 @@ class Stage(Protocol[Stated]):
 
 
 def play(stage: Stage[Outcome], played: Round, result: Outcome) -> Outcome:
-    """Play a round; its result, filled in."""
     began, strays = time.monotonic(), stage.strays
     try:
         stage.watch.start()

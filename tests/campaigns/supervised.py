@@ -50,12 +50,10 @@ class Supervised:
 
     @property
     def armed(self) -> bool:
-        """Whether the crash is still to come."""
         return self._armed.is_symlink()
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, frozen or not."""
         return self.process is not None and not self.process.ended
 
     def send(self, number: signal.Signals) -> None:

@@ -46,7 +46,6 @@ class Follower:
         return self._seen
 
     def close(self) -> None:
-        """End the client."""
         self._consumer.close()
 
     def _look(self, now: float) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from tests.support.waiting import STEP_SECONDS, until
 
 LISTENING = "health and metrics on "
@@ -28,6 +30,14 @@ def free_port() -> int:
     """A loopback port that nothing listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Program:
@@ -50,7 +60,6 @@ class Program:
 
     @property
     def said(self) -> str:
-        """Its log so far."""
         return self.log.read_text(errors="replace")
 
     @property
@@ -58,12 +67,10 @@ class Program:
         return self.process.poll() is not None
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to all its processes."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL to all its processes."""
         self.send(signal.SIGKILL)
         self.process.wait()
 
@@ -81,7 +88,6 @@ class Service(Program):
     """A command that serves health and metrics."""
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its log as JSON objects."""
         return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
 
     @property

@@ -55,7 +55,6 @@ class Outcome:
 
 
 def main(arguments: list[str]) -> int:
-    """Play the parts; exit code 1 where one was not clean."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.campaigns.faults.deadly", description=(__doc__ or "").partition("\n")[0]
     )

@@ -47,7 +47,6 @@ class Fleet:
             slot.tend(now)
 
     def heal(self) -> None:
-        """All run again, none is frozen or armed."""
         self.stop_twins()
         for slot in self.slots:
             slot.disarm()
@@ -55,7 +54,6 @@ class Fleet:
             slot.start()
 
     def close(self) -> None:
-        """End all, politely; those that can be told at once."""
         for slot in (*self.slots, *self.twins):
             slot.send(signal.SIGCONT)
             slot.stop()

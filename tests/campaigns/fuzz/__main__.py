@@ -45,7 +45,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _round(bootstrap_servers: str, seed: int, count: int) -> Round:
-    """One round with topics and a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.ExitStack() as closing:
         name = f"fuzz-{seed}-{uuid.uuid4().hex[:8]}"
 

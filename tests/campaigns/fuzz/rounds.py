@@ -65,7 +65,6 @@ def write(address: str, topic: str, played: Round, count: int) -> dict[Place, Ra
 
 
 def play(make_rig: MakeRig, played: Round, count: int) -> Round:
-    """Play a round; its findings are in what is returned."""
     rig = surroundings(make_rig, played)
     written = write(rig.bootstrap_servers, rig.events_topic, played, count)
     ends = {partition: 1 + max(offset for p, offset in written if p == partition) for partition, _ in written}

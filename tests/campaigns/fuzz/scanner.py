@@ -42,7 +42,6 @@ def run(program: Path, seed: int, seconds: int) -> dict[str, int]:
 
 
 def main(seed: int, minutes: float) -> int:
-    """The same as a command; the exit code."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         try:
             print(json.dumps(run(built(Path(folder)), seed, round(minutes * 60))))

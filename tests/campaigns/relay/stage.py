@@ -111,7 +111,6 @@ class Stage(rounds.Stage[RelayResult]):
 
     @property
     def relay(self) -> Supervised:
-        """The process that is to copy now."""
         return self.slots[self._current]
 
     @property
@@ -139,7 +138,6 @@ class Stage(rounds.Stage[RelayResult]):
 
     @property
     def copying(self) -> bool:
-        """Whether the process that runs now has begun to copy."""
         return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
 
     def tend(self, now: float) -> None:
@@ -174,7 +172,6 @@ class Stage(rounds.Stage[RelayResult]):
         result.ended([code for slot in self.slots for code in slot.exits])
 
     def _end_relays(self) -> None:
-        """SIGTERM: what a relay has in hand it commits."""
         for slot in self.slots:
             slot.end()
 
@@ -226,6 +223,5 @@ class Stage(rounds.Stage[RelayResult]):
 
 
 def play(ground: Ground, played: RelayRound, rate: float, broken: str | None = None) -> RelayResult:
-    """Play one round on this ground at `rate` records a second."""
     result = RelayResult(played.number, played.seed, played.faults, lanes=played.lanes, transactional=played.transactional)
     return rounds.play(Stage(ground, played, rate, broken), played, result)

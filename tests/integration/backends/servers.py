@@ -59,7 +59,6 @@ class ModelServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> "ModelServer":
-        """Start it, and return when it answers."""
         command, more = self._command(self.port, self.folder)
         log = self.folder.parent / f"server-{self.port}.log"
         self._program = Program(command, log, {**more, "SLOW_FILE": str(self.slow_file)})
@@ -74,7 +73,6 @@ class ModelServer:
         raise AssertionError(f"{command[0]} did not start:\n{self._program.said[-3_000:]}")
 
     def signal(self, number: signal.Signals) -> None:
-        """To the server and every process that it has started."""
         assert self._program is not None
         self._program.send(number)
 

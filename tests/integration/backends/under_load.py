@@ -113,7 +113,6 @@ class UnderLoad:
 
 
 def faults(server: ModelServer, fault: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What breaks the server, and what mends it."""
     if fault == "killed":
         return server.kill, server.start
     if fault == "stopped":

@@ -10,8 +10,6 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it arrived."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -51,7 +49,6 @@ class Hostile:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def always(self, reply: Reply) -> None:
-        """Answer everything with this."""
         self.script = lambda _: reply
 
     def by_path(self, replies: dict[str, Reply | list[Reply]]) -> None:
@@ -70,11 +67,9 @@ class Hostile:
         self.script = script
 
     def asked(self, method: str) -> list[Seen]:
-        """The requests of this method."""
         return [seen for seen in self.seen if seen.method == method]
 
     def close(self) -> None:
-        """Stop."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -136,7 +131,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def hostile() -> Iterator[Hostile]:
-    """A hostile registry for a while."""
     server = Hostile()
     try:
         yield server

@@ -61,19 +61,16 @@ class DockerRegistry:
         return f"localhost:{self.port}"
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers."""
         program = self._program = Program(["docker-registry", "serve", str(self._config)], self.folder / "log")
         within(lambda: self._answers() or program.ended, START_SECONDS)
         if program.ended or not self._answers():
             raise RuntimeError(f"docker-registry does not start: {program.said[-2000:]}")
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
         if self._program is not None:
             self._program.kill()
 
     def blob(self, digest: str) -> Path:
-        """Where it keeps some content."""
         digits = digest.removeprefix("sha256:")
         return self.folder / "content/docker/registry/v2/blobs/sha256" / digits[:2] / digits / "data"
 
@@ -92,7 +89,6 @@ class DockerRegistry:
 
 @contextlib.contextmanager
 def running(registry: DockerRegistry) -> Iterator[DockerRegistry]:
-    """The registry, started, and killed in the end."""
     try:
         registry.start()
         yield registry

@@ -40,12 +40,10 @@ def too_large(rig: RelayRig) -> int:
 
 
 def of_tomorrow(rig: RelayRig) -> int:
-    """Of a time that the source takes and the destination does not."""
     return put(rig, b"bad", int(time.time() * 1_000) + DAY_MS)
 
 
 def put(rig: RelayRig, value: bytes, stamp: int) -> int:
-    """The offset of a record in partition 0."""
     found: list[Message] = []
     producer = Producer({"bootstrap.servers": rig.source})
     producer.produce(rig.topic, value, b"raw", 0, lambda _, m: found.append(m), timestamp=stamp, headers=[("a", b"1")])

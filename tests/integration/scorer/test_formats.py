@@ -21,7 +21,6 @@ from tests.unit.scorer.events.schema_events import proto_class
 
 @pytest.fixture(scope="module")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    """A running schema registry."""
     with contextlib.closing(SchemaRegistry(tmp_path_factory.mktemp("schema-registry"))) as running:
         yield running.wait()
 

@@ -13,7 +13,6 @@ FEW, TRIES = 20_000, 16
 
 
 def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> threading.Thread:
-    """Events at a steady rate, in the background."""
     thread = threading.Thread(target=rig.emit, args=(events(count, start, keys=300), "--rate", str(rate)))
     thread.start()
     return thread

@@ -25,7 +25,6 @@ def write(rig: Rig, sizes: list[int]) -> None:
 
 
 def peak(scorer: ScorerProcess) -> int:
-    """The most memory that the process has had resident, in bytes."""
     status = Path(f"/proc/{scorer.worker}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) * 1_024
 

@@ -25,7 +25,6 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def rig(cluster: Cluster, tmp_path: Path, unique: str) -> Iterator[Rig]:
-    """One version in production, and no topics."""
     cluster.whole()
     with contextlib.closing(Rig(cluster.bootstrap_servers, tmp_path, unique)) as made:
         made.push(models.linear_package(tmp_path / "one", 2.0), "1.0.0")
@@ -41,7 +40,6 @@ def spread(rig: Rig, topic: str, **config: str) -> None:
 
 
 def write(rig: Rig, start: int, *partitions: int, value: bytes = b'{"id": "e%d", "a": 1, "b": 0}') -> None:
-    """Ten numbered events into each of these partitions."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     for place, partition in enumerate(partitions):
         for number in range(start + 10 * place, start + 10 * (place + 1)):
@@ -56,7 +54,6 @@ def lose_node_3(cluster: Cluster, rig: Rig, topic: str) -> None:
 
 
 def paused(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
-    """Whether the metric says so."""
     return f'scorer_partition_paused{{partition="{partition}",topic="{rig.events_topic}"}} 1.0' in scorer.get("/metrics")[1]
 
 

@@ -26,7 +26,6 @@ def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
 
 
 def with_deadly(count: int, deadly: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Numbered events, some of them deadly."""
     return [{**event, **deadly.get(number, {})} for number, event in enumerate(events(count))]
 
 

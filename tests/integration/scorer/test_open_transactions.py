@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from publisher.kafka.clients import KafkaSettings
 from publisher.session.open_transactions import OpenTransactions
 from tests.campaigns.cluster import Cluster
+from tests.support.topics import admin, settle
 
 FORGETFUL = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -25,9 +26,7 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as made:
-        admin = AdminClient({"bootstrap.servers": made.start().bootstrap_servers})
-        for topic in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():
-            topic.result()
+        settle(admin(made.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
         yield made
 
 

@@ -16,7 +16,6 @@ from tests.integration.scorer.schema_registry import OneSchema
 
 
 def waits_for(scorer: ScorerProcess, what: str) -> None:
-    """Alive, not ready, and it says why once."""
     until(lambda: scorer.get("/readyz")[0] == 503 and f"{what}: " in scorer.get("/readyz")[1], f"the wait for {what}")
     assert scorer.get("/livez")[0] == 200
     assert f'scorer_away{{what="{what}"}} 1.0' in scorer.get("/metrics")[1]
@@ -48,7 +47,6 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
 
 
 def committed(rig: Rig) -> int:
-    """Events before the committed offsets."""
     return sum(mark["offset"] for mark in rig.marks().values())
 
 
@@ -178,5 +176,4 @@ def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: M
 
 
 def behind(rig: Rig, partition: int, before: dict[int, dict[str, int]]) -> int:
-    """How many events a partition has got since."""
     return rig.ends()[partition] - before[partition]["offset"]

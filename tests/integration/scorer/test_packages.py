@@ -12,13 +12,11 @@ Write = Callable[[Path], None]
 
 
 def score(rig: Rig, count: int, start: int) -> None:
-    """Events n from `start` on, all answered in the end."""
     rig.emit(events(count, start=start))
     until(lambda: rig.answered() == start + count, "the scores")
 
 
 def in_cache(rig: Rig) -> int:
-    """How many versions are complete on the scorer's disk."""
     return sum(path.is_dir() and not path.suffix for path in (rig.folder / "cache" / "versions").iterdir())
 
 

@@ -20,7 +20,6 @@ TOLD_SECONDS, POLL_SECONDS = 2.0, 6.0
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
-    """Plain HTTP."""
     with running(DockerRegistry(tmp_path_factory.mktemp("registry") / "plain")) as started:
         yield started
 

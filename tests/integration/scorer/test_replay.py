@@ -30,19 +30,16 @@ def broken(make_rig: MakeRig, incomplete: int, **overrides: object) -> Rig:
 
 
 def replay(rig: Rig, *flags: str, code: int = 0) -> dict[str, Any]:
-    """`scorer replay`: what it says it did."""
     said: dict[str, Any] = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--json", *flags, code=code).stdout)
     return said
 
 
 def mended(rig: Rig) -> None:
-    """The version that takes events without b is served."""
     rig.promote("2.0.0")
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "2.0.0", "2.0.0")
 
 
 def inputs(rig: Rig) -> int:
-    """Events in the input topic."""
     return sum(1 for _ in auditor.read(rig.bootstrap_servers, rig.events_topic))
 
 

@@ -6,17 +6,16 @@ import signal
 from collections.abc import Sequence
 
 import httpx
-import psutil
 
 from scorer.demo.broker.node import free_ports, is_taken
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
 from tests.integration.scorer.test_kill import load
+from tests.support.processes import alive
 
 WORKERS = 2
 
 
 def processes(supervisor: ScorerProcess) -> list[int]:
-    """The process of each worker, the newest."""
     found = dict(re.findall(r"worker (\d+) is process (\d+)", supervisor.said))
     return [int(found[number]) for number in sorted(found)]
 
@@ -27,16 +26,7 @@ def shared(rig: Rig, owners: Sequence[str]) -> bool:
     return rows == {f"{rig.name}.{owner}": 4 // len(owners) for owner in owners}
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def started(rig: Rig) -> ScorerProcess:
-    """Two workers that share the partitions."""
     supervisor = rig.start("w", workers=WORKERS)
     until(lambda: shared(rig, ["w-0", "w-1"]), "both workers to share the partitions")
     return supervisor

@@ -15,8 +15,6 @@ NAME = "secured"
 
 
 class Secured:
-    """The broker, and a rig whose configuration names a user of it."""
-
     def __init__(self, broker: SecuredBroker, folder: Path) -> None:
         self.broker = broker
         self.folder = folder
@@ -32,6 +30,12 @@ class Secured:
             "password_file": "password",
             "ca_file": str(self.broker.certificates.ca),
         } | changes
+
+    def mutual(self, **changes: Any) -> dict[str, Any]:
+        """The section `kafka.security` of the client that has a certificate."""
+        files = self.broker.certificates
+        own = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
+        return {"protocol": "SSL", "ca_file": str(files.ca), **own} | changes
 
     def configure(self, listener: str, security: dict[str, Any]) -> Rig:
         """The rig as somebody who may only do what the broker allows this user."""

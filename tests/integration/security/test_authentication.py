@@ -31,7 +31,7 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str,
         (files.foreign_client, f"refuses kafka.security.certificate_file ({files.foreign_client.certificate})"),
         (files.expired_client, f"kafka.security.certificate_file ({files.expired_client.certificate}) expired on"),
     ):
-        yield "MUTUAL", tls | {"certificate_file": str(identity.certificate), "key_file": str(identity.key)}, (said,)
+        yield "MUTUAL", secured.mutual(certificate_file=str(identity.certificate), key_file=str(identity.key)), (said,)
     yield "MUTUAL", {"protocol": "PLAINTEXT"}, ("speaks TLS, but kafka.security.protocol is PLAINTEXT",)
 
 
@@ -47,19 +47,13 @@ def test_what_is_wrong_is_told_soon_and_clearly(secured: Secured) -> None:
 
 def test_every_way_of_authentication_works(secured: Secured) -> None:
     files = secured.broker.certificates
-    mutual = {
-        "protocol": "SSL",
-        "ca_file": str(files.ca),
-        "certificate_file": str(files.client.certificate),
-        "key_file": str(files.client.key),
-    }
     (secured.folder / "key-password").write_text(files.key_password)
-    locked = mutual | {"key_file": str(files.locked_key), "key_password_file": "key-password"}
+    locked = secured.mutual(key_file=str(files.locked_key), key_password_file="key-password")
     clear = {"protocol": "SASL_PLAINTEXT", "mechanism": "SCRAM-SHA-512", "username": "scorer", "password_file": "password"}
     for listener, security in (
         ("SCRAM", secured.login("scorer")),
         ("CLEAR", clear),
-        ("MUTUAL", mutual),
+        ("MUTUAL", secured.mutual()),
         ("MUTUAL", locked),
         ("NAMED", secured.login("scorer", verify_hostname=False)),
     ):

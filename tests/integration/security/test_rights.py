@@ -51,14 +51,9 @@ def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     secured.broker.users({"stranger": []})
     secured.as_user("stranger")
     found = secured.checks()["rights"]
-    for part, operation in (
-        ("events", "Read"),
-        ("scores", "Write"),
-        ("dead", "Write"),
-        ("status", "Write"),
-        ("swaps", "Write"),
-    ):
-        assert f"no right to {operation} on topic '{NAME}.{part}'" in found["detail"]
+    assert f"no right to Read on topic '{NAME}.events'" in found["detail"]
+    for part in ("scores", "dead", "status", "swaps"):
+        assert f"no right to Write on topic '{NAME}.{part}'" in found["detail"]
     assert "--allow-principal User:stranger --operation Write" in found["hint"]
     secured.as_user(without("scorer", "transactions"))
     assert "no right to Write on transactional-id" in secured.checks()["rights"]["detail"]
@@ -118,7 +113,6 @@ def page(address: str) -> str:
 
 
 def emit(secured: Secured, values: object) -> None:
-    """Events, written by the user who may do nothing else."""
     secured.as_user("producer").emit(values)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,6 @@ TESTS = Path(__file__).with_name("alerts.yaml")
 
 
 def exported() -> set[str]:
-    """The names of all samples of a scorer and of a relay."""
     return {sample.name for registry in exporters() for family in registry.collect() for sample in family.samples}
 
 

@@ -11,8 +11,10 @@ from publisher.relay import settings as relay_settings
 from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, Topic
+from tests.integration.security import rights
 from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
 
+KINDS = {rights.TOPIC: "topic", rights.GROUP: "group", rights.TRANSACTIONAL_ID: "transactionalId"}
 SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
 """The keys of a section `security` for client certificates."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
@@ -25,12 +27,10 @@ KEDA = {
 
 
 def scorer_of(name: str) -> Object:
-    """The StatefulSet of the scorers."""
     return of_kind(rendered(name), "StatefulSet")["scorer"]
 
 
 def written(name: str) -> dict[str, Any]:
-    """The scorers' configuration as it stands in the ConfigMap."""
     values: dict[str, Any] = yaml.safe_load(configuration(rendered(name), scorer_of(name)))
     return values
 
@@ -59,7 +59,6 @@ def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
 
 
 def paths(values: Any) -> set[str]:
-    """Every absolute path in a configuration."""
     if isinstance(values, dict):
         return set().union(*map(paths, values.values())) if values else set()
     return {values} if isinstance(values, str) and values.startswith("/") else set()
@@ -151,6 +150,33 @@ def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics
     rights = {(r["resource"]["type"], r["resource"]["name"]) for r in users["scorer"]["spec"]["authorization"]["acls"]}
     own = set(topics.required(found))
     assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}/scorer/")}
+
+
+WORK = {
+    "scorer": ("scorer",), "producer": ("producer",), "auditor": ("auditor", "consumer"), "promoter": ("watcher",),
+    "replayer": ("replay",),
+}  # fmt: skip
+"""The components of `integration/security/rights.py` that each user stands for."""
+
+
+@pytest.mark.parametrize("user", WORK)
+def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_path: Path) -> None:
+    found = loaded("overlays/cpu", tmp_path)
+    named = {"events": found.input.topics[0], "scores": found.output.topic, "dead": found.dead_letter.topic}
+    named["dead.replayed"] = found.replayed_topic
+    rules = of_kind(rendered("kafka/cluster"), "KafkaUser")[user]["spec"]["authorization"]["acls"]
+
+    def granted(kind: str, name: str, operation: str) -> bool:
+        for rule in rules:
+            resource, covers = rule["resource"], str.startswith if "patternType" in rule["resource"] else str.__eq__
+            if resource["type"] == kind and operation in rule["operations"] and covers(name, resource["name"]):
+                return True
+        return False
+
+    for component in WORK[user]:
+        for kind, name, operation in rights.COMPONENTS[component](found.name).values():
+            asked = named.get(name.removeprefix(f"{found.name}."), name).removesuffix("*")
+            assert granted(KINDS[kind], asked, operation.name.title()), (component, asked, operation)
 
 
 def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:

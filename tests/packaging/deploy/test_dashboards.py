@@ -21,7 +21,6 @@ SECTIONS = {
 
 @pytest.fixture(scope="module")
 def built() -> dict[Path, str]:
-    """What the code makes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
         module: Any = importlib.import_module("build")

@@ -18,7 +18,6 @@ CONTENTS = {"one": b"first jar", "two": b"the second jar"}
 
 @pytest.fixture
 def jars(monkeypatch: pytest.MonkeyPatch) -> tuple[Jar, ...]:
-    """Two small jars in the place of Kafka's."""
     pair = tuple(
         Jar(hashlib.sha256(content).hexdigest(), len(content), "org.example", name, "1.0") for name, content in CONTENTS.items()
     )
@@ -35,7 +34,6 @@ def fill(repository: Path, jars: tuple[Jar, ...]) -> Path:
 
 @pytest.fixture
 def mirror(tmp_path: Path, jars: tuple[Jar, ...]) -> Iterator[str]:
-    """A Maven repository that serves the two jars on loopback."""
     quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     folder = fill(tmp_path / "mirror", jars)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as server:

@@ -20,14 +20,12 @@ LOOK_SECONDS = 0.2
 
 @contextmanager
 def nobody_scores(fleet: Fleet) -> Iterator[None]:
-    """No scorer is there at first."""
     yield
     fleet.start("scorer-0")
 
 
 @contextmanager
 def two_versions(fleet: Fleet) -> Iterator[None]:
-    """A second scorer follows another channel."""
     fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--channel", "next", "--to", "2.0.0", "--reason", "test")
     fleet.start("scorer-1", "--set", "model.tag=next")
     yield
@@ -45,7 +43,6 @@ def nothing_to_own(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def unfit_events(fleet: Fleet) -> Iterator[None]:
-    """A tenth of the events cannot be scored."""
     fleet.load.poison = 0.1
     yield
     fleet.load.poison = 0.0
@@ -53,7 +50,6 @@ def unfit_events(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def wrong_version(fleet: Fleet) -> Iterator[None]:
-    """A version that does not fit its signature is promoted."""
     fleet.rig.promote("3.0.0")
     yield
     fleet.rig.promote("1.0.0")

@@ -34,14 +34,12 @@ class Fleet:
         self.addresses: dict[str, str] = {}
 
     def start(self, pod: str, *flags: str, namespace: str = NAMESPACE) -> ScorerProcess:
-        """A scorer as the pod of that name; its replica too."""
         scorer = self.rig.start(pod, *flags).ready()
         self.scorers[pod], self.addresses[pod] = scorer, scorer.address
         self.prometheus.scrape(scorer.endpoint, namespace=namespace, pod=pod)
         return scorer
 
     def stop(self, pod: str) -> None:
-        """It ends in good order, and its pod is gone."""
         code = self.scorers.pop(pod).stop()
         self.prometheus.forget(self.addresses.pop(pod))
         assert code == 0, f"{pod} ended with {code}"

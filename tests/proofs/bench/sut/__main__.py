@@ -37,7 +37,6 @@ http: {{listen: "127.0.0.1:0"}}
 
 
 def run(*arguments: str, folder: Path) -> None:
-    """A command that must succeed."""
     subprocess.run([command(arguments[0]), *arguments[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
