@@ -54,7 +54,7 @@ def asked(store: RemoteStore, what: str) -> object:
 def test_an_answer_that_cannot_be_true(store: RemoteStore, server: Hostile, lie: str) -> None:
     what, reply, message = LIES[lie]
     server.always(reply)
-    with pytest.raises(Corrupt, match=re.escape(message)):
+    with pytest.raises(Corrupt, match=re.escape(message) or None):
         asked(store, what)
 
 

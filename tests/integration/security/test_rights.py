@@ -3,8 +3,8 @@ names the right, the resource and the way out."""
 
 import json
 import re
-import urllib.request
 
+import httpx
 import pytest
 
 from tests.integration.scorer.browser import console
@@ -101,15 +101,12 @@ def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_awa
     needed = rights.console(NAME)
     secured.broker.users({"console": list(needed.values())})
     with console(secured.as_user("console")) as address:
-        until(lambda: ">bus live<" in page(address), "the bus")
+        until(lambda: ">bus live<" in httpx.get(address, timeout=30).text, "the bus")
         secured.broker.revoke({"console": [needed["scores"]]})
-        until(lambda: f"no right to Read on topic &#39;{NAME}.scores&#39;" in page(address), "the missing right")
-
-
-def page(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as answer:
-        said: str = answer.read().decode()
-    return said
+        until(
+            lambda: f"no right to Read on topic &#39;{NAME}.scores&#39;" in httpx.get(address, timeout=30).text,
+            "the missing right",
+        )
 
 
 def emit(secured: Secured, values: object) -> None:

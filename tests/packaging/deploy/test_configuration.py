@@ -65,7 +65,7 @@ def paths(values: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Path) -> None:
+def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end(name: str, tmp_path: Path) -> None:
     found = loaded(name, tmp_path)
     container = pod_of(scorer_of(name))["containers"][0]
     assert found.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
@@ -73,6 +73,12 @@ def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Pat
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
     assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
     assert set(written(name)["kafka"]["security"]) == SECURITY
+    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
+    assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
+    for relay in relays(name, tmp_path).values():
+        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
+        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
+        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
@@ -89,17 +95,6 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
         assert {Path(path).name for path in named} == USER_FILES
         assert "/etc/scorestream" in mounts
         assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_grace_period_is_longer_than_what_may_be_in_hand(name: str, tmp_path: Path) -> None:
-    found = loaded(name, tmp_path)
-    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
-    assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
-    for relay in relays(name, tmp_path).values():
-        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
-        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
-        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
