@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.integration.security.certificates import Certificates, Identity
-from tests.support.topics import settle
+from tests.support.topics import admin, settle
 
 PASSWORD = "hush-4711-do-not-tell"
 LISTENERS = {
@@ -54,7 +54,7 @@ class SecuredBroker:
         return self._broker.bootstrap_servers
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.administrator})
+        return admin(self.administrator)
 
     def users(self, rights: Mapping[str, Iterable[Right]]) -> None:
         """Make users with PASSWORD (SCRAM) who may do this and nothing else."""
