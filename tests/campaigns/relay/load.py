@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from tests.campaigns.load import Load
+from tests.support.waiting import until
 
 TRANSACTION_RECORDS = 50
 PERIOD_SECONDS = 0.1
@@ -23,7 +24,11 @@ class Records(Load):
 
     def widen(self, partitions: int) -> None:
         """Write to so many partitions from now on. From any thread."""
-        self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
+
+        def known() -> bool:  # the client refuses a partition that it does not know
+            return len(self._producer.list_topics(self._topic, 10).topics[self._topic].partitions) >= partitions
+
+        until(known, "the new partitions")
         self.partitions = partitions
 
     def _placed(self, key: bytes) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
+def test_a_topic_that_is_made_again_with_and_without_a_running_scorer_begins_at_its_beginning(
+    make_rig: MakeRig, start: str
+) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
     rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
@@ -57,21 +59,13 @@ def test_a_topic_that_is_made_again_under_a_running_scorer_begins_at_its_beginni
     assert sum(swaps[0]["scores_from"]) >= 40
     rig.assert_audited(events=100, gone=40)
     assert scorer.stop() == 0
-
-
-def test_a_topic_that_is_made_again_while_nobody_runs_begins_at_its_beginning(make_rig: MakeRig) -> None:
-    rig = make_rig(input={"start": "latest"}).stocked(2)
-    scorer = rig.start().ready()
-    until(lambda: len(rig.marks()) == 2, "the positions where it began")
-    write(rig, 10, 0)
-    until(lambda: rig.answered() == 10, "the scores")
-    scorer.stop()
-    rig.make_again(rig.events_topic, 2)
-    write(rig, 30, 0, start=100)
+    rig.make_again(rig.events_topic, 2)  # while nobody runs
+    write(rig, 30, 0, start=2_000)
     rig.start().ready()
-    until(lambda: rig.answered() >= 40, "the scores of the new topic")
-    assert sorted(ids(rig)) == sorted([f"e{n}" for n in range(10)] + [f"e{n}" for n in range(100, 130)])
-    rig.assert_audited(events=30, gone=10)
+    until(lambda: rig.answered() >= 170, "the scores of the newest topic")
+    assert sorted(ids(rig))[-30:] == sorted(f"e{n}" for n in range(2_000, 2_030))
+    assert len(ids(rig)) == 170
+    rig.assert_audited(events=30, gone=140)
 
 
 def test_positions_that_expired_are_not_begun_anew_but_told(make_rig: MakeRig) -> None:

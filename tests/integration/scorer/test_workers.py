@@ -82,10 +82,6 @@ def test_what_stops_one_before_any_has_served_stops_all_with_one_message(make_ri
         (error,) = (line for line in supervisor.said.splitlines() if line.startswith("error:"))
         assert said in error
         assert not any(map(alive, processes(supervisor)))
-
-
-def test_the_last_port_and_the_longest_replica_leave_no_room_for_a_second_worker(make_rig: MakeRig) -> None:
-    rig = make_rig()
     run = ("scorer", "run", "scorer.yaml", "--workers", "2", "--set")
     assert "http.listen: worker 1" in rig.run(*run, "http.listen=127.0.0.1:65535", code=2).stderr
     assert "replica: " in rig.run(*run, f"replica={'r' * 100}", code=2).stderr

@@ -57,9 +57,6 @@ def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     assert "--allow-principal User:stranger --operation Write" in found["hint"]
     secured.as_user(without("scorer", "transactions"))
     assert "no right to Write on transactional-id" in secured.checks()["rights"]["detail"]
-
-
-def test_a_topic_that_may_not_be_made(secured: Secured) -> None:
     secured.broker.users({"maker": [*rights.scorer(NAME).values(), (rights.TOPIC, f"{NAME}.new", rights.WRITE)]})
     changed = ("--create", "--set", f"output.topic={NAME}.new", "--json")
     said = secured.as_user("maker").run("scorer", "check", "scorer.yaml", *changed, code=1).stdout
