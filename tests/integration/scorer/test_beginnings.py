@@ -37,9 +37,7 @@ def test_a_partition_that_is_added_later_begins_at_its_beginning(make_rig: MakeR
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_that_is_made_again_with_and_without_a_running_scorer_begins_at_its_beginning(
-    make_rig: MakeRig, start: str
-) -> None:
+def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, start: str) -> None:
     protocol = {"earliest": "classic", "latest": "consumer"}[start]
     rig = make_rig(input={"start": start}, kafka={"group_protocol": protocol}).stocked(2)
     scorer = rig.start().ready()
