@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from scorer.demo.broker.node import HOST
+from scorer.demo.broker.node import HOST, free_ports
 from tests.campaigns.proxy import Proxies
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.integration.scorer.schema_registry import OneSchema
@@ -27,13 +27,15 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
     registry, away = rig.folder / "registry", rig.folder / "registry-away"
     registry.rename(away)
     door = Proxies(1)
-    through = ("--set", f"kafka.bootstrap_servers={HOST}:{door.ports[0]}")
-    scorer, stopped = rig.start("a", *through), rig.start("b", *through)
+    scorer, stopped = (
+        rig.start(name, "--set", f"kafka.bootstrap_servers={HOST}:{port}")
+        for name, port in (("a", door.ports[0]), ("b", free_ports()[0]))
+    )
     waits_for(scorer, "brokers")
-    told = [line for line in scorer.said.splitlines() if "no Kafka broker answers" in line]
+    waits_for(stopped, "brokers")
+    told = [line for line in stopped.said.splitlines() if "no Kafka broker answers" in line]
     assert len(told) == 1
     assert "check kafka.bootstrap_servers" in told[0]
-    waits_for(stopped, "brokers")
     assert stopped.stop() == 0
 
     door.connect([int(rig.bootstrap_servers.rpartition(":")[2])])
