@@ -61,7 +61,7 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
     write(rig, 30, 0, start=2_000)
     rig.start().ready()
     until(lambda: rig.answered() >= 170, "the scores of the newest topic")
-    assert sorted(ids(rig))[-30:] == sorted(f"e{n}" for n in range(2_000, 2_030))
+    assert {f"e{n}" for n in range(2_000, 2_030)} <= set(ids(rig))
     assert len(ids(rig)) == 170
     rig.assert_audited(events=30, gone=140)
 
