@@ -1,18 +1,22 @@
 """What is written at the source while faults happen: numbered records at a steady rate; transactions, half of them aborted."""
 
+import contextlib
 import random
 import threading
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.campaigns.load import Load
+from tests.support.topics import admin, settle
 from tests.support.waiting import until
 
 TRANSACTION_RECORDS = 50
 PERIOD_SECONDS = 0.1
 CALL_SECONDS = 5.0
 FINISH_SECONDS = 60.0
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Records(Load):
@@ -23,12 +27,18 @@ class Records(Load):
         self.partitions = partitions
 
     def widen(self, partitions: int) -> None:
-        """Write to so many partitions from now on. From any thread."""
+        """Write to so many partitions from now on. From any thread. A leader that still refuses could take a second batch
+        before the first one, which it then calls a duplicate: acknowledged, and lost."""
+        asked = {TopicPartition(self._topic, number): LATEST for number in range(partitions)}
 
-        def known() -> bool:  # the client refuses a partition that it does not know
-            return len(self._producer.list_topics(self._topic, 10).topics[self._topic].partitions) >= partitions
+        def led() -> bool:
+            with contextlib.suppress(KafkaException):
+                settle(admin(self._bootstrap_servers).list_offsets(asked))
+                return True
+            return False
 
-        until(known, "the new partitions")
+        until(led, "the leaders of the new partitions")
+        self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
         self.partitions = partitions
 
     def _placed(self, key: bytes) -> dict[str, Any]:
