@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 TICK = 0.01  # seconds between bursts
 KEYS = 300
 BAD = (b"{", b'{"id": "x"}', b'{"id": "x", "a": "one", "b": 0}', b"\xff\xfe", b"[1, 2]", None)
 """Values that no scorer can score: cut off, without its fields, of another type, not UTF-8, not an object, a tombstone."""
+NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""What a client says until it has heard of a topic or a partition that was just made."""
 
 
 def linear(number: int) -> bytes:
@@ -113,7 +115,9 @@ class Load(threading.Thread):
         while not self._enough.is_set():
             try:
                 self._producer.produce(self._topic, value, key, **self._placed(key))
-            except BufferError:
+            except (BufferError, KafkaException) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() not in NOT_KNOWN_YET:
+                    raise
                 self._producer.poll(0.1)
             else:
                 return
