@@ -1,22 +1,17 @@
 """What is written at the source while faults happen: numbered records at a steady rate; transactions, half of them aborted."""
 
-import contextlib
 import random
 import threading
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaException, Producer
 
 from tests.campaigns.load import Load
-from tests.support.topics import admin, settle
-from tests.support.waiting import until
 
 TRANSACTION_RECORDS = 50
 PERIOD_SECONDS = 0.1
 CALL_SECONDS = 5.0
 FINISH_SECONDS = 60.0
-LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Records(Load):
@@ -27,19 +22,13 @@ class Records(Load):
         self.partitions = partitions
 
     def widen(self, partitions: int) -> None:
-        """Write to so many partitions from now on. From any thread. A leader that still refuses could take a second batch
-        before the first one, which it then calls a duplicate: acknowledged, and lost."""
-        asked = {TopicPartition(self._topic, number): LATEST for number in range(partitions)}
-
-        def led() -> bool:
-            with contextlib.suppress(KafkaException):
-                settle(admin(self._bootstrap_servers).list_offsets(asked))
-                return True
-            return False
-
-        until(led, "the leaders of the new partitions")
+        """Write to so many partitions from now on. From any thread."""
         self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
         self.partitions = partitions
+
+    def _made(self, **more: Any) -> Producer:
+        """One batch in flight: of two, a new leader may refuse the first, take the second, and call the first a duplicate."""
+        return super()._made(**{"max.in.flight": 1, **more})
 
     def _placed(self, key: bytes) -> dict[str, Any]:
         return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
