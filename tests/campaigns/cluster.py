@@ -18,9 +18,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
@@ -30,6 +29,9 @@ from scorer.demo.broker.embedded import QUICK_START, WAITING, java_executable, t
 from scorer.demo.broker.guard import Guard
 from scorer.demo.broker.jars import classpath
 from scorer.demo.broker.node import HOST, cluster_id, free_ports, write_node
+from tests.campaigns.proxy import Proxies
+from tests.campaigns.stray import TXN_OFFSET_COMMIT
+from tests.support.processes import Program
 
 ANSWER_SECONDS = 90.0
 SESSION = {
@@ -72,7 +74,7 @@ class Node:
             "-cp",
             os.pathsep.join(map(str, classpath())),
         ]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: Program | None = None
         self._guard = Guard(folder)
 
     @property
@@ -82,8 +84,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether its process is there (frozen or not)."""
-        return self._process is not None and self._process.poll() is None
+        return self._program is not None and not self._program.ended
 
     def format(self, cluster: str, voters: str, servers: str, proxy_port: int, properties: Mapping[str, str]) -> None:
         at = {"PLAINTEXT": self.port, "PROXIED": self.proxied, "CONTROLLER": self.controller}
@@ -111,32 +112,24 @@ class Node:
         if self.running:
             return
         time.sleep(max(0.0, self._ended_at + self.rest_seconds - time.monotonic()))
-        with (self.folder / "console.log").open("ab") as said:
-            self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self.folder / "server.properties")],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
-        self._guard.watch(self._process.pid)
-        threading.Thread(target=self._note_the_end, args=(self._process,), daemon=True).start()
+        command = [*self._java, "kafka.Kafka", str(self.folder / "server.properties")]
+        self._program = Program(command, self.folder / "console.log")
+        self._guard.watch(self._program.process.pid)
+        threading.Thread(target=self._note_the_end, args=(self._program.process,), daemon=True).start()
 
     def _note_the_end(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         self._ended_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
-        if self._process is not None and self.running:
-            self._process.send_signal(number)
+        if self._program is not None and self.running:
+            self._program.send(number)
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._program is not None:
+            self._program.kill()
 
     def close(self) -> None:
-        """End it for good and remove its folder."""
         self.kill()
         self._guard.release()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -149,7 +142,7 @@ class Node:
 
 class Cluster:
     """`log_folder`: for a cluster of one. `properties`: more of the brokers' own. `apart`: whether the controller of a lone
-    broker is a process of its own, which nothing happens to."""
+    broker is a process of its own, which nothing happens to. `stray_before`: see `stray.py`."""
 
     def __init__(
         self,
@@ -159,7 +152,9 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         *,
         apart: bool = True,
+        stray_before: int = TXN_OFFSET_COMMIT,
     ) -> None:
+        self.proxies = Proxies(size, stray_before)
         self._properties = (REPLICATED if size == 3 else LONE_SESSION) | dict(properties or {})
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-faults-"))
         apart = apart and size == 1
@@ -173,9 +168,12 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self.nodes)
 
-    def start(self, proxy_ports: Sequence[int]) -> Self:
-        """Format and start all nodes, and wait until the cluster is whole. `proxy_ports`: one for each node, where a proxy to
-        `Node.proxied` listens."""
+    @property
+    def proxied_servers(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self.proxies.ports)
+
+    def start(self) -> Self:
+        """Format and start all nodes, and wait until the cluster is whole."""
         cluster = cluster_id(uuid.uuid4().bytes)
         voters = ",".join(f"{n.number}@{HOST}:{n.controller}:{n.directory_id}" for n in self._controllers)
         servers = ",".join(f"{HOST}:{n.controller}" for n in self._controllers)
@@ -183,10 +181,15 @@ class Cluster:
             if node not in self.nodes:
                 node.format(cluster, voters, servers, 0, self._properties)
                 node.start()
-        for node, port in zip(self.nodes, proxy_ports, strict=True):
+        for node, port in zip(self.nodes, self.proxies.ports, strict=True):
             node.format(cluster, voters, servers, port, self._properties)
         self.whole()
+        self.proxies.connect([node.proxied for node in self.nodes])
         return self
+
+    def heal(self) -> None:
+        self.proxies.heal()
+        self.whole()
 
     def whole(self) -> None:
         """Start what is down, thaw what is frozen, and wait until every node is known. Raises RuntimeError."""
@@ -212,13 +215,8 @@ class Cluster:
     def close(self) -> None:
         for node in {*self.nodes, *self._controllers}:
             node.close()
+        self.proxies.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _restart_ended(self) -> None:
         for node in self.nodes:

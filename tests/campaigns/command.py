@@ -27,7 +27,6 @@ def parser(
     made.add_argument("--seconds", type=float, default=seconds, help="of load in a round, at least")
     made.add_argument("--broken", choices=broken, help="processes that are wrong on purpose")
     made.add_argument("--append", type=Path, metavar="FILE", help="a JSON line for each round")
-    made.add_argument("--keep-logs", action="store_true", help="of clean rounds too; where, stands in --append")
     made.add_argument("--json", action="store_true", help="the summary as one line on stdout")
     return made
 
@@ -54,6 +53,5 @@ class Told(Generic[Outcome]):
 
 
 def print_summary(summary: dict[str, Any], as_json: bool) -> int:
-    """Print it on stdout; the exit code."""
     print(json.dumps(summary, indent=None if as_json else 2))
     return 0 if summary["clean"] else 1

@@ -1,18 +1,21 @@
 """Events at a steady rate, with a journal of what the broker has acknowledged."""
 
 import itertools
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 TICK = 0.01  # seconds between bursts
 KEYS = 300
 BAD = (b"{", b'{"id": "x"}', b'{"id": "x", "a": "one", "b": 0}', b"\xff\xfe", b"[1, 2]", None)
 """Values that no scorer can score: cut off, without its fields, of another type, not UTF-8, not an object, a tombstone."""
+NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""What a client says until it has heard of a topic or a partition that was just made."""
 
 
 def linear(number: int) -> bytes:
@@ -21,8 +24,8 @@ def linear(number: int) -> bytes:
 
 
 class Load(threading.Thread):
-    """Writes the events that `make` gives for 0, 1, and so on, until `finish`, or up to `limit`. `rate` is events a second.
-    `poison` is the share of events that cannot be scored. The producer waits through whatever befalls the brokers."""
+    """Writes the events that `make` gives for 0, 1, and so on, until `finish`, or up to `limit`. `rate` (events a second) and
+    `poison` (the share of events that cannot be scored) may be changed. The producer waits for brokers that are away."""
 
     def __init__(
         self,
@@ -37,14 +40,16 @@ class Load(threading.Thread):
         self.last: dict[int, int] = {}
         self.failed = 0
         self.poison = 0.0
+        self.rate = rate
         self.written = 0
         self._topic = topic
-        self._rate = rate
-        self._limit = limit
+        self._limit = math.inf if limit is None else limit
         self._make = make
+        self._bad = itertools.cycle(BAD)
+        self._bad_due = self._due = 0.0
+        self._ticked = math.inf
         self._enough = threading.Event()
         self._turn = threading.Lock()
-        self._paused = 0.0
         self._bootstrap_servers = bootstrap_servers
         self._producer = self._made()
 
@@ -69,38 +74,35 @@ class Load(threading.Thread):
         return self.acknowledged.total()
 
     def run(self) -> None:
-        began = time.monotonic()
-        bad_due = 0.0
-        bad = itertools.cycle(BAD)
-        while not self._enough.is_set() and (self._limit is None or self.written < self._limit):
+        self._ticked = time.monotonic()
+        while not self._enough.is_set() and self.written < self._limit:
             with self._turn:
-                bad_due = self._tick(time.monotonic() - began - self._paused, bad_due, bad)
+                self._tick(time.monotonic())
             self._enough.wait(TICK)
 
-    def _tick(self, seconds: float, bad_due: float, bad: Iterator[bytes | None]) -> float:
-        due = int(seconds * self._rate)
-        for number in range(self.written, due if self._limit is None else min(due, self._limit)):
+    def _tick(self, now: float) -> None:
+        self._due += (now - self._ticked) * self.rate
+        self._ticked = now
+        for number in range(self.written, int(min(self._due, self._limit))):
             value: bytes | None = self._make(number)
-            bad_due += self.poison
-            if bad_due >= 1:
-                bad_due -= 1
-                value = next(bad)
+            self._bad_due += self.poison
+            if self._bad_due >= 1:
+                self._bad_due -= 1
+                value = next(self._bad)
             self._write(value, b"k%d" % (number % KEYS))
             self.written = number + 1
         self._producer.poll(0)
-        return bad_due
 
     def begin_anew(self, between: Callable[[], None], seconds: float = 130.0) -> None:
         """Write on after `between`, with another producer; what was acknowledged before counts no more."""
         with self._turn:
-            began = time.monotonic()
             if left := self._producer.flush(seconds):
                 raise RuntimeError(f"{left} events were not acknowledged within {seconds:.0f} s")
             between()
             self.acknowledged.clear()
             self.last.clear()
             self._producer = self._made()
-            self._paused += time.monotonic() - began
+            self._ticked = time.monotonic()
 
     def finish(self, seconds: float = 130.0) -> None:
         """No more events; returns when each is acknowledged or given up. Raises RuntimeError where that takes longer."""
@@ -113,7 +115,9 @@ class Load(threading.Thread):
         while not self._enough.is_set():
             try:
                 self._producer.produce(self._topic, value, key, **self._placed(key))
-            except BufferError:
+            except (BufferError, KafkaException) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() not in NOT_KNOWN_YET:
+                    raise
                 self._producer.poll(0.1)
             else:
                 return

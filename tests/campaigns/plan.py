@@ -26,7 +26,6 @@ class Round:
 
 
 def around(calls: Sequence[str]) -> tuple[str, ...]:
-    """The points before and after each of these calls."""
     return tuple(f"{when}:{call}" for call in calls for when in ("before", "after"))
 
 
@@ -35,7 +34,6 @@ def cuts(rng: random.Random, at: float, times: int, longest: float, side: str = 
 
 
 def slowed(rng: random.Random, at: float, side: str = "") -> list[Step]:
-    """Each chunk delayed for some seconds."""
     delay = f"{side} {rng.uniform(0.02, 0.3):.3f}".strip()
     return [Step(at, "slow", delay), Step(at + rng.uniform(2, 5), "slow", f"{side} 0".strip())]
 

@@ -18,14 +18,15 @@ LATE_SECONDS = 0.05  # between the records' way to the log and the stray request
 
 
 class Proxies:
-    """One listener for each upstream port that `connect` is told; `ports` are theirs. `stray_before`: see `stray.py`."""
+    """One listener for each upstream port that `connect` is told; `ports` are theirs. Connections that come before are closed.
+    `stray_before`: see `stray.py`."""
 
     def __init__(self, count: int, stray_before: int = TXN_OFFSET_COMMIT) -> None:
         self.stray = StrayEndTxn(stray_before)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         self._thread.start()
-        self._upstream: list[int] = []
+        self._upstream = [0] * count
         self._writers: set[asyncio.StreamWriter] = set()
         self._delay = 0.0
         self._flowing = asyncio.Event()

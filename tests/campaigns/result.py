@@ -34,7 +34,6 @@ class Result:
 
     @property
     def worst(self) -> dict[str, int]:
-        """Each fault, by the count that saw more of it."""
         return {name: max(self.counts.get(name, 0), self.audited.get(name, 0)) for name in self.COUNTED}
 
     @property
@@ -56,7 +55,6 @@ class Result:
 
 
 def line(result: Result) -> str:
-    """One round; the seed plays it again."""
     counts = " ".join(f"{name} {count}" for name, count in result.worst.items())
     exits = ", ".join(f"{count}x {name}" for name, count in sorted(result.exits.items()))
     verdict = "ok" if result.clean else f"NOT CLEAN: {result.trouble}"

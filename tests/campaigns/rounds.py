@@ -47,7 +47,6 @@ class Stage(Protocol[Stated]):
         """Start processes, then, when they work, the load. Raises RuntimeError where they do not."""
 
     def may(self, _: Step) -> bool:
-        """Whether a step's time has come."""
         return True
 
     def tend(self, now: float) -> None:
@@ -66,8 +65,7 @@ class Stage(Protocol[Stated]):
         """Note what was written, and how processes ended."""
 
 
-def play(stage: Stage[Outcome], played: Round, result: Outcome, keep_logs: bool = False) -> Outcome:
-    """Play a round; its result, filled in."""
+def play(stage: Stage[Outcome], played: Round, result: Outcome) -> Outcome:
     began, strays = time.monotonic(), stage.strays
     try:
         stage.watch.start()
@@ -78,13 +76,13 @@ def play(stage: Stage[Outcome], played: Round, result: Outcome, keep_logs: bool 
     except (AssertionError, KafkaException, OSError, RuntimeError, subprocess.SubprocessError) as error:
         result.trouble = result.trouble or f"{type(error).__name__}: {error}"
     finally:
-        stage.close(keep=keep_logs or not result.clean)
+        stage.close(keep=not result.clean)
         stage.note(result)
     result.strays = stage.strays - strays
     result.stall_seconds = round(stage.watch.stalls.longest, 2)
     result.seconds = round(time.monotonic() - began, 1)
-    result.logs = str(stage.folder) if keep_logs or not result.clean else ""
     if not result.clean:
+        result.logs = str(stage.folder)
         result.trouble = f"{result.trouble or 'damage'}; logs in {stage.folder}"
     return result
 

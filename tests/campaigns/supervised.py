@@ -1,15 +1,16 @@
 """One process of a campaign: started, ended, frozen, armed, and started again when it ends of itself."""
 
 import atexit
-import contextlib
 import functools
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.support.processes import Program
+from tests.support.waiting import within
 
 STOP_SECONDS = 40.0
 CLOCK_SOURCE = Path(__file__).with_name("clock.c")
@@ -22,14 +23,14 @@ class Supervised:
 
     def __init__(self, name: str, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.exits: list[int] = []
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Program | None = None
         self.wanted = False
         self.due = 0.0
         self.command = list(command)
         self._folder = folder
         self._armed = folder / f"armed-{name}"
         self._log = folder / f"{name}.log"
-        self._environment = {**os.environ, "ARM_FILE": str(self._armed), **environment}
+        self._environment = {"ARM_FILE": str(self._armed), **environment}
 
     def start(self, clock_hours: int = 0) -> None:
         """Start it where it does not run; `clock_hours` is what its clock is off by."""
@@ -37,16 +38,7 @@ class Supervised:
         if self.process is not None:
             return
         clock = {"LD_PRELOAD": clock_library(), "CLOCK_OFFSET_SECONDS": f"{clock_hours * 3_600}"} if clock_hours else {}
-        with self._log.open("ab") as said:
-            self.process = subprocess.Popen(
-                self.command,
-                cwd=self._folder,
-                env=self._environment | clock,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                process_group=0,
-            )
+        self.process = Program(self.command, self._log, self._environment | clock, self._folder)
 
     def arm(self, point: str) -> None:
         """It shall crash when it comes to this point of a transaction."""
@@ -58,19 +50,18 @@ class Supervised:
 
     @property
     def armed(self) -> bool:
-        """Whether the crash is still to come."""
         return self._armed.is_symlink()
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, frozen or not."""
-        return self.process is not None and self.process.poll() is None
+        return self.process is not None and not self.process.ended
 
     def send(self, number: signal.Signals) -> None:
         """A signal to all its processes, where it runs; SIGTERM to the first alone, which passes it on."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                (os.kill if number is signal.SIGTERM else os.killpg)(self.process.pid, number)
+        if self.process is not None and number is signal.SIGTERM:
+            self.process.process.terminate()
+        elif self.process is not None:
+            self.process.send(number)
 
     def stop(self) -> None:
         self.wanted = False
@@ -78,8 +69,8 @@ class Supervised:
 
     def tend(self, now: float) -> None:
         """Reap it where it has ended, and start it again where it is wanted."""
-        if self.process is not None and (code := self.process.poll()) is not None:
-            self.exits.append(code)
+        if self.process is not None and self.process.ended:
+            self.exits.append(self.process.wait())
             self.process = None
             self.due = now + RESTART_SECONDS
         if self.process is None and self.wanted and now >= self.due:
@@ -92,9 +83,7 @@ class Supervised:
             return
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not within(lambda: not self.running, STOP_SECONDS):
             self.send(signal.SIGKILL)
         self.exits.append(self.process.wait())
         self.process = None

@@ -19,9 +19,6 @@ class Stalls:
         self.longest = max(self.longest, now - self._last.get(partition, now))
         self._last[partition] = now
 
-    def forget(self) -> None:
-        self.longest = 0.0
-
 
 class Watch(threading.Thread):
     """Counts the records of some topics, and the stalls of the first one, until `close`. `grows`: see Follower."""

@@ -56,13 +56,10 @@ def test_it_carries_the_licence_unmodified(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(PROJECT["scripts"]))
-def test_its_commands_run(installed: Path, tmp_path: Path, command: str) -> None:
+def test_its_commands_run_from_its_own_packages(installed: Path, tmp_path: Path, command: str) -> None:
     done = subprocess.run([installed / command, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"Usage: {command}" in done.stdout
-
-
-def test_its_packages_are_those_of_the_environment(installed: Path, tmp_path: Path) -> None:
     say = f"import {', '.join(PACKAGES)}; print(*(package.__file__ for package in ({', '.join(PACKAGES)})))"
     done = subprocess.run([installed / "python3", "-c", say], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(Path(file).is_relative_to(installed.parent) for file in done.stdout.split())

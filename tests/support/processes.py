@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from tests.support.waiting import STEP_SECONDS, until
 
 LISTENING = "health and metrics on "
@@ -29,24 +31,60 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class Service:
-    """A command that goes on until it is stopped, and serves health and metrics. It is a process group of its own."""
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+
+class Program:
+    """A command that goes on until it is stopped. It is a process group of its own."""
+
+    def __init__(
+        self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.log = log
-        with log.open("wb") as said:
+        with log.open("ab") as said:
             self.process = subprocess.Popen(
                 arguments,
                 stdout=said,
                 stderr=said,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **environment},
+                env={**os.environ, **(environment or {})},
+                cwd=cwd,
                 process_group=0,
             )
 
     @property
     def said(self) -> str:
         return self.log.read_text(errors="replace")
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM to the first process; its exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        return self.process.wait(STEP_SECONDS)
+
+
+class Service(Program):
+    """A command that serves health and metrics."""
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
@@ -78,20 +116,3 @@ class Service:
         until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
         assert self.process.poll() is None, self.said
         return self
-
-    def send(self, number: signal.Signals) -> None:
-        """A signal to all its processes."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        """SIGTERM to the first process; its exit code."""
-        self.process.terminate()
-        return self.wait()
-
-    def wait(self) -> int:
-        return self.process.wait(STEP_SECONDS)

@@ -11,10 +11,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from tests.campaigns.command import Told, end_as_asked, parser, print_summary, talk
-from tests.campaigns.faults import matrix, outages, soak
+from tests.campaigns.faults import matrix, soak
 from tests.campaigns.faults.plan import FAULTS, plan, possible_faults
 from tests.campaigns.faults.rounds import drain_rate, play
 from tests.campaigns.faults.stage import Ground, ScorerResult
@@ -23,9 +21,6 @@ from tests.campaigns.result import summary
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    if options.outages:
-        outcome = outages.run(options.outages, lambda line: talk.print(line, markup=False), options.outage)
-        return print_summary(outcome, options.json)
     missing = _missing(options.brokers)
     for fault, why in missing.items():
         talk.print(f"NOT RUN {fault}: {why}", markup=False)
@@ -47,8 +42,6 @@ def main(arguments: Sequence[str]) -> int:
             _rounds(ground, options, list(missing), rate, told)
     more = {"brokers": options.brokers, "events": sum(result.events for result in told.results), "not_run": list(missing)}
     figures = summary(told.results, ScorerResult.COUNTED, **more, events_per_second=round(rate))
-    if options.matrix and not options.json:
-        Console().print(matrix.table(told.results, options.brokers))
     return print_summary(figures | ({"processes": slopes} if options.soak else {}), options.json)
 
 
@@ -56,7 +49,7 @@ def _rounds(ground: Ground, options: argparse.Namespace, missing: list[str], rat
     possible = possible_faults(options.brokers, missing)
     for number in range(options.rounds):
         played = plan(number + 1, options.seed + number, possible, options.brokers, options.seconds, options.only)
-        told(play(ground, played, rate, options.broken, options.keep_logs))
+        told(play(ground, played, rate, options.broken))
 
 
 def _missing(brokers: int) -> dict[str, str]:
@@ -78,8 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     made.add_argument("--matrix", action="store_true", help="a crash before and after every step of a transaction instead")
     made.add_argument("--soak", type=float, metavar="MINUTES", help="one long round instead, and what grows in the processes")
-    made.add_argument("--outages", type=int, metavar="N", help="instead: N outages of each kind in turn, and no scorer ends")
-    made.add_argument("--outage", choices=outages.KINDS, help="of this kind only")
     made.add_argument("--rate", type=float, help="events a second; default: half of what two scorers drain, measured")
     return made
 

@@ -25,7 +25,6 @@ from scorer.crashes.in_hand import InHand, path_of
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer import lethal
 from tests.integration.scorer.rig import Rig, ScorerProcess, events
-from tests.support import models
 from tests.support.waiting import within
 
 KINDS: list[dict[str, Any]] = [{"a": lethal.SEGFAULT}, {"a": lethal.ABORT}, {"a": lethal.OUT_OF_MEMORY}, lethal.DECODER]
@@ -56,7 +55,6 @@ class Outcome:
 
 
 def main(arguments: list[str]) -> int:
-    """Play the parts; exit code 1 where one was not clean."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.campaigns.faults.deadly", description=(__doc__ or "").partition("\n")[0]
     )
@@ -141,10 +139,7 @@ def _outcome(rig: Rig, part: str, count: int, deadly: set[str], kills: int, deat
 
 def _rig(bootstrap_servers: str, folder: Path, name: str) -> Rig:
     folder.mkdir()
-    rig = Rig(bootstrap_servers, folder, name, kafka=KAFKA)
-    rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(6)
+    rig = Rig(bootstrap_servers, folder, name, kafka=KAFKA).stocked(6)
     rig.program = [sys.executable, str(Path(lethal.__file__))]
     return rig
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.campaigns.supervised import Supervised
 
-LAUNCHER = Path(__file__).with_name("launcher.py")
+LAUNCHER = (sys.executable, "-m", "tests.campaigns.faults.launcher")
 
 
 class Slot(Supervised):
@@ -15,7 +15,7 @@ class Slot(Supervised):
 
     def __init__(self, replica: str, folder: Path, broken: str | None, name: str = "") -> None:
         self.replica = replica
-        command = [sys.executable, str(LAUNCHER), "scorer.yaml", "--set", f"replica={replica}"]
+        command = [*LAUNCHER, "run", "scorer.yaml", "--workers", "1", "--set", f"replica={replica}"]
         super().__init__(name or f"scorer-{replica}", folder, command, {"BROKEN": broken} if broken else {})
 
 
@@ -47,7 +47,6 @@ class Fleet:
             slot.tend(now)
 
     def heal(self) -> None:
-        """All run again, none is frozen or armed."""
         self.stop_twins()
         for slot in self.slots:
             slot.disarm()
@@ -55,7 +54,6 @@ class Fleet:
             slot.start()
 
     def close(self) -> None:
-        """End all, politely; those that can be told at once."""
         for slot in (*self.slots, *self.twins):
             slot.send(signal.SIGCONT)
             slot.stop()

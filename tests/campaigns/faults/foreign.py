@@ -32,7 +32,6 @@ class Foreign:
             self._open = producer
 
     def end(self) -> None:
-        """Where one is open, or is about to be."""
         with self._turn:
             producer, self._open = self._open, None
             if producer is None:

@@ -1,8 +1,6 @@
 """The matrix: a crash before and after every step of the transaction session, a round each."""
 
-from collections.abc import Callable, Sequence
-
-from rich.table import Table
+from collections.abc import Callable
 
 from tests.campaigns.faults.plan import POINTS, ScorerRound
 from tests.campaigns.faults.rounds import play
@@ -26,15 +24,3 @@ def run(ground: Ground, seed: int, rate: float, told: Callable[[ScorerResult], o
         if "signal 9" not in result.exits:
             result.trouble = result.trouble or "the armed crash did not happen"
         told(result)
-
-
-def table(results: Sequence[ScorerResult], brokers: int) -> Table:
-    shown = Table("crash", "protocol", "events", "stall s", "missing", "duplicates", "phantoms", "order", "versions", "")
-    shown.title = f"crash matrix, {brokers} broker{'s' if brokers > 1 else ''}"
-    for result in results:
-        counts = [str(count) for count in result.worst.values()]
-        shown.add_row(
-            result.faults[0], result.protocol, f"{result.events:,}", f"{result.stall_seconds:.1f}", *counts,
-            "ok" if result.clean else result.trouble,
-        )  # fmt: skip
-    return shown

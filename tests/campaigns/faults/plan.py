@@ -171,5 +171,4 @@ def _choose(rng: random.Random, possible: Sequence[str]) -> tuple[str, ...]:
 
 
 def possible_faults(brokers: int, missing: Sequence[str] = ()) -> list[str]:
-    """What can be done with this number of brokers on this machine."""
     return [f for f in FAULTS if f not in missing and not (brokers == 1 and f in CLUSTER_FAULTS)]

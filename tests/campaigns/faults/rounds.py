@@ -18,14 +18,13 @@ def play(
     played: ScorerRound,
     rate: float,
     broken: str | None = None,
-    keep_logs: bool = False,
     watching: Callable[[Fleet], None] = lambda _: None,
 ) -> ScorerResult:
     """Play one round on this ground at `rate` events a second. `watching` is shown the scorers before they are started."""
     result = ScorerResult(played.number, played.seed, played.faults, protocol=played.protocol, scorers=played.scorers)
     stage = Stage(ground, played, rate, broken)
     watching(stage.fleet)
-    return rounds.play(stage, played, result, keep_logs)
+    return rounds.play(stage, played, result)
 
 
 def drain_rate(ground: Ground) -> float:

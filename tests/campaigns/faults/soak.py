@@ -75,8 +75,6 @@ class Life:
 
 
 class Sampler(threading.Thread):
-    """Looks at every scorer that runs, until `close`."""
-
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(name="sampler", daemon=True)
         self.lives: dict[int, Life] = {}
@@ -88,7 +86,7 @@ class Sampler(threading.Thread):
         while not self._closing.wait(SAMPLE_SECONDS):
             for slot in self._fleet.slots:
                 if (process := slot.process) is not None:
-                    self._look(slot.replica, process.pid, time.monotonic() - began)
+                    self._look(slot.replica, process.process.pid, time.monotonic() - began)
 
     def _look(self, role: str, pid: int, at: float) -> None:
         try:
@@ -104,7 +102,6 @@ class Sampler(threading.Thread):
 
 
 def run(ground: Ground, seed: int, seconds: float, rate: float, told: Callable[[ScorerResult], None]) -> list[dict[str, Any]]:
-    """Play it; the slopes of all processes that lived long enough."""
     samplers: list[Sampler] = []
 
     def watch(fleet: Fleet) -> None:

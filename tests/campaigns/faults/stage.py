@@ -16,14 +16,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from publisher.audit.report import FAULTS as AUDITED
-from scorer.demo.broker.node import HOST
 from tests.campaigns import rounds
 from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.faults.fleet import Fleet
 from tests.campaigns.faults.foreign import Foreign
 from tests.campaigns.faults.plan import SESSION_SECONDS, ScorerRound
 from tests.campaigns.load import Load
-from tests.campaigns.proxy import Proxies
 from tests.campaigns.result import Result
 from tests.campaigns.rounds import audited, drained
 from tests.campaigns.watch import Watch
@@ -38,7 +36,7 @@ READY_SECONDS = 60.0
 
 
 class Ground:
-    """What all rounds share: the cluster, its proxies, the registry. `disk_full`: the node's data on a small tmpfs."""
+    """What all rounds share: the cluster and the registry. `disk_full`: the node's data on a small tmpfs."""
 
     def __init__(self, brokers: int, disk_full: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-rounds-"))
@@ -46,12 +44,10 @@ class Ground:
         if self.disk is not None:
             self.disk.mkdir()
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.disk)], check=True)
-        self.proxies = Proxies(brokers)
         self.cluster = Cluster(brokers, self.disk / "data" if self.disk else None)
 
     def start(self) -> "Ground":
-        self.cluster.start(self.proxies.ports)
-        self.proxies.connect([node.proxied for node in self.cluster.nodes])
+        self.cluster.start()
         pushing = Rig(self.cluster.bootstrap_servers, self.folder, "pushing")
         for number, version in enumerate(VERSIONS, 2):
             pushing.push(models.linear_package(self.folder / version, float(number)), version)
@@ -64,7 +60,6 @@ class Ground:
     def close(self) -> None:
         """End everything, and remove all but the logs of rounds that were kept."""
         self.cluster.close()
-        self.proxies.close()
         if self.disk is not None:
             subprocess.run(["umount", str(self.disk)], check=False)
         if not any(self.folder.glob("round-*")):
@@ -106,8 +101,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.version = 0
         self.rig.promote(VERSIONS[0])
         self.rig.create(PARTITIONS)
-        address = ",".join(f"{HOST}:{port}" for port in ground.proxies.ports) if played.proxied else direct
-        self.rig.configure(kafka={"bootstrap_servers": address})
+        self.rig.configure(kafka={"bootstrap_servers": ground.cluster.proxied_servers if played.proxied else direct})
         self.fleet = Fleet(self.folder, played.scorers, broken=broken)
         self.load = Load(direct, self.rig.events_topic, rate)
         self.foreign = Foreign(direct, self.rig.scores_topic)
@@ -119,7 +113,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.verbs = self._verbs()
 
     def _verbs(self) -> dict[str, Callable[[str], Any]]:
-        ground = self.ground
+        proxies = self.ground.cluster.proxies
         return {
             "kill-scorer": lambda k: self._slot(k).send(signal.SIGKILL),
             "freeze-scorer": lambda k: self._slot(k).send(signal.SIGSTOP),
@@ -134,10 +128,10 @@ class Stage(rounds.Stage[ScorerResult]):
             "freeze-broker": lambda k: self._node(k).send(signal.SIGSTOP),
             "thaw-broker": lambda k: self._node(k).send(signal.SIGCONT),
             "kill-leader": self._kill_leader,
-            "cut": lambda _: ground.proxies.cut(),
-            "slow": lambda seconds: ground.proxies.slow(float(seconds)),
-            "hold": lambda _: ground.proxies.hold(),
-            "hold-endtxn": lambda _: ground.proxies.hold_end_txn(),
+            "cut": lambda _: proxies.cut(),
+            "slow": lambda seconds: proxies.slow(float(seconds)),
+            "hold": lambda _: proxies.hold(),
+            "hold-endtxn": lambda _: proxies.hold_end_txn(),
             "fill-disk": lambda _: self._fill_disk(),
             "free-disk": lambda _: self._free_disk(),
             "poison": self._poison,
@@ -154,7 +148,7 @@ class Stage(rounds.Stage[ScorerResult]):
 
     @property
     def strays(self) -> int:
-        return self.ground.proxies.stray.loosed
+        return self.ground.cluster.proxies.stray.loosed
 
     def begin(self) -> None:
         self.fleet.start()
@@ -167,8 +161,7 @@ class Stage(rounds.Stage[ScorerResult]):
     def heal(self) -> None:
         if self.ground.disk is not None:
             self._free_disk()
-        self.ground.proxies.heal()
-        self.ground.cluster.whole()
+        self.ground.cluster.heal()
         if not self.registry.exists():
             self._away.rename(self.registry)
         self.fleet.heal()

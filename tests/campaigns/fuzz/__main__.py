@@ -1,4 +1,4 @@
-"""`python -m tests fuzz`: random records at a scorer, a relay or the native scanner, for as long as is asked. A line a round on
+"""`python -m tests fuzz`: random records at a scorer, a relay or the native part, for as long as is asked. A line a round on
 stderr, the summary on stdout; exit codes: 0 every record was answered once, 1 something was found, 2 usage.
 
 Each round is decided by its seed alone: `--seed` of a printed line and `--rounds 1` play that round again.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.fuzz import relay_rounds, rounds, scanner
+from tests.campaigns.fuzz import native, relay_rounds, rounds
 from tests.campaigns.fuzz.rounds import Round
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig
@@ -26,8 +26,8 @@ from tests.integration.scorer.rig import Rig
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    if options.scanner:
-        return scanner.main(options.seed, options.minutes)
+    if options.native:
+        return native.main(options.seed, options.minutes)
     ends = time.monotonic() + options.minutes * 60
     totals: Counter[str] = Counter()
     bad: list[int] = []
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next one has the next")
     parser.add_argument("--relay", action="store_true", help="at a relay between two brokers, not at a scorer")
-    parser.add_argument("--scanner", action="store_true", help="at the native scanner under sanitizers: one round, no broker")
+    parser.add_argument("--native", action="store_true", help="at the native part under sanitizers: one round, no broker")
     parser.add_argument("--records", type=int, default=500, help="records a round")
     return parser
 

@@ -12,33 +12,13 @@ DAY_MS = 86_400_000
 LARGE = 1_000_000  # bytes
 NAMES = b"ce_id deadline x-origin x-hops traceparent tracestate dead.source dead.reason dead.at".split()
 TEXTS = (
-    b"",
-    b"1",
-    b"9" * 5_000,
-    b"-1",
-    "\u0661".encode(),
-    b"\xff\xfe",
-    b"eu/topic/0/1",
-    b"a/" * 200,
-    b"%zz",
+    b"", b"1", b"9" * 5_000, b"-1", "\u0661".encode(), b"\xff\xfe", b"eu/topic/0/1", b"a/" * 200, b"%zz",
     b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01",
-)
+)  # fmt: skip
 PIECES = (
-    b"\\ud83d",
-    b"\xed\xa0\xbd",
-    b"NaN",
-    b"1e999",
-    b"9" * 5_000,
-    b"[" * 3_000,
-    b'{"a":' * 2_000,
-    b"\0",
-    b"null",
-    b'"',
-    b"\xff",
-    b"-0",
-    b"0x1",
-    b"true",
-)
+    b"\\ud83d", b"\xed\xa0\xbd", b"NaN", b"1e999", b"9" * 5_000, b"[" * 3_000, b'{"a":' * 2_000, b"\0", b"null", b'"', b"\xff",
+    b"-0", b"0x1", b"true",
+)  # fmt: skip
 
 
 def _json(event: dict[str, object]) -> bytes:
@@ -65,7 +45,7 @@ class Records:
 
     def batch(self, most: int) -> tuple[str, list[RawRecord]]:
         """A codec and up to so many records, which travel together."""
-        return self._random.choice(CODECS), [self._record() for _ in range(self._random.randint(1, max(1, min(most, 12))))]
+        return self._random.choice([*CODECS]), [self._record() for _ in range(self._random.randint(1, max(1, min(most, 12))))]
 
     def _record(self) -> RawRecord:
         draw = self._random

@@ -8,7 +8,6 @@ from typing import Any
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.campaigns.fuzz.records import EVENTS, Records
 from tests.integration.scorer.rig import MakeRig, Rig, until
-from tests.support import models
 
 PARTITIONS = 3
 SHOWN = 1_000  # characters of a record, of a log
@@ -41,10 +40,7 @@ def surroundings(make_rig: MakeRig, played: Round) -> Rig:
     """A linear model in production; the input admits any timestamp, which the other topics do not."""
     named = "id" if played.format in ("json", "json-envelope") else "header:ce_id"
     overrides: dict[str, Any] = {"input": {"format": played.format, "id": named}, "delivery": played.delivery}
-    rig = make_rig(**overrides)
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(PARTITIONS)
+    rig = make_rig(**overrides).stocked(PARTITIONS)
     rig.alter(rig.events_topic, "message.timestamp.after.max.ms", str(2**63 - 1))
     if played.compacted:
         rig.alter(rig.scores_topic, "cleanup.policy", "compact")
@@ -69,7 +65,6 @@ def write(address: str, topic: str, played: Round, count: int) -> dict[Place, Ra
 
 
 def play(make_rig: MakeRig, played: Round, count: int) -> Round:
-    """Play a round; its findings are in what is returned."""
     rig = surroundings(make_rig, played)
     written = write(rig.bootstrap_servers, rig.events_topic, played, count)
     ends = {partition: 1 + max(offset for p, offset in written if p == partition) for partition, _ in written}

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         talk.print(f"two clusters up, {options.rate:,.0f} records/s")
         for number in range(options.rounds):
             played = plan(number + 1, options.seed + number, options.seconds, options.only)
-            told(play(ground, played, options.rate, options.broken, options.keep_logs))
+            told(play(ground, played, options.rate, options.broken))
     more = {
         "records": sum(result.records for result in told.results),
         "records_per_second": round(options.rate),

@@ -25,8 +25,6 @@ PHASE_EVENTS = 600
 
 
 class Round:
-    """One failover and failback. `figures` fill as it goes on."""
-
     def __init__(self, brokers: Brokers, folder: Path, name: str, registry: Path, *, lagging: bool) -> None:
         self._lagging = lagging
         self.figures: dict[str, Any] = {}
@@ -64,13 +62,12 @@ class Round:
         self._answered_by("eu", PHASE_EVENTS)
 
     def _eu_is_lost(self) -> None:
-        """The cluster, its scorers, and the relay that lives there."""
         regions = self._regions
         relay = regions.inputs["us"].processes[-1]
         if self._lagging:
             relay.send(signal.SIGSTOP)
             self._answered_by("eu", PHASE_EVENTS)
-        self._brokers.eu.kill()
+        self._brokers["eu"].kill()
         relay.send(signal.SIGCONT)
         self._lost_at = time.monotonic()
         regions.scorers["eu"].scorers[-1].kill()
@@ -92,7 +89,7 @@ class Round:
     def _eu_is_back(self) -> None:
         """What it had kept to itself is copied, and scored where scorers are."""
         regions = self._regions
-        self._brokers.eu.restart()
+        self._brokers["eu"].restart()
         self._measure_the_tail()
         regions.inputs["eu"].start().ready()
         until(regions.inputs["us"].at_rest, "the copies of what eu had kept to itself")
@@ -163,7 +160,6 @@ def passed(figures: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    """The exit code: 1 where a round failed."""
     asked = argparse.ArgumentParser(prog="python -m tests.campaigns.relay.failover", description=__doc__)
     asked.add_argument("--times", type=int, default=1)
     asked.add_argument("--json", action="store_true", help="one line a round on stdout")
@@ -185,12 +181,8 @@ def main() -> int:
                 brokers.revive()
             figures["seconds"] = round(time.monotonic() - began, 1)
             failed += not figures["passed"]
-            line = (
-                json.dumps(figures)
-                if options.json
-                else f"round {number}: {'passed' if figures['passed'] else 'FAILED'} {figures}"
-            )
-            print(line, flush=True)
+            told = f"round {number}: {'passed' if figures['passed'] else 'FAILED'} {figures}"
+            print(json.dumps(figures) if options.json else told, flush=True)
     print(f"{options.times - failed} passed, {failed} failed", file=sys.stderr)
     return 1 if failed else 0
 

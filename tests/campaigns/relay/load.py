@@ -26,6 +26,10 @@ class Records(Load):
         self._producer.list_topics(self._topic, 10)  # what this client does not know it would refuse
         self.partitions = partitions
 
+    def _made(self, **more: Any) -> Producer:
+        """One batch in flight: of two, a new leader may refuse the first, take the second, and call the first a duplicate."""
+        return super()._made(**{"max.in.flight": 1, **more})
+
     def _placed(self, key: bytes) -> dict[str, Any]:
         return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
 

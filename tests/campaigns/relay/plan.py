@@ -64,7 +64,6 @@ def _roll(rng: random.Random, at: float) -> list[Step]:
 
 
 def _there_and_back(one: str, other: str, least: float, most: float, side: str = "") -> Planner:
-    """What begins ends some seconds later."""
     return lambda rng, at: [Step(at, one, side), Step(at + rng.uniform(least, most), other, side)]
 
 

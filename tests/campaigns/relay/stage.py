@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from publisher.audit.report import FAULTS as AUDITED
-from scorer.demo.broker.node import HOST
 from tests.campaigns import rounds
 from tests.campaigns.cluster import Cluster, Node
 from tests.campaigns.plan import Step
-from tests.campaigns.proxy import Proxies
 from tests.campaigns.relay.load import Records, Transactions
 from tests.campaigns.relay.plan import GROWN, SIDES, RelayRound
 from tests.campaigns.relay.result import RelayResult
@@ -27,7 +25,7 @@ from tests.integration.relay.rig import RelayRig
 from tests.support import auditor
 from tests.support.waiting import within
 
-LAUNCHER = Path(__file__).with_name("launcher.py")
+LAUNCHER = (sys.executable, "-m", "tests.campaigns.relay.launcher")
 STARTED, BEGUN = "health and metrics on", " partitions of "  # words of its log
 READY_SECONDS = 60.0
 WHILE_COPYING = frozenset({"arm", "restart-relay", "take-over", "freeze-relay"})
@@ -38,28 +36,24 @@ class Ground:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="scorestream-relay-rounds-"))
-        self.proxies = {side: Proxies(1, PRODUCE) for side in SIDES}
-        self.clusters = {side: Cluster(1) for side in SIDES}
+        self.clusters = {side: Cluster(1, stray_before=PRODUCE) for side in SIDES}
 
     def start(self) -> "Ground":
-        for side in SIDES:
-            self.clusters[side].start(self.proxies[side].ports)
-            self.proxies[side].connect([self.node(side).proxied])
+        for cluster in self.clusters.values():
+            cluster.start()
         return self
 
     def node(self, side: str) -> Node:
         return self.clusters[side].nodes[0]
 
     def heal(self) -> None:
-        for side in SIDES:
-            self.proxies[side].heal()
-            self.clusters[side].whole()
+        for cluster in self.clusters.values():
+            cluster.heal()
 
     def close(self) -> None:
         """End everything, and remove all but the logs of rounds that were kept."""
-        for side in SIDES:
-            self.clusters[side].close()
-            self.proxies[side].close()
+        for cluster in self.clusters.values():
+            cluster.close()
         if not any(self.folder.glob("round-*")):
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -81,7 +75,7 @@ class Stage(rounds.Stage[RelayResult]):
             self.folder.name,
             lanes=played.lanes,
             transaction_records=played.transaction_records,
-            **{side: {"bootstrap_servers": f"{HOST}:{ground.proxies[side].ports[0]}"} for side in SIDES},
+            **{side: {"bootstrap_servers": cluster.proxied_servers} for side, cluster in ground.clusters.items()},
         )
         self.rig.create(direct["source"], partitions=played.partitions)
         self.slots = [self._slot(name, broken) for name in ("first", "second")]
@@ -96,7 +90,7 @@ class Stage(rounds.Stage[RelayResult]):
         self.verbs = self._verbs()
 
     def _verbs(self) -> dict[str, Callable[[str], Any]]:
-        proxies, node = self.ground.proxies, self.ground.node
+        proxies, node = {side: cluster.proxies for side, cluster in self.ground.clusters.items()}, self.ground.node
         return {
             "arm": self._arm,
             "kill-relay": lambda _: self.relay.send(signal.SIGKILL),
@@ -117,12 +111,11 @@ class Stage(rounds.Stage[RelayResult]):
 
     @property
     def relay(self) -> Supervised:
-        """The process that is to copy now."""
         return self.slots[self._current]
 
     @property
     def strays(self) -> int:
-        return self.ground.proxies["destination"].stray.loosed
+        return self.ground.clusters["destination"].proxies.stray.loosed
 
     @property
     def settled(self) -> bool:
@@ -145,7 +138,6 @@ class Stage(rounds.Stage[RelayResult]):
 
     @property
     def copying(self) -> bool:
-        """Whether the process that runs now has begun to copy."""
         return self.relay.running and BEGUN in self.relay.said().rpartition(STARTED)[2]
 
     def tend(self, now: float) -> None:
@@ -180,7 +172,6 @@ class Stage(rounds.Stage[RelayResult]):
         result.ended([code for slot in self.slots for code in slot.exits])
 
     def _end_relays(self) -> None:
-        """SIGTERM: what a relay has in hand it commits."""
         for slot in self.slots:
             slot.end()
 
@@ -199,7 +190,7 @@ class Stage(rounds.Stage[RelayResult]):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _slot(self, name: str, broken: str | None) -> Supervised:
-        command = [sys.executable, str(LAUNCHER), "run", str(self.rig.path)]
+        command = [*LAUNCHER, "run", str(self.rig.path)]
         return Supervised(f"relay-{name}", self.folder, command, {"BROKEN": broken} if broken else {})
 
     def _arm(self, point: str) -> None:
@@ -222,7 +213,7 @@ class Stage(rounds.Stage[RelayResult]):
 
     def _restart_with_lanes(self, lanes: str) -> None:
         slot = self.relay
-        slot.command = [*slot.command[:4], "--set", f"lanes={lanes}"]
+        slot.command = [*slot.command[:5], "--set", f"lanes={lanes}"]
         slot.send(signal.SIGTERM)
 
     def _add_partitions(self) -> None:
@@ -231,7 +222,6 @@ class Stage(rounds.Stage[RelayResult]):
         self.load.widen(more)
 
 
-def play(ground: Ground, played: RelayRound, rate: float, broken: str | None = None, keep_logs: bool = False) -> RelayResult:
-    """Play one round on this ground at `rate` records a second."""
+def play(ground: Ground, played: RelayRound, rate: float, broken: str | None = None) -> RelayResult:
     result = RelayResult(played.number, played.seed, played.faults, lanes=played.lanes, transactional=played.transactional)
-    return rounds.play(Stage(ground, played, rate, broken), played, result, keep_logs)
+    return rounds.play(Stage(ground, played, rate, broken), played, result)

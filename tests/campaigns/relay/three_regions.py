@@ -81,33 +81,27 @@ class Reader:
                 self.ids.append(record["id"])
 
 
-class Brokers:
-    def __init__(self) -> None:
-        self.eu, self.us, self.ap = EmbeddedBroker(), EmbeddedBroker(), EmbeddedBroker()
-
+class Brokers(dict[str, EmbeddedBroker]):
     def __enter__(self) -> "Brokers":
-        for broker in (self.eu, self.us, self.ap):
-            broker.start()
+        for region in ("eu", "us", "ap"):
+            self[region] = EmbeddedBroker().start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for broker in (self.eu, self.us, self.ap):
+        for broker in self.values():
             broker.stop()
 
     def revive(self) -> None:
         """After a round that ended in the middle: all of them run."""
-        for broker in (self.eu, self.us, self.ap):
+        for broker in self.values():
             with contextlib.suppress(RuntimeError):
                 broker.restart()
 
     def servers(self, region: str) -> str:
-        broker: EmbeddedBroker = getattr(self, region)
-        return broker.bootstrap_servers
+        return self[region].bootstrap_servers
 
 
 class Regions:
-    """One round's topics, scorers and relays, under one name."""
-
     def __init__(self, brokers: Brokers, folder: Path, name: str, registry: Path) -> None:
         self.brokers = brokers
         self.name = name
@@ -144,7 +138,6 @@ class Regions:
         return len(admin.describe_consumer_groups([self.name])[self.name].result().members)
 
     def at_rest(self, region: str) -> bool:
-        """Whether the group there has taken every event and every copy."""
         servers = self.brokers.servers(region)
         admin = AdminClient({"bootstrap.servers": servers})
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
@@ -193,7 +186,6 @@ class Regions:
 
 
 def make_registry(folder: Path) -> Path:
-    """One version in production; the registry's folder."""
     rig = Rig("127.0.0.1:1", folder, "model")
     rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")

@@ -61,7 +61,6 @@ def read(target: Path, name: str = "mixed") -> Package:
 
 
 def onnx_model(target: Path, factor: float) -> None:
-    """As `model.onnx`."""
     constants = [
         numpy_helper.from_array(np.full((2, 1), factor, np.float32), "w"),
         numpy_helper.from_array(np.arange(4, dtype=np.float32), "table"),
@@ -82,7 +81,6 @@ def onnx_model(target: Path, factor: float) -> None:
 
 
 def mlserver_model(target: Path, factor: float) -> None:
-    """As `repository/` for MLServer."""
     (target / "repository").mkdir()
     inputs, outputs = (
         [{"name": name, "datatype": KINDS[dtype], "shape": [-1, width]} for name, (dtype, width) in widths.items()]
@@ -98,7 +96,6 @@ def mlserver_model(target: Path, factor: float) -> None:
 
 
 def triton_model(target: Path, factor: float) -> None:
-    """As `repository/` for Triton."""
     (target / "repository" / "1").mkdir(parents=True)
     shutil.copy(SERVED / "triton_mixed.py", target / "repository" / "1" / "model.py")
     lines = ['backend: "python"', f'parameters {{ key: "factor" value {{ string_value: "{factor}" }} }}']

@@ -15,8 +15,7 @@ import grpc
 from platformdirs import user_cache_path
 
 from tests.integration.backends import models
-from tests.support.environment import ROOT
-from tests.support.processes import free_port
+from tests.support.processes import Program, free_port
 
 START_SECONDS = 60.0
 CACHE = user_cache_path("scorestream-tests")
@@ -24,7 +23,6 @@ PINNED = {
     "tensorflow": (("tensorflow-cpu==2.21.0",), ("tensorflow-serving-api==2.21.0",)),  # the second without what it asks for
     "mlserver": (("mlserver==1.7.1",), ()),
     "triton": (("nvidia-pytriton==0.7.0", "numpy<2"), ()),
-    "gpu": (("-r", str(ROOT / "deploy" / "requirements" / "gpu.txt")), ("-e", str(ROOT))),
 }
 
 
@@ -53,7 +51,7 @@ class ModelServer:
         self.port = free_port()
         self.slow_file = folder.parent / f"slow-{self.port}"
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: Program | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -61,44 +59,33 @@ class ModelServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> "ModelServer":
-        """Start it, and return when it answers."""
         command, more = self._command(self.port, self.folder)
-        self.log = self.folder.parent / f"server-{self.port}.log"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **more, "SLOW_FILE": str(self.slow_file)},
-                start_new_session=True,
-            )
+        log = self.folder.parent / f"server-{self.port}.log"
+        self._program = Program(command, log, {**more, "SLOW_FILE": str(self.slow_file)})
         with grpc.insecure_channel(self.address) as channel:
             ready = grpc.channel_ready_future(channel)
             until = time.monotonic() + START_SECONDS
-            while time.monotonic() < until and self._process.poll() is None:
+            while time.monotonic() < until and not self._program.ended:
                 with contextlib.suppress(grpc.FutureTimeoutError):
                     ready.result(timeout=0.5)
                     return self
         self.close()
-        raise AssertionError(f"{command[0]} did not start:\n{self.log.read_text()[-3_000:]}")
+        raise AssertionError(f"{command[0]} did not start:\n{self._program.said[-3_000:]}")
 
-    def signal(self, number: int) -> None:
-        """To the server and every process that it has started."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+    def signal(self, number: signal.Signals) -> None:
+        assert self._program is not None
+        self._program.send(number)
 
     def kill(self) -> None:
         """kill -9; the port is free when this returns."""
-        assert self._process is not None
-        self.signal(signal.SIGKILL)
-        self._process.wait()
+        assert self._program is not None
+        self._program.kill()
 
     def slow(self, seconds: float) -> None:
         self.slow_file.write_text(str(seconds))
 
     def close(self) -> None:
-        if self._process is not None:
+        if self._program is not None:
             self.kill()
 
 

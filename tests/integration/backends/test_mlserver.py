@@ -7,8 +7,6 @@ from tests.integration.backends.servers import KINDS, ModelServer
 
 
 class TestMLServer(RemoteConformance):
-    """The Open Inference Protocol."""
-
     kind = "mlserver"
 
     def test_one_of_two_servers_is_enough(self, place: Place, server: ModelServer) -> None:

@@ -15,8 +15,6 @@ from tests.integration.backends.under_load import UnderLoad
 
 
 class TestTensorFlowServing(RemoteConformance):
-    """PredictionService and ModelService."""
-
     kind = "tf-serving"
 
     def named(self, keeper: Model) -> dict[str, str]:

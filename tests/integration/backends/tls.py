@@ -3,30 +3,17 @@
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
-import trustme
 
-HOST = "127.0.0.1"
+from tests.integration.security.certificates import HOST, Certificates
+
 FORWARD_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Files:
-    """PEM files: the authority of both sides, another one, and a client's certificate and key."""
-
-    ca: Path
-    foreign_ca: Path
-    certificate: Path
-    key: Path
-
-
 class _Forward(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Every unary call, as bytes, to the server behind."""
-
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
 
@@ -44,17 +31,11 @@ class _Forward(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @contextmanager
-def behind_tls(address: str, folder: Path) -> Iterator[tuple[str, Files]]:
+def behind_tls(address: str, folder: Path) -> Iterator[tuple[str, Certificates]]:
     """The address with TLS of the server at `address`, and the files that a client needs."""
-    ours, foreign = trustme.CA(), trustme.CA()
-    files = Files(folder / "ca.pem", folder / "foreign.pem", folder / "client.pem", folder / "client.key")
-    ours.cert_pem.write_to_path(str(files.ca))
-    foreign.cert_pem.write_to_path(str(files.foreign_ca))
-    server, client = ours.issue_cert(HOST), ours.issue_cert("scorer")
-    client.cert_chain_pems[0].write_to_path(str(files.certificate))
-    client.private_key_pem.write_to_path(str(files.key))
-    pair = server.private_key_pem.bytes(), server.cert_chain_pems[0].bytes()
-    credentials = grpc.ssl_server_credentials([pair], ours.cert_pem.bytes(), require_client_auth=True)
+    files = Certificates(folder)
+    pair, ca = (files.server.key.read_bytes(), files.server.certificate.read_bytes()), files.ca.read_bytes()
+    credentials = grpc.ssl_server_credentials([pair], ca, require_client_auth=True)
     with grpc.insecure_channel(address) as channel:
         front = grpc.server(futures.ThreadPoolExecutor(8), handlers=[_Forward(channel)])
         port = front.add_secure_port(f"{HOST}:0", credentials)

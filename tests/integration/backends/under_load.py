@@ -14,7 +14,7 @@ import pytest
 from tests.integration.backends import models
 from tests.integration.backends.servers import KINDS, ModelServer
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
-from tests.integration.scorer.test_kill import assert_clean, load
+from tests.integration.scorer.test_kill import load
 
 COUNT = 4_000
 RATE = 1_000
@@ -66,7 +66,7 @@ class UnderLoad:
         more = rig.emit(events(500, start=COUNT, keys=300))
         flow.join()
         until(lambda: rig.answered() >= COUNT + more, "all scores")
-        assert_clean(rig, COUNT + more)
+        rig.assert_clean(events=COUNT + more, scored=COUNT + more)
         factors = {"1.0.0": 2.0, "2.0.0": 3.0}
         scores = rig.scores()
         assert {record["version"] for record in scores} == set(factors)
@@ -106,14 +106,13 @@ class UnderLoad:
         print(f"\n{self.kind} {fault}: scoring again {time.monotonic() - mended:.2f} s after the server was back", end="")
         until(lambda: rig.answered() >= COUNT, "all scores")
         print(f", the backlog of at most {COUNT - 500} events gone after {time.monotonic() - mended:.2f} s")
-        assert_clean(rig, COUNT)
+        rig.assert_clean(events=COUNT, scored=COUNT)
         assert rig.dead() == []
         assert scorer.said.count("assigned: ") == 1
         assert scorer.stop() == 0
 
 
 def faults(server: ModelServer, fault: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What breaks the server, and what mends it."""
     if fault == "killed":
         return server.kill, server.start
     if fault == "stopped":

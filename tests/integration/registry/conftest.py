@@ -21,25 +21,21 @@ PLAIN = StoreOptions(plain_http=True, timeout_seconds=10.0)
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
-    """Plain HTTP, no password."""
     with running(DockerRegistry(tmp_path_factory.mktemp("registry") / "plain")) as started:
         yield started
 
 
 @pytest.fixture
 def repository(registry: DockerRegistry) -> str:
-    """A repository of the test's own that nobody has pushed to."""
     return f"{registry.address}/team/m{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def remote(repository: str) -> RemoteStore:
-    """The store of that repository."""
     return RemoteStore(reference.parse(repository), PLAIN, AT_ONCE)
 
 
 def away(store: RemoteStore) -> RemoteStore:
-    """The same repository, whose registry is down."""
     path = store.repository.partition("/")[2]
     return RemoteStore(reference.parse(f"localhost:1/{path}"), StoreOptions(plain_http=True, timeout_seconds=0.1), AT_ONCE)
 

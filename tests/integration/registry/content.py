@@ -7,8 +7,6 @@ from tests.conformance.store import described
 
 
 class OneWay(io.BytesIO):
-    """A stream that cannot be read twice."""
-
     def seekable(self) -> bool:
         return False
 

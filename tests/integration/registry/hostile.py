@@ -10,8 +10,6 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it arrived."""
-
     method: str
     path: str
     headers: dict[str, str]
@@ -41,17 +39,16 @@ class Hostile:
     The first PATCHes are cut off without an answer, each after as many bytes of its body as `cuts` says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.script: Script = lambda _: Reply(404)
         self.seen: list[Seen] = []
         self.cuts: list[int] = []
-        self._server = _Server(("localhost", 0), _Handler)
+        self._server = _Server(("localhost", port), _Handler)
         self._server.hostile = self
         self.address = f"localhost:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def always(self, reply: Reply) -> None:
-        """Answer everything with this."""
         self.script = lambda _: reply
 
     def by_path(self, replies: dict[str, Reply | list[Reply]]) -> None:
@@ -70,11 +67,9 @@ class Hostile:
         self.script = script
 
     def asked(self, method: str) -> list[Seen]:
-        """The requests of this method."""
         return [seen for seen in self.seen if seen.method == method]
 
     def close(self) -> None:
-        """Stop."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -136,7 +131,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def hostile() -> Iterator[Hostile]:
-    """A hostile registry for a while."""
     server = Hostile()
     try:
         yield server

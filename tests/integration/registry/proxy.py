@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Keeps the head of every request."""
-
     daemon_threads = True
     allow_reuse_address = True
 
@@ -38,7 +36,6 @@ class _Tunnel(socketserver.StreamRequestHandler):
 
 
 def relay(source: socket.socket, target: socket.socket) -> None:
-    """Send on what comes, until there is no more."""
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)
@@ -48,7 +45,6 @@ def relay(source: socket.socket, target: socket.socket) -> None:
 
 @contextlib.contextmanager
 def proxying(port: int) -> Iterator[Proxy]:
-    """A proxy for a while."""
     with Proxy(port) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:

@@ -3,13 +3,14 @@
 import contextlib
 import http.client
 import ssl
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.processes import free_port
+import trustme
+
+from tests.support.processes import Program, free_port
+from tests.support.waiting import within
 
 START_SECONDS = 20.0
 
@@ -21,6 +22,16 @@ class Tls:
     certificate: Path
     key: Path
     ca: Path
+
+
+def tls_for(folder: Path, *names: str) -> Tls:
+    """A certificate for these host names, of an authority that nobody knows."""
+    authority = trustme.CA()
+    issued, files = authority.issue_cert(*names), Tls(folder / "server.pem", folder / "server.key", folder / "ca.pem")
+    issued.cert_chain_pems[0].write_to_path(files.certificate)
+    issued.private_key_pem.write_to_path(files.key)
+    authority.cert_pem.write_to_path(files.ca)
+    return files
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class DockerRegistry:
         self.port = free_port()
         self._config = folder / "config.yml"
         self._config.write_text(config(folder / "content", self.port, htpasswd, tls, tokens))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: Program | None = None
 
     @property
     def address(self) -> str:
@@ -50,24 +61,16 @@ class DockerRegistry:
         return f"localhost:{self.port}"
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers."""
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(["docker-registry", "serve", self._config], stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"docker-registry does not start: {(self.folder / 'log').read_text()[-2000:]}")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.05)
+        program = self._program = Program(["docker-registry", "serve", str(self._config)], self.folder / "log")
+        within(lambda: self._answers() or program.ended, START_SECONDS)
+        if program.ended or not self._answers():
+            raise RuntimeError(f"docker-registry does not start: {program.said[-2000:]}")
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._program is not None:
+            self._program.kill()
 
     def blob(self, digest: str) -> Path:
-        """Where it keeps some content."""
         digits = digest.removeprefix("sha256:")
         return self.folder / "content/docker/registry/v2/blobs/sha256" / digits[:2] / digits / "data"
 
@@ -86,7 +89,6 @@ class DockerRegistry:
 
 @contextlib.contextmanager
 def running(registry: DockerRegistry) -> Iterator[DockerRegistry]:
-    """The registry, started, and killed in the end."""
     try:
         registry.start()
         yield registry

@@ -37,6 +37,10 @@ class Realm:
         self._key, self._der = key, certificate.public_bytes(serialization.Encoding.DER)
         server.script = self.answer
 
+    @property
+    def asked(self) -> list[list[str]]:
+        return [parse_qs(urlsplit(seen.path).query)["scope"] for seen in self.server.seen]
+
     def answer(self, seen: Seen) -> Reply:
         access = []
         for scope in parse_qs(urlsplit(seen.path).query).get("scope", []):
@@ -80,33 +84,21 @@ def allowed(realm: tuple[DockerRegistry, Realm], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("MODEL_REGISTRY_REALM_HOSTS", realm[1].server.address)
 
 
-def test_a_token_for_each_scope_is_fetched_once(realm: tuple[DockerRegistry, Realm]) -> None:
+def test_a_token_for_each_scope_is_fetched_once_and_what_is_not_granted_is_said(realm: tuple[DockerRegistry, Realm]) -> None:
     registry, tokens = realm
+    tokens.grants |= {"team/y": {"pull", "push"}, "team/z": {"pull"}}
     opened = store(registry, "team/x")
     content = put(opened, CONTENT)
     opened.move_tags({"prod": put_manifest(opened, "one")}, expect={"prod": None})
     assert b"".join(opened.blob(content)) == CONTENT
-    scopes = [parse_qs(urlsplit(seen.path).query)["scope"] for seen in tokens.server.seen]
-    assert scopes == [["repository:team/x:pull"], ["repository:team/x:pull,push"]]
-
-
-def test_a_mount_asks_for_both_repositories(realm: tuple[DockerRegistry, Realm]) -> None:
-    registry, tokens = realm
-    tokens.grants["team/y"] = {"pull", "push"}
-    content = put(store(registry, "team/x"), CONTENT)
+    assert tokens.asked == [["repository:team/x:pull"], ["repository:team/x:pull,push"]]
     target = store(registry, "team/y", "team/x")
     assert not target.has_blob(content.digest)
-    put(target, CONTENT)
+    put(target, CONTENT)  # mounted: both repositories are asked for
     assert target.has_blob(content.digest)
-    last = parse_qs(urlsplit(tokens.server.seen[-1].path).query)["scope"]
-    assert last == ["repository:team/y:pull,push", "repository:team/x:pull"]
-
-
-def test_what_is_not_granted_is_said(realm: tuple[DockerRegistry, Realm]) -> None:
-    registry, tokens = realm
-    tokens.grants["team/z"] = {"pull"}
-    opened = store(registry, "team/z")
-    assert opened.tags() == []
+    assert tokens.asked[-1] == ["repository:team/y:pull,push", "repository:team/x:pull"]
+    poor = store(registry, "team/z")
+    assert poor.tags() == []
     with pytest.raises(Unreachable, match=r"answered 401 to POST of an upload: UNAUTHORIZED"):
-        put(opened, CONTENT)
-    assert not opened.has_blob(described(CONTENT).digest)
+        put(poor, CONTENT)
+    assert not poor.has_blob(described(CONTENT).digest)

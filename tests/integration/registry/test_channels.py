@@ -22,7 +22,6 @@ VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 @pytest.fixture
 def digests(remote: RemoteStore, make_package: MakePackage) -> dict[str, str]:
-    """Three versions, by digest."""
     return push_versions(remote, make_package, *VERSIONS)
 
 

@@ -1,24 +1,27 @@
-"""The model-registry command on a real registry: a version goes in, is listed, and comes out as it was."""
+"""The model-registry command on a real registry; what it draws on a terminal and asks there, and only there."""
 
+import json
+import os
+import pty
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.integration.registry.server import DockerRegistry
+from tests.support.processes import command
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
 
 pytestmark = pytest.mark.debian("docker-registry")
 
+COMMAND = (command("model-registry"), "--plain-http")
 
-def model_registry(*arguments: str, code: int = 0) -> tuple[str, str]:
-    """The stdout and stderr of the installed command, which asks a registry without TLS."""
-    command = [str(Path(sys.executable).with_name("model-registry")), "--plain-http", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+def run(*arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
+    return done
 
 
 def test_content_is_mounted_from_a_neighbour(
@@ -26,25 +29,42 @@ def test_content_is_mounted_from_a_neighbour(
 ) -> None:
     model = onnx_bytes(uuid.uuid4().hex.encode())
     staging = f"{registry.address}/team/staging{uuid.uuid4().hex[:8]}"
-    model_registry("push", str(make_package("v1", model=model)), f"{staging}:1.0.0")
+    run("push", str(make_package("v1", model=model)), f"{staging}:1.0.0")
     before = len((registry.folder / "log").read_text())
-    model_registry("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", staging)
+    run("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", staging)
     said = (registry.folder / "log").read_text()[before:].splitlines()
     assert len([line for line in said if "POST" in line and "mount=" in line and '" 201 ' in line]) >= 4
-    _, talk = model_registry(
-        "push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", "elsewhere.example.com/x", code=2
-    )
-    assert "elsewhere.example.com/x is not in the registry of" in talk
+    refused = run("push", str(tmp_path / "v1"), f"{repository}:1.0.0", "--mount-from", "elsewhere.example.com/x", code=2)
+    assert "elsewhere.example.com/x is not in the registry of" in refused.stderr
 
 
-def test_what_is_wrong_is_one_line_and_a_hint(repository: str, make_package: MakePackage) -> None:
-    model_registry("push", str(make_package(model=onnx_bytes())), f"{repository}:1.0.0")
-    for arguments, code, error in (
-        (["pull", f"{repository}:2.0.0", "x"], 3, "has no tag '2.0.0'"),
-        (["list", "registry.example.com/x"], 2, "plain HTTP to registry.example.com"),
-        (["--timeout", "0.1", "list", "localhost:1/x"], 4, "Connection refused"),
-    ):
-        out, talk = model_registry(*arguments, code=code)
-        assert out == ""
-        assert error in talk
-        assert "hint: " in talk
+def test_bars_are_drawn_on_a_terminal_and_nothing_elsewhere(repository: str, make_package: MakePackage, tmp_path: Path) -> None:
+    model = onnx_bytes(os.urandom(4 << 20).hex().encode())
+    folder = make_package(model=model)
+    push = [*COMMAND, "push", str(folder), f"{repository}:1.0.0"]
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run(push, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"})
+        os.close(theirs)
+        drawn = terminal.read(1 << 16)
+    assert b"sha256:" in drawn
+    assert done.stdout.startswith(b"m")
+    assert run("pull", f"{repository}:1.0.0", str(tmp_path / "out")).stderr == ""
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == model
+
+
+def test_prune_asks_on_a_terminal_before_it_deletes(repository: str, make_package: MakePackage) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        folder = make_package(version, model=onnx_bytes(version.encode()))
+        run("push", str(folder), f"{repository}:{version}")
+        run("promote", repository, "--to", version)
+    for said, code, left in ((b"n\n", 3, 2), (b"y\n", 0, 1)):
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "r+b", buffering=0) as terminal:
+            terminal.write(said)
+            prune = [*COMMAND, "prune", repository, "--keep-revisions", "1"]
+            done = subprocess.run(prune, stdin=theirs, capture_output=True, check=False)
+            os.close(theirs)
+        assert done.returncode == code, done.stderr
+        assert b"would be deleted: 1 versions" in done.stderr
+        assert len(json.loads(run("list", repository, "--json").stdout)["versions"]) == left

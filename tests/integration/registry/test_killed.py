@@ -26,7 +26,6 @@ pytestmark = pytest.mark.debian("docker-registry")
 
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
-    """A registry of this module's own, to be killed."""
     with running(DockerRegistry(tmp_path_factory.mktemp("mortal") / "registry")) as started:
         yield started
 
@@ -84,7 +83,6 @@ def test_killed_at_every_request_of_a_pull(mortal: DockerRegistry, folder: Path,
 
 
 def resurrecting(registry: DockerRegistry) -> Timing:
-    """Each wait before another attempt starts the registry again."""
     return Timing(sleep=lambda _: registry.start())
 
 

@@ -1,7 +1,10 @@
 """The remote store: the suite of all stores on a real registry, and what is particular to HTTP."""
 
 import io
+import os
 import random
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,6 +25,21 @@ from tests.integration.registry.server import DockerRegistry
 from tests.support.processes import free_port
 
 pytestmark = pytest.mark.debian("docker-registry")
+
+
+MEBIBYTES = 48
+TRANSFER = """
+import resource, sys
+from pathlib import Path
+from model_registry import package
+from model_registry.oci import reference
+from model_registry.stores import StoreOptions, open_store
+store = open_store(reference.parse(sys.argv[1]), options=StoreOptions(plain_http=True))
+store.tags()
+idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+package.pull(store, package.push(store, Path("package"), "model", "1.0.0").digest, Path("pulled"))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1024)
+"""
 
 
 class TestRemoteStore(StoreConformance):
@@ -98,6 +116,14 @@ def test_nobody_listens(tmp_path: Path) -> None:
         with pytest.raises(Unreachable, match="Connection refused"):
             ask()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_memory_of_a_transfer_does_not_grow_with_the_model(repository: str, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "model.onnx").write_bytes(os.urandom(MEBIBYTES << 20))
+    command = [sys.executable, "-c", TRANSFER, repository]
+    assert float(subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE).stdout) < MEBIBYTES / 2
+    assert (tmp_path / "pulled" / "model.onnx").stat().st_size == MEBIBYTES << 20
 
 
 def test_an_unchanged_poll_is_cheap(remote: RemoteStore) -> None:

@@ -12,14 +12,12 @@ from tests.integration.relay.rig import MakeRelay, RelayRig
 
 @pytest.fixture(scope="session")
 def eu() -> Iterator[EmbeddedBroker]:
-    """The cluster that records come from."""
     with EmbeddedBroker() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def us() -> Iterator[EmbeddedBroker]:
-    """The cluster that they are copied to."""
     with EmbeddedBroker() as running:
         yield running
 

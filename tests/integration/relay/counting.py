@@ -28,7 +28,6 @@ def compare(source: list[Message], copies: list[Message]) -> dict[str, int]:
 
 
 def header(message: Message, name: str) -> bytes:
-    """The last header of that name."""
     value = dict(message.headers() or [])[name]
     assert isinstance(value, bytes)
     return value

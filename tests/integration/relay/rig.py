@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import yaml
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests.integration.relay.counting import compare
 from tests.support import auditor
 from tests.support.follower import Follower
 from tests.support.processes import Service, command
+from tests.support.topics import admin, settle
 from tests.support.waiting import STEP_SECONDS, until
 
 
@@ -55,7 +56,6 @@ class RelayRig:
         )
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """A command about this relay, which must end with `code`."""
         words = [*arguments[:2]] if arguments[0] == "checkpoint" else [arguments[0]]
         full = [*self.program, *words, str(self.path), *arguments[len(words) :]]
         done = subprocess.run(full, capture_output=True, text=True, check=False, timeout=STEP_SECONDS)
@@ -73,7 +73,6 @@ class RelayRig:
         return process
 
     def run_once(self, count: int) -> Self:
-        """Copy so many records, and stop."""
         self.create(self.source)
         self.fill(count)
         relay = self.start().ready()
@@ -82,47 +81,35 @@ class RelayRig:
         return self
 
     def refused(self, code: int = 3) -> str:
-        """What a relay says that does not go on."""
         process = self.start()
         assert process.wait() == code, process.said
         return process.said
 
     def create(self, servers: str, topic: str = "", partitions: int = 4, **config: str) -> None:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        admin = AdminClient({"bootstrap.servers": servers})
-        for made in admin.create_topics([NewTopic(topic or self.topic, partitions, 1, config=settings)]).values():
-            made.result()
+        settle(admin(servers).create_topics([NewTopic(topic or self.topic, partitions, 1, config=settings)]))
         until(lambda: self.partitions(servers, topic or self.topic) == partitions, "the topic")
 
     def delete(self, servers: str, topic: str = "") -> None:
-        admin = AdminClient({"bootstrap.servers": servers})
-        for gone in admin.delete_topics([topic or self.topic]).values():
-            gone.result()
+        settle(admin(servers).delete_topics([topic or self.topic]))
         until(lambda: self.partitions(servers, topic or self.topic) == 0, "the end of the topic")
 
     def grow(self, servers: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": servers})
-        for made in admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
-            made.result()
+        settle(admin(servers).create_partitions([NewPartitions(self.topic, partitions)]))
 
     def partitions(self, servers: str, topic: str) -> int:
         """How many there are; 0 where there is no such topic."""
-        admin = AdminClient({"bootstrap.servers": servers})
-        known = admin.list_topics(timeout=10).topics
+        known = admin(servers).list_topics(timeout=10).topics
         return len(known[topic].partitions) if topic in known else 0
 
     def config(self, servers: str, topic: str) -> dict[str, str]:
-        admin = AdminClient({"bootstrap.servers": servers})
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result().items()}
+        return {name: entry.value for name, entry in admin(servers).describe_configs([resource])[resource].result().items()}
 
-    def truncate(self, servers: str, topic: str = "") -> None:
+    def truncate(self, servers: str) -> None:
         """What retention does: everything so far is gone."""
-        admin = AdminClient({"bootstrap.servers": servers})
-        name = topic or self.topic
-        ends = [TopicPartition(name, p, OFFSET_END) for p in range(self.partitions(servers, name))]
-        for deleted in admin.delete_records(ends).values():
-            deleted.result()
+        ends = [TopicPartition(self.topic, p, OFFSET_END) for p in range(self.partitions(servers, self.topic))]
+        settle(admin(servers).delete_records(ends))
 
     def fill(self, count: int, topic: str = "", partitions: int = 4, servers: str = "", **headers: str) -> None:
         """Numbered records, a moment apart by their timestamps, over all partitions."""
@@ -154,7 +141,6 @@ class RelayRig:
             raise AssertionError(f"{error}; there are {self.copied(topic)}\n{self.processes[-1].said}") from None
 
     def at_rest(self) -> bool:
-        """Whether nothing waits to be copied."""
         return all(row["lag_records"] == 0 for row in self.json("status")["partitions"])
 
     def audit(self, topic: str = "", target: str = "") -> dict[str, int]:

@@ -1,10 +1,9 @@
 """Nothing is lost, doubled or reordered, whatever dies: the relay at every step, and either broker."""
 
 import signal
-import sys
 
 from scorer.demo.broker.embedded import EmbeddedBroker
-from tests.campaigns.relay import launcher
+from tests.campaigns.relay.stage import LAUNCHER
 from tests.integration.relay.counting import CLEAN
 from tests.integration.relay.rig import MakeRelay
 from tests.support.waiting import until
@@ -21,7 +20,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(make_relay: MakeRelay) -> 
             rig.fill(500)
             if not copying:  # the first transaction registers the process
                 armed.symlink_to(point)
-            killed = rig.start(program=[sys.executable, launcher.__file__], ARM_FILE=str(armed))
+            killed = rig.start(program=LAUNCHER, ARM_FILE=str(armed))
             if copying:
                 killed.ready()
                 armed.symlink_to(point)

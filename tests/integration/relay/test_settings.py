@@ -9,8 +9,9 @@ import subprocess
 from publisher.kafka.security import SecuritySettings
 from publisher.process.configuration import flatten
 from publisher.relay.settings import RelaySettings
-from tests.integration.relay.rig import MakeRelay
+from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support.every_setting import setting_names
+from tests.support.processes import Service
 from tests.support.waiting import STEP_SECONDS, until
 
 METRICS = (
@@ -27,13 +28,14 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     rig = make_relay(lanes=2)
     rig.create(rig.source)
     rig.fill(400)
-    relay = rig.start().ready()
+    relay = rig.start("transaction_records=50").ready()
     rig.wait_copied(400)
     assert relay.metric("publisher_records_total") == 400
     text = relay.get("/metrics")[1]
     assert [name for name in METRICS if name not in text] == []
     until(lambda: relay.metric("publisher_lag_records") == 0, "no lag")
     assert relay.get("/livez")[0] == 200
+    tells_live_what_it_does(rig, relay)
     assert relay.stop() == 0
     assert "everything copied is committed" in relay.said
     rig.fill(40)
@@ -52,12 +54,8 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert "no Kafka broker answers" in rig.run("status", code=4).stderr
 
 
-def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
-    rig = make_relay(lanes=2)
-    rig.create(rig.source)
-    rig.fill(400)
-    relay = rig.start("transaction_records=50").ready()
-    rig.wait_copied(400)
+def tells_live_what_it_does(rig: RelayRig, relay: Service) -> None:
+    """While 2,000 records more are copied, as JSON and in a terminal."""
     told = [*rig.program, "status", str(rig.path), "--metrics", relay.endpoint, "--live", "--every", "0.2"]
     with subprocess.Popen([*told, "--json"], stdout=subprocess.PIPE) as live:
         assert live.stdout is not None
@@ -74,7 +72,6 @@ def test_status_tells_live_what_the_process_does(make_relay: MakeRelay) -> None:
     see_in_a_terminal(told, "copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
     assert "no terminal" in rig.run("status", "--live", code=2).stderr
     assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
-    assert relay.stop() == 0
 
 
 def see_in_a_terminal(command: list[str], *words: str) -> None:

@@ -14,7 +14,7 @@ from publisher.session.protocol import Record
 from tests.integration.relay.rig import MakeRelay
 
 
-def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRelay) -> None:
+def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_registered_first(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(100)
     settings = load(rig.path).settings
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
@@ -34,9 +34,6 @@ def test_whom_to_fence_is_known_while_transactions_are_open(make_relay: MakeRela
         looking.result(30)
     assert checkpoints.registrations[rig.name].instance == "me"
 
-
-def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -> None:
-    rig = make_relay(lanes=2).run_once(100)
     rig.configure(lanes=1)
     settings = load(rig.path).settings
     found: list[Registration] = []
@@ -47,7 +44,6 @@ def test_a_process_is_registered_before_it_takes_a_lane(make_relay: MakeRelay) -
         found.append(checkpoints.registrations[rig.name])
 
     with closing(control_of(settings)) as control:
-        fence(settings, control, log_of(settings), registration(settings, "me", "a test"), [opening])
-    assert [(one.instance, one.lanes) for one in found] == [("me", 2)], "until all are fenced, as many lanes as there may be"
-    relay = rig.start().ready()
-    assert relay.stop() == 0
+        fence(settings, control, log_of(settings), registration(settings, "you", "a test"), [opening])
+    assert [(one.instance, one.lanes) for one in found] == [("you", 2)], "until all are fenced, as many lanes as there may be"
+    assert rig.start().ready().stop() == 0

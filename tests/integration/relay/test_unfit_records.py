@@ -40,12 +40,10 @@ def too_large(rig: RelayRig) -> int:
 
 
 def of_tomorrow(rig: RelayRig) -> int:
-    """Of a time that the source takes and the destination does not."""
     return put(rig, b"bad", int(time.time() * 1_000) + DAY_MS)
 
 
 def put(rig: RelayRig, value: bytes, stamp: int) -> int:
-    """The offset of a record in partition 0."""
     found: list[Message] = []
     producer = Producer({"bootstrap.servers": rig.source})
     producer.produce(rig.topic, value, b"raw", 0, lambda _, m: found.append(m), timestamp=stamp, headers=[("a", b"1")])
@@ -149,22 +147,15 @@ def test_what_the_client_refuses_itself_and_the_last_of_a_partition_stop_only_th
     assert relay.stop() == 0
 
 
-def in_need_of_a_search(make_relay: MakeRelay, beside: int) -> RelayRig:
-    """A record that the destination does not take, and others, for a lane without a relay around it."""
+@pytest.mark.parametrize("beside", [0, 4])
+def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
+    """`beside`: records that are read together with the one that cannot be carried."""
     rig = make_relay(destination={"extra": {"message.max.bytes": 3_000}})
     for servers in (rig.source, rig.destination):
         rig.create(servers)
     rig.create(rig.destination, f"{rig.name}.checkpoints", partitions=1)
     too_large(rig)
-    if beside:
-        rig.fill(beside)
-    return rig
-
-
-@pytest.mark.parametrize("beside", [0, 4])
-def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: MakeRelay, beside: int) -> None:
-    """`beside`: records that are read together with the one that cannot be carried."""
-    rig = in_need_of_a_search(make_relay, beside)
+    rig.fill(beside)
     settings, stopping = load(rig.path).settings, threading.Event()
     replaced: list[float] = []
 
@@ -194,6 +185,5 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
     stopping.set()
     assert isinstance(lane.failure, Fenced), lane.failure
     assert rig.copied() == 0
-    kept = auditor.read(rig.destination, f"{rig.name}.checkpoints")
-    assert {message.key() for message in kept} == {b"registration"}
+    assert {m.key() for m in auditor.read(rig.destination, f"{rig.name}.checkpoints")} == {b"registration"}
     successor.join(0)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.integration.scorer.rig import STEP_SECONDS, Rig, command, until
+from tests.support.processes import Program
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -21,29 +21,20 @@ FLAGS = [
 @contextmanager
 def console(rig: Rig, *flags: str) -> Iterator[str]:
     """Its address. It has to end with 0 when it is asked to."""
-    log = rig.folder / "console.log"
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            [command("scorer"), "console", "scorer.yaml", "--listen", "127.0.0.1:0", *flags],
-            cwd=rig.folder,
-            stdout=said,
-            stderr=said,
-        )
+    arguments = [command("scorer"), "console", "scorer.yaml", "--listen", "127.0.0.1:0", *flags]
+    running = Program(arguments, rig.folder / "console.log", cwd=rig.folder)
     try:
-        until(lambda: "console is at" in log.read_text() or process.poll() is not None, "the address of the console")
-        found = re.search(r"console is at (http://[^\s/]+)", log.read_text())
-        assert found, log.read_text()
+        until(lambda: "console is at" in running.said or running.ended, "the address of the console")
+        found = re.search(r"console is at (http://[^\s/]+)", running.said)
+        assert found, running.said
         yield found[1]
-        process.terminate()
-        assert process.wait(STEP_SECONDS) == 0, log.read_text()
+        assert running.stop() == 0, running.said
     finally:
-        process.kill()
-        process.wait()
+        running.kill()
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         yield browser

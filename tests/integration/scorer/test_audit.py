@@ -34,7 +34,6 @@ class Bench:
         self.producer.init_transactions()
 
     def answer(self, scores: Iterable[Score], commit: dict[int, int]) -> None:
-        """Everything of a transaction but its end."""
         self.producer.begin_transaction()
         for partition, offset, version in scores:
             source = {"topic": self.events, "partition": partition, "offset": offset}

@@ -19,8 +19,12 @@ def checks(rig: Rig, *flags: str, code: int) -> dict[str, str]:
 
 
 def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig, nowhere = make_rig(), ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
     assert set(checks(rig, code=1)) == {"topic", "model"}
+    assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
+    said = rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
+    assert "no Kafka broker answers" in said
+    assert len(said.splitlines()) == 2, "the client's own lines are not for people"
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.promote("1.0.0")
     assert set(checks(rig, code=1)) == {"topic"}
@@ -33,11 +37,16 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
     assert "'name', and are named by their places" in checks(rig, "--set", "input.id=name", code=1)["ids"]
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
-    assert "no Kafka broker" in checks(rig, "--set", "kafka.bootstrap_servers=127.0.0.1:1", code=1)["broker"]
+    assert "no Kafka broker" in checks(rig, *nowhere, code=1)["broker"]
     blob = max((rig.folder / "registry").rglob("sha256/*"), key=lambda path: path.stat().st_size)
     blob.write_bytes(blob.read_bytes()[:-1] + b"!")
     shutil.rmtree(rig.folder / "cache")
     assert "sha256" in checks(rig, code=1)["model"]
+    rig.alter(rig.dead_topic, "max.message.bytes", "1000")
+    assert "max.message.bytes" in checks(rig, code=1)["topic"]
+    assert "max.message.bytes" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
+    rig.configure(kafka={"group_protocol": "consumer", "session_timeout_ms": 1_000})
+    assert "group.consumer.session.timeout.ms" in checks(rig, code=1)["group protocol"]
 
 
 def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
@@ -63,19 +72,6 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert "no event came of its newest 1 offsets" in told["sample"]
 
 
-def test_check_refuses_a_dead_letter_topic_that_might_not_take_a_dead_letter(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
-    rig.alter(rig.dead_topic, "max.message.bytes", "1000")
-    assert "max.message.bytes" in checks(rig, code=1)["topic"]
-    assert "max.message.bytes" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
-
-
-def test_check_minds_the_brokers_limits_of_the_consumer_protocol(make_rig: MakeRig) -> None:
-    rig = make_rig(kafka={"group_protocol": "consumer"}).stocked()
-    rig.configure(kafka={"session_timeout_ms": 1_000})
-    assert "group.consumer.session.timeout.ms" in checks(rig, code=1)["group protocol"]
-
-
 def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     scorer = rig.start().ready()
@@ -96,50 +92,24 @@ def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_ri
     until(lambda: rig.answered() == 110, "scores after going on")
 
 
-def test_tail_shows_scores_as_they_become_visible(make_rig: MakeRig) -> None:
+def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
-    rig.start().ready()
-    rig.emit(events(20))
-    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "20").stdout.splitlines()
-    assert {json.loads(line)["id"] for line in lines} == {f"e{n}" for n in range(20)}
+    first, second = rig.start("a").ready(), rig.start("b").ready()
+    until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == 4, "the partitions")
+    rig.emit(events(500))
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--events", "500").stdout.splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {f"e{n}" for n in range(500)}
     lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
     times = [json.loads(line)["event_ms"] for line in lines]
-    assert len(times) == 20
+    assert len(times) == 500
     assert times == sorted(times)
     assert "does not exist" in rig.run("scorer", "tail", "scorer.yaml", "--set", "output.topic=nowhere", code=2).stderr
 
-
-def test_emit_says_where_it_cannot_write(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    assert "check CONFIG --create" in rig.run("scorer", "emit", "scorer.yaml", code=2).stderr
-    nowhere = ("--set", "kafka.bootstrap_servers=127.0.0.1:1")
-    said = rig.run("scorer", "emit", "scorer.yaml", *nowhere, code=4).stderr
-    assert "no Kafka broker answers" in said
-    assert len(said.splitlines()) == 2, "the client's own lines are not for people"
-
-
-def test_status_tells_the_fleet(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
-    scorer = rig.start("a").ready()
-    rig.start("b").ready()
-    rig.emit(events(100))
-    until(lambda: rig.answered() == 100, "the scores")
-    until(lambda: sum(len(s["partitions"]) for s in rig.fleet()) == 4, "the partitions")
     assert [s["scorer"] for s in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"]
     assert {s["versions"]["champion"]["version"] for s in rig.fleet()} == {"1.0.0"}
-    assert scorer.stop() == 0
-    assert [s["state"] for s in rig.fleet()] == ["stopped", "running"]
-    assert "1.0.0" in rig.run("scorer", "status", "scorer.yaml").stdout
-    assert f"{rig.events_topic}[" in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
-
-
-def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
-    scorer = rig.start().ready()
-    rig.emit(events(500))
-    until(lambda: rig.answered() == 500, "the scores")
-    assert scorer.metric("scorer_events_total") == 500
-    text = scorer.get("/metrics")[1]
+    for name in ("scorer_events_total", "scorer_event_latency_seconds_count"):
+        assert first.metric(name) + second.metric(name) == 500
+    text = first.get("/metrics")[1]
     for name in (
         "scorer_batches_total", "scorer_batch_events_bucket", "scorer_stage_seconds_total", "scorer_lag_records",
         "scorer_event_latency_seconds_bucket", "scorer_lag_seconds", "scorer_model_info", "scorer_swaps_total",
@@ -148,12 +118,13 @@ def test_metrics_health_and_logs_are_there(make_rig: MakeRig) -> None:
         "scorer_device_info", "scorer_native_info",
     ):  # fmt: skip
         assert name in text, name
-    assert scorer.metric("scorer_event_latency_seconds_count") == 500
-    assert scorer.get("/livez")[0] == 200
-    assert scorer.get("/nothing")[0] == 404
-    assert {"time", "level", "logger", "message", "scorer"} <= set(scorer.lines()[0])
-    assert scorer.stop() == 0
-    assert "everything scored is committed" in scorer.said
+    assert (first.get("/livez")[0], first.get("/nothing")[0]) == (200, 404)
+    assert {"time", "level", "logger", "message", "scorer"} <= set(first.lines()[0])
+    assert first.stop() == 0
+    assert "everything scored is committed" in first.said
+    assert [s["state"] for s in rig.fleet()] == ["stopped", "running"]
+    assert "1.0.0" in rig.run("scorer", "status", "scorer.yaml").stdout
+    assert f"{rig.events_topic}[" in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
 
 
 def test_settings_come_from_flag_environment_file_and_default(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,23 +152,24 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("flag", WRONG)
-def test_a_wrong_setting_is_named_with_its_value_and_the_way_out(make_rig: MakeRig, flag: str) -> None:
-    said = make_rig().run("scorer", "config", "scorer.yaml", "--set", flag, code=2).stderr
-    assert all(part in said for part in WRONG[flag]), said
-
-
-def test_a_missing_setting_and_a_broken_file_are_named(make_rig: MakeRig) -> None:
+def test_what_is_wrong_with_the_settings_is_named_with_its_value_and_the_way_out(make_rig: MakeRig) -> None:
     rig = make_rig()
+
+    def said(*flags: str, file: str = "scorer.yaml") -> str:
+        return rig.run("scorer", "config", file, *flags, code=2).stderr
+
+    for flag, parts in WRONG.items():
+        assert all(part in said("--set", flag) for part in parts), flag
     settings = yaml.safe_load(rig.path.read_text())
     del settings["output"]
-    rig.path.write_text(yaml.safe_dump(settings))
-    assert "output: missing" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
-    rig.path.write_text("name: [")
-    assert "not YAML" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
-    assert "nowhere.yaml" in rig.run("scorer", "config", "nowhere.yaml", code=2).stderr
-    rig.path.write_text("name: ${SURELY_NOT_SET}")
-    assert "SURELY_NOT_SET" in rig.run("scorer", "config", "scorer.yaml", code=2).stderr
+    for text, part in (
+        (yaml.safe_dump(settings), "output: missing"),
+        ("name: [", "not YAML"),
+        ("name: ${SURELY_NOT_SET}", "SURELY_NOT_SET"),
+    ):
+        rig.path.write_text(text)
+        assert part in said()
+    assert "nowhere.yaml" in said(file="nowhere.yaml")
 
 
 def test_without_a_backend_one_line_says_what_to_install(make_rig: MakeRig, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ expect.set_options(timeout=STEP_SECONDS * 1_000)
 
 
 def fetched(address: str, host: str) -> httpx.Response:
-    """The first page, asked for under this host name."""
     return httpx.get(address, headers={"Host": host}, timeout=STEP_SECONDS)
 
 
@@ -50,7 +49,6 @@ def version_is_rolled_back(rig: Rig, page: Page) -> None:
 
 
 def promotion_that_cannot_be_made_is_told(page: Page) -> None:
-    """With what there is instead; the channel stays where it is."""
     form = page.locator("form[action='/actions/promote']")
     form.get_by_label("Version").fill("9.9.9")
     form.get_by_label("Reason").fill("no such thing")
@@ -60,7 +58,6 @@ def promotion_that_cannot_be_made_is_told(page: Page) -> None:
 
 
 def letters_are_replayed(rig: Rig, page: Page) -> None:
-    """Once: the event is back at its place, and its letter says so."""
     page.get_by_role("link", name="Dead letters").click()
     expect(page.locator("#letters details")).to_have_count(DEAD)
     page.locator("#letters summary").first.click()

@@ -11,15 +11,12 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer.rig import command, until
-from tests.integration.scorer.test_workers import alive
-from tests.support.processes import free_port
+from tests.support.processes import alive, free_port
 from tests.support.waiting import STEP_SECONDS
 
 
 def demo(*flags: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """`scorer demo`, to its end."""
     done = subprocess.run([command("scorer"), "demo", *flags], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -46,18 +43,6 @@ def test_the_demo_swaps_kills_and_counts_zero(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
     left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
     assert not [line for line in left if line and str(tmp_path) in " ".join(line)]
-
-
-def test_the_demo_runs_on_somebody_elses_broker_without_a_kill(broker: EmbeddedBroker) -> None:
-    servers = broker.bootstrap_servers
-    done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", "--bootstrap-servers", servers, "--json")
-    summary = json.loads(done.stdout)
-    assert summary["clean"]
-    assert summary["kill_pause_ms"] is None
-    assert "kill -9" not in done.stderr
-    assert re.search(r"Open http://127\.0\.0\.1:\d+/ in a browser", done.stderr)
-    admin = AdminClient({"bootstrap.servers": servers})
-    assert not [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith("demo-")]
 
 
 def test_two_regions_and_a_killed_publisher_that_go_on_until_the_last_line_is_typed(
@@ -110,11 +95,8 @@ def test_kafka_alone_runs_until_it_is_told_to_end(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_regions_need_clusters_of_their_own() -> None:
+def test_clusters_that_are_not_there_are_said_in_one_line() -> None:
     assert "--bootstrap-servers" in demo("--regions", "--bootstrap-servers", "127.0.0.1:1", code=2).stderr
-
-
-def test_a_broker_that_is_not_there_is_said_in_one_line() -> None:
     done = demo("--bootstrap-servers", "127.0.0.1:1", code=4)
     assert "no Kafka broker answers" in done.stderr
     assert "Traceback" not in done.stderr

@@ -20,14 +20,12 @@ DAY_MS = 86_400_000
 
 
 def serve(make_rig: MakeRig, **overrides: Any) -> Rig:
-    """A linear model in production; its input admits any timestamp."""
     rig = make_rig(**overrides).stocked(1)
     rig.alter(rig.events_topic, "message.timestamp.after.max.ms", str(2**63 - 1))
     return rig
 
 
 def write(rig: Rig, *batches: Sequence[RawRecord]) -> None:
-    """Batches of records as they are, into partition 0."""
     with contextlib.closing(RawProducer(rig.bootstrap_servers)) as producer:
         for batch in batches:
             code = producer.write(rig.events_topic, 0, batch, "zstd")
@@ -35,13 +33,11 @@ def write(rig: Rig, *batches: Sequence[RawRecord]) -> None:
 
 
 def good(number: int, key: bytes | None = b"k", timestamp: int = 0, **fields: Any) -> RawRecord:
-    """A good event, but for what is said."""
     event = {**next(iter(events(1, number))), **fields}
     return RawRecord(key, json.dumps(event).encode(), (), timestamp or time.time_ns() // 1_000_000)
 
 
 def letters(rig: Rig) -> dict[int, dict[str, str]]:
-    """What the dead letters say, by the offset of their event."""
     found = {}
     for message in auditor.read(rig.bootstrap_servers, rig.dead_topic):
         said = {name: held.decode() for name, held in headers_of_one(message) or [] if isinstance(held, bytes)}

@@ -1,41 +1,21 @@
 """Killed, frozen and stopped scorers on the real broker: the count stays zero."""
 
-import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.campaigns.faults.fleet import LAUNCHER
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 
-NO_FAULTS = dict.fromkeys(("missing", "duplicates", "phantoms", "out_of_order", "version_regressions"), 0)
 COUNT = 24_000
 FEW, TRIES = 20_000, 16
 
 
 def load(rig: Rig, count: int = COUNT, rate: int = 2_000, start: int = 0) -> threading.Thread:
-    """Events at a steady rate, in the background."""
     thread = threading.Thread(target=rig.emit, args=(events(count, start, keys=300), "--rate", str(rate)))
     thread.start()
     return thread
-
-
-def assert_clean(rig: Rig, count: int) -> None:
-    """Both auditors."""
-    assert rig.audit() == {**NO_FAULTS, "inputs": count}
-    own = rig.run(
-        "publisher", "audit", "--bootstrap-servers", rig.bootstrap_servers, "--input", rig.events_topic,
-        "--output", rig.scores_topic, "--dead", rig.dead_topic, "--swaps", f"{rig.name}.swaps", "--group", rig.name, "--json",
-    )  # fmt: skip
-    report = json.loads(own.stdout)
-    assert report["clean"]
-    assert report["events"] == report["scored"] == count
 
 
 def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: MakeRig) -> None:
@@ -49,7 +29,7 @@ def test_kill_9_in_the_middle_of_a_swap_loses_and_doubles_nothing(make_rig: Make
     third = rig.start("a").ready()
     events_flow.join()
     until(lambda: rig.answered() >= COUNT, "all scores")
-    assert_clean(rig, COUNT)
+    rig.assert_clean(events=COUNT, scored=COUNT)
     assert {record["version"] for record in rig.scores()} == {"1.0.0", "2.0.0"}
     assert [scorer.stop() for scorer in (second, third)] == [0, 0]
 
@@ -59,43 +39,27 @@ def test_a_survivor_that_recovers_ends_the_transaction_of_the_dead(make_rig: Mak
     """It recovers where the group's new generation refuses its own transaction, as happens more often than not; else only the
     time-out would end the other, here later than this test does."""
     rig = make_rig(kafka={"transaction_timeout_ms": 300_000}).stocked(6, versions=2)
+    rig.program = list(LAUNCHER)
     survivor, tries = rig.start("b").ready(), 0
     while "ILLEGAL_GENERATION" not in survivor.said:
         assert tries < TRIES
         take_over(rig, survivor, tries * FEW, (tries + 1) * FEW)
         tries += 1
-    assert_clean(rig, tries * FEW)
+    rig.assert_clean(events=tries * FEW, scored=tries * FEW)
 
 
 def take_over(rig: Rig, survivor: ScorerProcess, start: int, stop: int) -> None:
     """A second scorer joins and dies with a transaction open, while the events `start` to `stop` flow."""
     armed = rig.folder / "armed"
-    with doomed(rig, armed):
-        until(lambda: survivor.metric("scorer_assigned_partitions") == 3, "a share of the partitions")
-        events_flow = load(rig, stop - start, start=start)
-        until(lambda: rig.answered() > start + 2_000, "the first scores")
-        armed.symlink_to("after:send_offsets_to_transaction")
+    doomed = rig.start("a", ARM_FILE=str(armed))
+    until(lambda: survivor.metric("scorer_assigned_partitions") == 3, "a share of the partitions")
+    events_flow = load(rig, stop - start, start=start)
+    until(lambda: rig.answered() > start + 2_000, "the first scores")
+    armed.symlink_to("after:send_offsets_to_transaction")
+    assert doomed.wait() == -signal.SIGKILL, doomed.said
     until(lambda: survivor.metric("scorer_assigned_partitions") == 6, "the take-over")
     events_flow.join()
     until(lambda: rig.answered() >= stop, "all scores")
-
-
-@contextlib.contextmanager
-def doomed(rig: Rig, armed: Path) -> Iterator[None]:
-    """A scorer that kills itself at the step of a transaction that `armed` names; returns when it is dead."""
-    command = [sys.executable, "-m", "tests.campaigns.faults.launcher", str(rig.path), "--set", "replica=a"]
-    environment = {**os.environ, "ARM_FILE": str(armed)}
-    with (rig.folder / "doomed.log").open("ab") as log:
-        where = Path(__file__).parents[3]
-        victim = subprocess.Popen(command, cwd=where, env=environment, stdout=log, stderr=log, process_group=0)
-    try:
-        yield
-        until(lambda: victim.poll() is not None, "the death")
-        assert victim.returncode == -signal.SIGKILL
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(victim.pid, signal.SIGKILL)
-        victim.wait()
 
 
 def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
@@ -108,7 +72,7 @@ def test_a_frozen_scorer_is_fenced_when_it_thaws(make_rig: MakeRig) -> None:
     zombie.send(signal.SIGCONT)
     events_flow.join()
     until(lambda: rig.answered() >= COUNT, "all scores")
-    assert_clean(rig, COUNT)
+    rig.assert_clean(events=COUNT, scored=COUNT)
 
 
 def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: MakeRig) -> None:
@@ -123,7 +87,7 @@ def test_rolling_restarts_hand_over_at_once_on_the_consumer_protocol(make_rig: M
         rig.start(replica).ready()
     events_flow.join()
     until(lambda: rig.answered() >= 16_000, "all scores")
-    assert_clean(rig, 16_000)
+    rig.assert_clean(events=16_000, scored=16_000)
 
 
 def test_a_scorer_that_holds_nothing_leaves_its_group_when_it_stops(make_rig: MakeRig) -> None:
@@ -150,4 +114,4 @@ def test_a_backlog_survives_a_kill_of_every_scorer(make_rig: MakeRig) -> None:
         scorer.kill()
     rig.start("a")
     until(lambda: rig.answered() >= count, "all scores")
-    assert_clean(rig, count)
+    rig.assert_clean(events=count, scored=count)

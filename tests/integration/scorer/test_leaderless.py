@@ -10,9 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from tests.campaigns.cluster import Cluster
-from tests.campaigns.proxy import Proxies
 from tests.integration.scorer.rig import Rig, ScorerProcess, until
-from tests.integration.scorer.test_kill import NO_FAULTS, assert_clean
 from tests.support import models
 
 ALONE = {"min.insync.replicas": "1"}
@@ -21,16 +19,12 @@ ROOM = {"max.message.bytes": "2000000"}  # for dead letters: more than an event'
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    proxies = Proxies(3)
-    with Cluster(3, heap_mb=256) as started:
-        started.start(proxies.ports)
-        yield started
-    proxies.close()
+    with contextlib.closing(Cluster(3, heap_mb=256)) as made:
+        yield made.start()
 
 
 @pytest.fixture
 def rig(cluster: Cluster, tmp_path: Path, unique: str) -> Iterator[Rig]:
-    """One version in production, and no topics."""
     cluster.whole()
     with contextlib.closing(Rig(cluster.bootstrap_servers, tmp_path, unique)) as made:
         made.push(models.linear_package(tmp_path / "one", 2.0), "1.0.0")
@@ -46,7 +40,6 @@ def spread(rig: Rig, topic: str, **config: str) -> None:
 
 
 def write(rig: Rig, start: int, *partitions: int, value: bytes = b'{"id": "e%d", "a": 1, "b": 0}') -> None:
-    """Ten numbered events into each of these partitions."""
     producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
     for place, partition in enumerate(partitions):
         for number in range(start + 10 * place, start + 10 * (place + 1)):
@@ -61,7 +54,6 @@ def lose_node_3(cluster: Cluster, rig: Rig, topic: str) -> None:
 
 
 def paused(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
-    """Whether the metric says so."""
     return f'scorer_partition_paused{{partition="{partition}",topic="{rig.events_topic}"}} 1.0' in scorer.get("/metrics")[1]
 
 
@@ -82,7 +74,7 @@ def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, r
     write(rig, 20, 2)
     until(lambda: rig.answered() == 30, "the scores of the one that was held")
     until(lambda: not paused(scorer, rig, 2), "the end of the alarm")
-    assert_clean(rig, 30)
+    rig.assert_clean(events=30, scored=30)
     assert scorer.stop() == 0
 
 
@@ -105,5 +97,5 @@ def test_one_that_is_written_to_is_waited_for(cluster: Cluster, rig: Rig, named:
 
     cluster.nodes[2].start()
     until(lambda: rig.answered() == 60, "the answers after")
-    assert rig.audit() == {**NO_FAULTS, "inputs": 60}
+    rig.assert_clean(events=60)
     assert scorer.stop() == 0

@@ -26,14 +26,7 @@ def lethal(make_rig: MakeRig, partitions: int = 3, **overrides: object) -> Rig:
 
 
 def with_deadly(count: int, deadly: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Numbered events, some of them deadly."""
     return [{**event, **deadly.get(number, {})} for number, event in enumerate(events(count))]
-
-
-def assert_clean(rig: Rig, count: int) -> None:
-    """Both auditors."""
-    assert rig.faults() == {}
-    rig.assert_audited(events=count)
 
 
 def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
@@ -42,7 +35,7 @@ def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
     assert {json.loads(letter["value"])["id"] for letter in letters} == {f"e{number}" for number in deadly}
     assert {letter["reason"] for letter in letters} <= {"crashes-scorer"}
     assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(count) if n not in deadly)
-    assert_clean(rig, count)
+    rig.assert_clean(events=count)
 
 
 @pytest.mark.parametrize("scorers", ["a", "ab"])
@@ -107,5 +100,5 @@ def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_
     letters = {json.loads(letter["value"])["id"]: letter["reason"] for letter in rig.dead()}
     assert letters == {f"e{number}": reason for number, (_, reason) in bad.items()}
     assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in bad)
-    assert_clean(rig, 40)
+    rig.assert_clean(events=40)
     assert scorer.stop() == 0

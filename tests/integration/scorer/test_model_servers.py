@@ -9,15 +9,13 @@ from tests.integration.scorer.rig import Rig, events, until
 
 
 class TestMLServer(UnderLoad):
-    """The Open Inference Protocol."""
-
     kind = "mlserver"
 
     def test_a_server_with_tls_is_asked_by_a_scorer_with_a_certificate_and_by_no_other(
         self, rig: Rig, server: ModelServer, tmp_path: Path
     ) -> None:
         with behind_tls(server.address, tmp_path) as (address, files):
-            own = {"certificate_file": str(files.certificate), "key_file": str(files.key)}
+            own = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
             tls = {"enabled": True, "ca_file": str(files.ca)}
             rig.configure(model={"endpoints": [address], "load_seconds": 1, "server_tls": tls})
             assert "no server has the version" in rig.run("scorer", "check", "scorer.yaml", code=1).stderr

@@ -1,16 +1,17 @@
 """A transaction that the broker has forgotten to end (KAFKA-20734), on a real broker that is killed and comes back."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from publisher.kafka.clients import KafkaSettings
 from publisher.session.open_transactions import OpenTransactions
 from tests.campaigns.cluster import Cluster
-from tests.campaigns.proxy import Proxies
+from tests.support.topics import admin, settle
 
 FORGETFUL = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -24,14 +25,9 @@ GROUP, READ, WRITTEN = "scorers", "flights", "flights.scores"
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    proxies = Proxies(1)
-    with Cluster(1, properties=FORGETFUL, apart=False) as started:
-        started.start(proxies.ports)
-        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})
-        for made in admin.create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]).values():
-            made.result()
-        yield started
-    proxies.close()
+    with contextlib.closing(Cluster(1, properties=FORGETFUL, apart=False)) as made:
+        settle(admin(made.start().bootstrap_servers).create_topics([NewTopic(READ, 2, 1), NewTopic(WRITTEN, 2, 1)]))
+        yield made
 
 
 def watch(cluster: Cluster, sweep_seconds: float = 2.0) -> OpenTransactions:

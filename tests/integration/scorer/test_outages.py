@@ -2,91 +2,53 @@
 
 import contextlib
 import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
+from tests.campaigns.proxy import Proxies
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 from tests.integration.scorer.schema_registry import OneSchema
-from tests.integration.scorer.test_kill import assert_clean
-from tests.support import models
-
-
-def stocked(rig: Rig, partitions: int = 4) -> Rig:
-    """One version in production, and all topics."""
-    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
-    rig.promote("1.0.0")
-    rig.create(partitions)
-    return rig
 
 
 def waits_for(scorer: ScorerProcess, what: str) -> None:
-    """Alive, not ready, and it says why once."""
     until(lambda: scorer.get("/readyz")[0] == 503 and f"{what}: " in scorer.get("/readyz")[1], f"the wait for {what}")
     assert scorer.get("/livez")[0] == 200
     assert f'scorer_away{{what="{what}"}} 1.0' in scorer.get("/metrics")[1]
     assert scorer.process.poll() is None
 
 
-class Forwarder:
-    """A door to a broker that opens later."""
-
-    def __init__(self, to: str) -> None:
-        self.port, _ = free_ports()
-        host, _, port = to.rpartition(":")
-        self._to = host, int(port)
-
-    def open(self) -> None:
-        """Let clients in. Each connection is carried by two threads."""
-        listening = socket.create_server((HOST, self.port))
-        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
-
-    def _accept(self, listening: socket.socket) -> None:
-        while True:
-            inner, _ = listening.accept()
-            outer = socket.create_connection(self._to)
-            for pair in ((inner, outer), (outer, inner)):
-                threading.Thread(target=self._carry, args=pair, daemon=True).start()
-
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-
 def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(make_rig: MakeRig) -> None:
-    rig = stocked(make_rig())
+    rig = make_rig().stocked()
     registry, away = rig.folder / "registry", rig.folder / "registry-away"
     registry.rename(away)
-    door = Forwarder(rig.bootstrap_servers)
-    through = ("--set", f"kafka.bootstrap_servers={HOST}:{door.port}")
-    scorer, stopped = rig.start("a", *through), rig.start("b", *through)
+    door = Proxies(1)
+    scorer, stopped = (
+        rig.start(name, "--set", f"kafka.bootstrap_servers={HOST}:{port}")
+        for name, port in (("a", door.ports[0]), ("b", free_ports()[0]))
+    )
     waits_for(scorer, "brokers")
-    told = [line for line in scorer.said.splitlines() if "no Kafka broker answers" in line]
+    waits_for(stopped, "brokers")
+    told = [line for line in stopped.said.splitlines() if "no Kafka broker answers" in line]
     assert len(told) == 1
     assert "check kafka.bootstrap_servers" in told[0]
-    waits_for(stopped, "brokers")
     assert stopped.stop() == 0
 
-    door.open()
+    door.connect([int(rig.bootstrap_servers.rpartition(":")[2])])
     waits_for(scorer, "model-registry")
     away.rename(registry)
     scorer.ready()
     rig.emit(events(20))
     until(lambda: rig.answered() == 20, "the scores")
     assert scorer.stop() == 0
+    door.close()
 
 
 def committed(rig: Rig) -> int:
-    """Events before the committed offsets."""
     return sum(mark["offset"] for mark in rig.marks().values())
 
 
@@ -107,7 +69,7 @@ def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
             (folder := tmp_path / delivery).mkdir()
             rigs.append(Rig(brittle.bootstrap_servers, folder, f"{unique}-{delivery}", delivery=delivery))
             closing.callback(rigs[-1].close)
-        scorers = [stocked(rig).start().ready() for rig in rigs]
+        scorers = [rig.stocked().start().ready() for rig in rigs]
         for rig in rigs:
             rig.emit(events(100))
             until(lambda rig=rig: rig.answered() == 100, "the scores before")  # type: ignore[misc]
@@ -120,7 +82,7 @@ def test_brokers_that_are_killed_and_come_back_cost_nothing_but_time(
             scorer.ready()
             rig.emit(events(100, start=100))
             until(lambda rig=rig: rig.answered() == 200, "the scores after")  # type: ignore[misc]
-            assert_clean(rig, 200)
+            rig.assert_clean(events=200, scored=200)
             assert scorer.stop() == 0
 
 
@@ -130,7 +92,7 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
     """As after some restarts of a broker (GROUP_ID_NOT_FOUND): that consumer will never be a member again."""
     kafka = {"group_protocol": "consumer"}
     with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka=kafka)) as rig:
-        scorer = stocked(rig).start().ready()
+        scorer = rig.stocked().start().ready()
         until(lambda: scorer.metric("scorer_assigned_partitions") == 4, "the partitions")
         brittle.kill()
         for log in brittle.folder.glob("**/__consumer_offsets-*"):
@@ -148,7 +110,7 @@ def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
 ) -> None:
     """Its leader epochs are lower than those of the old one."""
     with contextlib.closing(Rig(brittle.bootstrap_servers, tmp_path, unique, kafka={"group_protocol": protocol})) as rig:
-        scorer = stocked(rig).start().ready()
+        scorer = rig.stocked().start().ready()
         rig.emit(events(50))
         until(lambda: rig.answered() == 50, "the scores before")
         brittle.kill()
@@ -163,9 +125,9 @@ def test_a_topic_that_is_made_again_after_its_leaders_changed_is_read(
 
 
 def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(make_rig: MakeRig) -> None:
-    registry = OneSchema({1})
+    registry = OneSchema()
     extra = {"max.retries": 0, "basic.auth.user.info": "me:secret"}
-    rig = stocked(make_rig(input={"format": "avro"}, schema_registry={"url": registry.url, "extra": extra}))
+    rig = make_rig(input={"format": "avro"}, schema_registry={"url": registry.url, "extra": extra}).stocked()
     assert "secret" not in rig.run("scorer", "config", "scorer.yaml").stdout
     scorer = rig.start().ready()
     rig.produce(registry.event(1, "x", 1.0), key=b"k")
@@ -184,15 +146,15 @@ def test_a_schema_registry_that_is_away_is_waited_for_and_no_event_pays_for_it(m
     assert scorer.said.count("does not answer") == 1
 
 
-def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: MakeRig, broker: EmbeddedBroker) -> None:
-    rig = stocked(make_rig(), partitions=2)
+def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: MakeRig) -> None:
+    rig = make_rig().stocked(2)
     rig.emit(events(40))
     rig.start().ready()
     until(lambda: rig.answered() == 40, "the scores")
     assert rig.scorers[-1].stop() == 0
-    admin, before = AdminClient({"bootstrap.servers": broker.bootstrap_servers}), rig.marks()
+    before = rig.marks()
     beyond = TopicPartition(rig.events_topic, 0, before[0]["offset"] + 1_000)
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name, [beyond])])[rig.name].result()
+    rig.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name, [beyond])])[rig.name].result()
 
     scorer = rig.start().ready()
     until(
@@ -208,13 +170,12 @@ def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: M
     assert scorer.stop() == 0
 
     back = TopicPartition(rig.events_topic, 0, before[0]["offset"])
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name, [back])])[rig.name].result()
+    rig.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(rig.name, [back])])[rig.name].result()
     scorer = rig.start().ready()
     until(lambda: rig.answered() == 140, "everything")
-    assert_clean(rig, 140)
+    rig.assert_clean(events=140, scored=140)
     assert scorer.stop() == 0
 
 
 def behind(rig: Rig, partition: int, before: dict[int, dict[str, int]]) -> int:
-    """How many events a partition has got since."""
     return rig.ends()[partition] - before[partition]["offset"]

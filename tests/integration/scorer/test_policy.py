@@ -18,7 +18,6 @@ def policy(rig: Rig, **changes: object) -> None:
 
 
 def sign(rig: Rig, version: str, key: str = "release") -> str:
-    """Sign a version; its digest."""
     done = rig.run("model-registry", "sign", f"{REPO}:{version}", "--key", f"{key}.key", "--json")
     digest: str = json.loads(done.stdout)["digest"]
     return digest
@@ -31,7 +30,9 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):
         rig.push(models.linear_package(rig.folder / version, factor), version)
     rig.promote("1.0.0")
-    assert "nowhere.pub" in _broken(rig)
+    policy(rig, keys=[{"id": "release", "file": "nowhere.pub"}])
+    rig.create(code=1)
+    assert "nowhere.pub" in rig.run("scorer", "run", "scorer.yaml", code=2).stderr
     policy(rig)
     assert "it has no signature" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
     digest = sign(rig, "1.0.0")
@@ -57,10 +58,3 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     assert second.stop() == 0
     policy(rig, denied=[digest])
     assert "is denied by the policy" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
-
-
-def _broken(rig: Rig) -> str:
-    """What `scorer run` says where the policy names a key that is not there."""
-    policy(rig, keys=[{"id": "release", "file": "nowhere.pub"}])
-    rig.create(code=1)
-    return rig.run("scorer", "run", "scorer.yaml", code=2).stderr

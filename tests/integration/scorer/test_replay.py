@@ -1,8 +1,6 @@
 """Dead letters that are put back: each once, whatever happens in between, and scored with the id they had."""
 
 import json
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.scorer.rig import MakeRig, Rig, command, events, until
 from tests.support import auditor, models
+from tests.support.processes import Program
 
 LENIENT = {
     "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": 0.0}]}],
@@ -31,26 +30,17 @@ def broken(make_rig: MakeRig, incomplete: int, **overrides: object) -> Rig:
 
 
 def replay(rig: Rig, *flags: str, code: int = 0) -> dict[str, Any]:
-    """`scorer replay`: what it says it did."""
     said: dict[str, Any] = json.loads(rig.run("scorer", "replay", "scorer.yaml", "--json", *flags, code=code).stdout)
     return said
 
 
 def mended(rig: Rig) -> None:
-    """The version that takes events without b is served."""
     rig.promote("2.0.0")
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "2.0.0", "2.0.0")
 
 
 def inputs(rig: Rig) -> int:
-    """Events in the input topic."""
     return sum(1 for _ in auditor.read(rig.bootstrap_servers, rig.events_topic))
-
-
-def assert_clean(rig: Rig) -> None:
-    """Both auditors."""
-    assert rig.faults() == {}
-    rig.assert_audited()
 
 
 def test_dead_letters_are_replayed_once_and_scored_with_the_id_they_had(make_rig: MakeRig) -> None:
@@ -78,18 +68,12 @@ def test_dead_letters_are_replayed_once_and_scored_with_the_id_they_had(make_rig
         (b"k1", b'{"a": 1}', [("ce_id", b"named"), ("trace", b"t-1")])
     ] * 2
     assert len({m.partition() for m in replayed}) == 1
-    assert_clean(rig)
+    rig.assert_clean()
     assert replay(rig)["replayed"] == 2
     until(lambda: len(rig.dead()) == 46, "what is still wrong, dead again")
     assert replay(rig, "--dry-run")["replayed"] == 2
-    assert_clean(rig)
+    rig.assert_clean()
     assert rig.scorers[0].metric("scorer_fenced_total") == 0  # the replica `replay` and the command have ids of their own
-
-
-def background(rig: Rig, said: Path, *flags: str) -> "subprocess.Popen[bytes]":
-    """A replay that goes on by itself."""
-    with said.open("wb") as log:
-        return subprocess.Popen([command("scorer"), "replay", str(rig.path), *flags], stdout=log, stderr=log)
 
 
 def noted(rig: Rig) -> int:
@@ -112,28 +96,27 @@ def assert_each_once(rig: Rig, count: int) -> None:
     ids = replayed()
     assert sorted(ids) == sorted([f"e{n}" for n in range(count)] * 2)
     until(lambda: len(rig.scores()) == count, "the scores")
-    assert_clean(rig)
+    rig.assert_clean()
 
 
 @pytest.mark.parametrize("end", ["killed", "overtaken"])
-def test_a_replay_goes_on_where_one_was_that_is_killed_or_still_runs(make_rig: MakeRig, tmp_path: Path, end: str) -> None:
+def test_a_replay_goes_on_where_one_was_that_is_killed_or_still_runs(make_rig: MakeRig, end: str) -> None:
     rig = broken(make_rig, 300)
     mended(rig)
-    first = background(rig, tmp_path / "said", "--rate", "20")
+    first = Program([command("scorer"), "replay", str(rig.path), "--rate", "20"], rig.folder / "said")
     until(lambda: noted(rig) >= 10, "a part")
     if end == "killed":
         first.kill()
-        first.wait()
     rest = replay(rig)
     if end == "overtaken":
-        assert first.wait(60) == 3
-        assert "another replay" in (tmp_path / "said").read_text()
+        assert first.wait() == 3
+        assert "another replay" in first.said
     assert rest["replayed"] + rest["replayed_before"] == 300
     assert 0 < rest["replayed_before"] < 300
     assert_each_once(rig, 300)
 
 
-def test_what_cannot_be_replayed_is_told(make_rig: MakeRig) -> None:
+def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_name(make_rig: MakeRig) -> None:
     rig = broken(make_rig, 1)
     said = rig.run("scorer", "replay", "scorer.yaml", "--reason", "oversized", code=2).stderr
     assert "oversize" in said
@@ -148,12 +131,9 @@ def test_what_cannot_be_replayed_is_told(make_rig: MakeRig) -> None:
     assert "no input topic" in told["unfit_examples"][0]
     assert "missing-field" in rig.run("scorer", "replay", "scorer.yaml", "--dry-run").stdout
 
-
-def test_audit_counts_what_the_settings_name(make_rig: MakeRig) -> None:
-    rig = broken(make_rig, 10)
     rig.emit(events(30, start=100))
-    until(lambda: rig.answered() == 40, "all answers")
-    rig.assert_audited(events=40, scored=30, dead_lettered=10)
+    until(lambda: rig.answered() == 31, "all answers")
+    rig.assert_audited(events=31, scored=30, dead_lettered=1)
     assert json.loads(rig.run("scorer", "audit", "scorer.yaml", "--to", "2020-01-01", "--json").stdout)["events"] == 0
     assert "is not before" in rig.run("scorer", "audit", "scorer.yaml", "--from", "2", "--to", "1", code=2).stderr
     rig.run("scorer", "emit", "scorer.yaml", "--topic", rig.scores_topic, stdin=json.dumps(rig.scores()[0]).encode())

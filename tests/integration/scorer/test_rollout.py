@@ -2,13 +2,13 @@
 
 import json
 import signal
-import socket
 from typing import Any
 
 import pytest
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
+from tests.support.processes import free_port
 
 REPO = "oci:./registry/model"
 PARTITIONS = 4
@@ -63,7 +63,13 @@ def test_scorers_that_are_told_flip_every_partition_within_two_seconds(rig: Rig)
     assert [scorer["scorer"] for scorer in rig.fleet()] == [f"{rig.name}.a", f"{rig.name}.b"], "notices are no scorers"
 
 
-def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> None:
+def test_nothing_moves_without_a_broker_and_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> None:
+    promote, elsewhere = ("scorer", "promote", "scorer.yaml", "--to", "2.0.0"), f"127.0.0.1:{free_port()}"
+    assert "no Kafka broker answers" in rig.run(*promote, "--set", f"kafka.bootstrap_servers={elsewhere}", code=4).stderr
+    assert "check CONFIG --create" in rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
+    moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
+    assert [move["to_version"] for move in moves] == ["1.0.0"]
+
     wait = ("--wait", "--wait-seconds", "1")
     rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
     assert (rollout["outcome"], rollout["scorers"]) == ("timed out", [])
@@ -86,21 +92,3 @@ def test_the_wait_ends_where_scorers_are_missing_refuse_or_hang(rig: Rig) -> Non
     assert [(s["outcome"], s["version"]) for s in rollout["scorers"]] == [("waiting", "2.0.0")]
     scorer.send(signal.SIGCONT)
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "1.0.0", "the notice that lay there")
-
-
-def test_a_broker_or_a_topic_that_is_not_there_moves_nothing(rig: Rig, unused_port: int) -> None:
-    promote = ("scorer", "promote", "scorer.yaml", "--to", "2.0.0")
-    elsewhere = ("--set", f"kafka.bootstrap_servers=127.0.0.1:{unused_port}")
-    assert "no Kafka broker answers" in rig.run(*promote, *elsewhere, code=4).stderr
-    said = rig.run(*promote, "--set", f"name={rig.name}.nowhere", code=2).stderr
-    assert "check CONFIG --create" in said
-    moves = json.loads(rig.run("model-registry", "history", REPO, "--json").stdout)["moves"]
-    assert [move["to_version"] for move in moves] == ["1.0.0"]
-
-
-@pytest.fixture
-def unused_port() -> int:
-    """A loopback port on which nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

@@ -42,6 +42,7 @@ def test_every_event_is_scored_once_with_its_provenance(make_rig: MakeRig) -> No
 
 def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scored(make_rig: MakeRig) -> None:
     rig = make_rig(input={"max_event_bytes": 2_000}).stocked()
+    rig.alter(rig.scores_topic, "max.message.bytes", "1600")
     good = list(events(200))
     bad = {
         "malformed": b'{"id": "m", "key": "k1", "a": 1,',
@@ -50,6 +51,7 @@ def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scor
         "wrong-type": b'{"id": "t", "key": "k1", "a": "1", "b": 2}',
         "not-finite": b'{"id": "n", "key": "k1", "a": NaN, "b": 2}',
         "oversize": json.dumps({"id": "o", "key": "k1", "a": 1, "b": 2, "padding": "x" * 3_000}).encode(),
+        "score-oversize": json.dumps({"id": "x" * 1_500, "key": "k1", "a": 1, "b": 2}).encode(),
     }
     rig.emit(good[:100])
     rig.emit(bad.values(), key=None)
@@ -57,7 +59,7 @@ def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scor
     rig.produce(None, key=b"k1", headers=[("trace", b"t-1")])
     rig.emit(good[100:])
     scorer = rig.start().ready()
-    until(lambda: rig.answered() >= 208, "all answers")
+    until(lambda: rig.answered() >= 209, "all answers")
     letters = {letter["reason"]: letter for letter in rig.dead()}
     assert set(letters) == {*bad, "tombstone", "bad-deadline"}
     for reason, value in bad.items():
@@ -72,37 +74,21 @@ def test_bad_events_are_dead_lettered_with_their_bytes_and_their_neighbours_scor
     assert scorer.metric("scorer_dead_letters_total") == len(letters)
 
 
-def test_tombstones_are_skipped_where_configured_and_batches_are_padded_to_buckets(make_rig: MakeRig) -> None:
+def test_skipped_tombstones_padded_batches_and_events_past_their_deadline(make_rig: MakeRig) -> None:
     rig = make_rig(input={"tombstones": "skip"}, kafka={"extra": {"client.rack": "r1"}}, model={"buckets": [4, 32]}).stocked()
     rig.start().ready()
     rig.produce(None, key=b"k1")
-    rig.emit(events(10))
-    until(lambda: rig.answered() == 10, "the scores")
-    assert rig.dead() == []
-    assert {record["id"]: record["score"] for record in rig.scores()} == {e["id"]: 2.0 * (e["a"] + e["b"]) for e in events(10)}
-    assert json.loads(rig.run("scorer", "offsets", "scorer.yaml", "--json").stdout)["offsets"]
-
-
-def test_an_event_past_its_deadline_is_answered_expired(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
     past, future = int(time.time() * 1_000) - 60_000, int(time.time() * 1_000) + 600_000
+    rig.emit(events(10), "--header", f"deadline={future}")
     rig.emit(events(1), "--header", f"deadline={past}", "--header", "ce_id=named-by-its-header")
-    rig.emit(events(1, start=1), "--header", f"deadline={future}")
-    rig.start().ready()
-    until(lambda: rig.answered() == 2, "both answers")
-    late, intime = sorted(rig.scores(), key=lambda record: str(record["status"]))
-    assert (late["id"], late["status"], late["score"], late["decision"]) == ("named-by-its-header", "expired", None, None)
-    assert (intime["id"], intime["status"], intime["score"]) == ("e1", "scored", 2.0)
-
-
-def test_a_score_that_the_topic_cannot_take_is_dead_lettered(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
-    rig.alter(rig.scores_topic, "max.message.bytes", "1600")
-    rig.emit([{"id": "x" * 1_500, "key": "k", "a": 1, "b": 2}, *events(500)])
-    rig.start().ready()
-    until(lambda: rig.answered() == 501, "all answers")
-    assert [letter["reason"] for letter in rig.dead()] == ["score-oversize"]
-    assert len(rig.scores()) == 500
+    until(lambda: rig.answered() == 11, "the answers")
+    assert rig.dead() == []
+    answers = {record["id"]: (record["status"], record["score"], record["decision"]) for record in rig.scores()}
+    assert answers.pop("named-by-its-header") == ("expired", None, None)
+    assert {id_: (status, score) for id_, (status, score, _) in answers.items()} == {
+        e["id"]: ("scored", 2.0 * (e["a"] + e["b"])) for e in events(10)
+    }
+    assert json.loads(rig.run("scorer", "offsets", "scorer.yaml", "--json").stdout)["offsets"]
 
 
 def test_a_version_without_a_signature_scores_one_array_field(make_rig: MakeRig, tmp_path: Path) -> None:

@@ -1,22 +1,11 @@
 """Traces on the real broker: an event's context reaches its score, and a batch is a span that links to its events."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.support import auditor
 from tests.support.otlp import Collector, attributes
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
-
-
-@pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
-    """A collector on loopback."""
-    with Collector() as running:
-        yield running
 
 
 def headers(rig: Rig, topic: str) -> dict[bytes | None, dict[str, bytes]]:
@@ -28,7 +17,8 @@ def headers(rig: Rig, topic: str) -> dict[bytes | None, dict[str, bytes]]:
     return found
 
 
-def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
+def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig) -> None:
+    collector = Collector()
     rig = make_rig(tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]}).stocked()
     rig.produce(
         b'{"id": "1", "a": 1, "b": 2}', key=b"traced", headers=[("traceparent", PARENT.encode()), ("tracestate", b"v=1")]

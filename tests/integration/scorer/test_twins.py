@@ -4,7 +4,6 @@ import threading
 
 from publisher.session.transactional_ids import POOL_SIZE
 from tests.integration.scorer.rig import MakeRig, events, until
-from tests.integration.scorer.test_kill import assert_clean
 
 COUNT = 12_000
 HINT = "give each process a replica of its own"
@@ -32,7 +31,7 @@ def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make
     assert HINT in third.said
     flow.join()
     until(lambda: rig.answered() >= COUNT, "all scores")
-    assert_clean(rig, COUNT)
+    rig.assert_clean(events=COUNT, scored=COUNT)
     assert survivor.said.count("recovering") == recoveries
     assert [(row["scorer"], row["state"]) for row in rig.fleet()] == [(f"{rig.name}.a", "running")]
     assert survivor.stop() == 0

@@ -6,18 +6,16 @@ import signal
 from collections.abc import Sequence
 
 import httpx
-import psutil
-import pytest
 
 from scorer.demo.broker.node import free_ports, is_taken
-from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
-from tests.integration.scorer.test_kill import assert_clean, load
+from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
+from tests.integration.scorer.test_kill import load
+from tests.support.processes import alive
 
 WORKERS = 2
 
 
 def processes(supervisor: ScorerProcess) -> list[int]:
-    """The process of each worker, the newest."""
     found = dict(re.findall(r"worker (\d+) is process (\d+)", supervisor.said))
     return [int(found[number]) for number in sorted(found)]
 
@@ -28,27 +26,22 @@ def shared(rig: Rig, owners: Sequence[str]) -> bool:
     return rows == {f"{rig.name}.{owner}": 4 // len(owners) for owner in owners}
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def started(rig: Rig) -> ScorerProcess:
-    """Two workers that share the partitions."""
     supervisor = rig.start("w", workers=WORKERS)
     until(lambda: shared(rig, ["w-0", "w-1"]), "both workers to share the partitions")
     return supervisor
 
 
 def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: MakeRig) -> None:
-    rig = make_rig().stocked()
+    port = next(port for port, _ in iter(free_ports, None) if not is_taken(port + 1))
+    rig = make_rig(http={"listen": f"127.0.0.1:{port}"}).stocked()
     supervisor = started(rig)
     count = 12_000
     flow = load(rig, count)
     until(lambda: rig.answered() > 2_000, "the first scores")
+    for number in range(WORKERS):  # each has a port of its own
+        text = httpx.get(f"http://127.0.0.1:{port + number}/metrics", timeout=10).text
+        assert "scorer_assigned_partitions 2.0" in text
     victim = processes(supervisor)[1]
     os.kill(victim, signal.SIGKILL)
     until(lambda: processes(supervisor)[1] != victim, "the restart")
@@ -56,7 +49,7 @@ def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: 
     flow.join()
     until(lambda: rig.answered() >= count, "all scores")
     until(lambda: shared(rig, ["w-0", "w-1"]), "both workers again")
-    assert_clean(rig, count)
+    rig.assert_clean(events=count, scored=count)
     pids = processes(supervisor)
     assert supervisor.stop() == 0
     assert not any(map(alive, pids))
@@ -78,44 +71,17 @@ def test_workers_end_in_good_order_when_their_supervisor_is_killed(make_rig: Mak
     flow.join()
     rig.start("w", workers=WORKERS)
     until(lambda: rig.answered() >= count, "all scores")
-    assert_clean(rig, count)
+    rig.assert_clean(events=count, scored=count)
 
 
-def test_each_worker_has_a_port_of_its_own(make_rig: MakeRig) -> None:
-    first = next(port for port, _ in iter(free_ports, None) if not is_taken(port + 1))
-    rig = make_rig(http={"listen": f"127.0.0.1:{first}"}).stocked()
-    started(rig)
-    rig.emit(events(200))
-    until(lambda: rig.answered() == 200, "the scores")
-
-    def scored(port: int) -> float:
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
-        return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith("scorer_events_total"))
-
-    until(lambda: scored(first) + scored(first + 1) == 200, "the counts of both")
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "said"),
-    [
-        (["output.topic=nowhere"], 2, "topic nowhere does not exist"),
-        (["model.tag=nowhere"], 3, "nowhere"),
-    ],
-)
-def test_what_stops_one_before_any_has_served_stops_all_with_one_message(
-    make_rig: MakeRig, flags: list[str], code: int, said: str
-) -> None:
+def test_what_stops_one_before_any_has_served_stops_all_with_one_message(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
-    supervisor = rig.start("w", *(part for flag in flags for part in ("--set", flag)), workers=3)
-    assert supervisor.wait() == code, supervisor.said
-    errors = [line for line in supervisor.said.splitlines() if line.startswith("error:")]
-    assert len(errors) == 1
-    assert said in errors[0]
-    assert not any(map(alive, processes(supervisor)))
-
-
-def test_the_last_port_and_the_longest_replica_leave_no_room_for_a_second_worker(make_rig: MakeRig) -> None:
-    rig = make_rig()
+    for flag, code, said in (("output.topic=nowhere", 2, "topic nowhere does not exist"), ("model.tag=nowhere", 3, "nowhere")):
+        supervisor = rig.start("w", "--set", flag, workers=3)
+        assert supervisor.wait() == code, supervisor.said
+        (error,) = (line for line in supervisor.said.splitlines() if line.startswith("error:"))
+        assert said in error
+        assert not any(map(alive, processes(supervisor)))
     run = ("scorer", "run", "scorer.yaml", "--workers", "2", "--set")
     assert "http.listen: worker 1" in rig.run(*run, "http.listen=127.0.0.1:65535", code=2).stderr
     assert "replica: " in rig.run(*run, f"replica={'r' * 100}", code=2).stderr

@@ -21,17 +21,12 @@ from confluent_kafka.admin import (
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.node import HOST, free_ports
 from tests.integration.security.certificates import Certificates, Identity
+from tests.support.topics import admin, settle
 
 PASSWORD = "hush-4711-do-not-tell"
-SECONDS = 30.0
 LISTENERS = {
-    "SCRAM": "SASL_SSL",
-    "CLEAR": "SASL_PLAINTEXT",
-    "MUTUAL": "SSL",
-    "EXPIRED": "SSL",
-    "OTHER": "SSL",
-    "NAMED": "SASL_SSL",
-}
+    "SCRAM": "SASL_SSL", "CLEAR": "SASL_PLAINTEXT", "MUTUAL": "SSL", "EXPIRED": "SSL", "OTHER": "SSL", "NAMED": "SASL_SSL",
+}  # fmt: skip
 """Name, and the protocol it speaks: TLS with a password, a password in the clear, certificates on both sides, servers whose
 certificate has expired or is another host's, and one more of these with a password."""
 LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -51,7 +46,6 @@ class SecuredBroker:
         self.password = PASSWORD
 
     def address(self, listener: str) -> str:
-        """`host:port` of one of LISTENERS."""
         return f"{HOST}:{self._ports[listener]}"
 
     @property
@@ -60,37 +54,29 @@ class SecuredBroker:
         return self._broker.bootstrap_servers
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.administrator})
+        return admin(self.administrator)
 
     def users(self, rights: Mapping[str, Iterable[Right]]) -> None:
         """Make users with PASSWORD (SCRAM) who may do this and nothing else."""
         admin = self.admin()
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        made = admin.alter_user_scram_credentials(
-            [UserScramCredentialUpsertion(name, info, PASSWORD.encode()) for name in rights]
+        settle(
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, info, PASSWORD.encode()) for name in rights])
         )
-        for future in made.values():
-            future.result(SECONDS)
         self.grant(rights)
 
     def forget(self, user: str) -> None:
-        admin = self.admin()
-        for future in admin.alter_user_scram_credentials(
-            [UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512)]
-        ).values():
-            future.result(SECONDS)
+        deletion = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512)
+        settle(self.admin().alter_user_scram_credentials([deletion]))
 
     def grant(self, rights: Mapping[str, Iterable[Right]]) -> None:
         bindings = [acl(f"User:{name}", right) for name, all_rights in rights.items() for right in all_rights]
-        admin = self.admin()
-        for future in admin.create_acls(bindings).values() if bindings else ():
-            future.result(SECONDS)
+        if bindings:
+            settle(self.admin().create_acls(bindings))
 
     def revoke(self, rights: Mapping[str, Iterable[Right]]) -> None:
-        admin = self.admin()
         filters = [acl_filter(f"User:{name}", right) for name, all_rights in rights.items() for right in all_rights]
-        for future in admin.delete_acls(filters).values():
-            future.result(SECONDS)
+        settle(self.admin().delete_acls(filters))
 
     def __enter__(self) -> Self:
         self._broker.start()
@@ -105,13 +91,8 @@ class SecuredBroker:
         listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | LISTENERS
         trusted = self.certificates
-        servers = {
-            "SCRAM": trusted.server,
-            "MUTUAL": trusted.server,
-            "EXPIRED": trusted.expired_server,
-            "OTHER": trusted.other_host,
-            "NAMED": trusted.other_host,
-        }
+        servers = dict.fromkeys(("SCRAM", "MUTUAL"), trusted.server) | dict.fromkeys(("OTHER", "NAMED"), trusted.other_host)
+        servers["EXPIRED"] = trusted.expired_server
         properties = {
             "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": listeners,

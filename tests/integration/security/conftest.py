@@ -10,23 +10,16 @@ import pytest
 from tests.integration.scorer.rig import Rig
 from tests.integration.security import rights
 from tests.integration.security.broker import PASSWORD, SecuredBroker
-from tests.support import models
 
 NAME = "secured"
 
 
 class Secured:
-    """The broker, and a rig whose configuration names a user of it."""
-
     def __init__(self, broker: SecuredBroker, folder: Path) -> None:
         self.broker = broker
         self.folder = folder
         (folder / "password").write_text(PASSWORD + "\n")
-        self.rig = Rig(broker.administrator, folder, NAME)
-        self.rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
-        self.rig.push(models.linear_package(folder / "two", 3.0), "2.0.0")
-        self.rig.promote("1.0.0")
-        self.rig.create(partitions=2)
+        self.rig = Rig(broker.administrator, folder, NAME).stocked(2, versions=2)
 
     def login(self, user: str, **changes: Any) -> dict[str, Any]:
         """The section `kafka.security` of a user, with a password file relative to the configuration."""
@@ -37,6 +30,12 @@ class Secured:
             "password_file": "password",
             "ca_file": str(self.broker.certificates.ca),
         } | changes
+
+    def mutual(self, **changes: Any) -> dict[str, Any]:
+        """The section `kafka.security` of the client that has a certificate."""
+        files = self.broker.certificates
+        own = {"certificate_file": str(files.client.certificate), "key_file": str(files.client.key)}
+        return {"protocol": "SSL", "ca_file": str(files.ca), **own} | changes
 
     def configure(self, listener: str, security: dict[str, Any]) -> Rig:
         """The rig as somebody who may only do what the broker allows this user."""

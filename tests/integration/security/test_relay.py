@@ -58,15 +58,8 @@ def login(secured: Secured, user: str) -> tuple[str, dict[str, Any]]:
 
 
 def test_every_setting_of_both_sides_works(secured: Secured, rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = secured.broker.certificates
     secured.broker.grant({"mtls": [right for needed in SIDES.values() for right in needed(NAME).values()]})
-    mutual = {
-        "protocol": "SSL",
-        "ca_file": str(files.ca),
-        "certificate_file": str(files.client.certificate),
-        "key_file": str(files.locked_key),
-        "key_password_file": "key-password",
-    }
+    mutual = secured.mutual(key_file=str(secured.broker.certificates.locked_key), key_password_file="key-password")
     tested = set()
     for listeners in (("NAMED", "MUTUAL"), ("MUTUAL", "CLEAR"), ("CLEAR", "NAMED")):
         for side, listener in zip(SIDES, listeners, strict=True):

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from itertools import islice, pairwise
+from itertools import islice
 
 import orjson
 import pytest
@@ -21,43 +21,24 @@ def lap() -> list[flights.Event]:
     return list(islice(flights.events(), FLIGHTS))
 
 
-def test_a_lap_is_every_flight_once(lap: list[flights.Event]) -> None:
-    assert len(lap) == FLIGHTS
-    assert len({event["flight_id"] for event in lap}) == FLIGHTS
+def test_a_lap_is_every_flight_once_in_the_order_of_departure_and_named_by_it(lap: list[flights.Event]) -> None:
+    assert len({event["flight_id"] for event in lap}) == len(lap) == FLIGHTS
     assert sum(event["dep_delay"] is None for event in lap) == 688
     assert Counter(event["month"] for event in lap) == {9: 27_574, 10: 28_889}
-
-
-def test_flights_come_in_the_order_of_their_scheduled_departure(lap: list[flights.Event]) -> None:
     times = [str(event["scheduled_departure"]) for event in lap]
-    assert all(earlier <= later for earlier, later in pairwise(times))
+    assert times == sorted(times)
     assert (times[0], times[-1][:10]) == ("2013-09-01T05:16", "2013-10-31")
-
-
-def test_an_event_is_named_by_its_flight(lap: list[flights.Event]) -> None:
-    for event in lap:
-        clock = f"{event['hour']:02}{event['minute']:02}"
-        day = str(event["scheduled_departure"])[:10]
-        named = f"{day}-{event['carrier']}-{event['flight']}-{event['origin']}-{clock}"
-        assert event["flight_id"] == named
+    for event, time in zip(lap, times, strict=True):
+        named = f"{event['carrier']}-{event['flight']}-{event['origin']}-{event['hour']:02}{event['minute']:02}"
+        assert event["flight_id"] == f"{time[:10]}-{named}"
 
 
 def test_the_first_flight_is_the_one_that_left(lap: list[flights.Event]) -> None:
     assert lap[0] == {
-        "flight_id": "2013-09-01-UA-1545-EWR-0516",
-        "scheduled_departure": "2013-09-01T05:16",
-        "carrier": "UA",
-        "flight": 1545,
-        "origin": "EWR",
-        "dest": "IAH",
-        "distance": 1400,
-        "month": 9,
-        "day_of_week": 7,
-        "hour": 5,
-        "minute": 16,
-        "scheduled_minutes": 164,
-        "dep_delay": -8,
-    }
+        "flight_id": "2013-09-01-UA-1545-EWR-0516", "scheduled_departure": "2013-09-01T05:16", "carrier": "UA", "flight": 1545,
+        "origin": "EWR", "dest": "IAH", "distance": 1400, "month": 9, "day_of_week": 7, "hour": 5, "minute": 16,
+        "scheduled_minutes": 164, "dep_delay": -8,
+    }  # fmt: skip
     assert {frozenset(event) for event in lap} == {frozenset(lap[0])}  # no event tells how its flight ended
 
 

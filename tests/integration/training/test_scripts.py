@@ -31,7 +31,6 @@ def run(script: str, *arguments: str | Path, hash_seed: int = 0) -> subprocess.C
 
 @pytest.fixture(scope="session")
 def training() -> Iterator[Any]:
-    """Imports one of the scripts' modules by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(SCRIPTS)
         yield importlib.import_module

@@ -51,7 +51,6 @@ def scored(judge: Path, name: str, text: str) -> bool:
 
 
 def output(command: Path, *arguments: str) -> str:
-    """What a program prints. Raises CalledProcessError."""
     return subprocess.run([command, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

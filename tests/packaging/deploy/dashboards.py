@@ -11,8 +11,6 @@ FILES = tuple(sorted(FOLDER.glob("*.json")))
 
 
 class Asked(NamedTuple):
-    """A query of a panel."""
-
     dashboard: str
     panel: str
     expression: str
@@ -30,7 +28,6 @@ def asked(interval: str) -> list[Asked]:
 
 
 def panels(name: str) -> Iterator[dict[str, Any]]:
-    """The panels of a dashboard, those in rows too."""
     for panel in json.loads((FOLDER / f"{name}.json").read_text())["panels"]:
         yield panel
         yield from panel.get("panels", ())

@@ -13,7 +13,6 @@ from tests.packaging.deploy.manifests import of_kind, rendered
 
 
 def rules() -> list[dict[str, Any]]:
-    """Every alert."""
     groups = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]["groups"]
     return [rule for group in groups for rule in group["rules"]]
 

@@ -34,12 +34,10 @@ class Invalid(Exception):
 
 @cache
 def rendered(name: str) -> Sequence[Object]:
-    """The objects of an overlay, `overlays/cpu` for instance."""
     return [json.loads(line) for line in file_of(name).read_text().splitlines()]
 
 
 def file_of(name: str) -> Path:
-    """Where an overlay's objects are kept, one a line."""
     return RENDERED / f"{name.replace('/', '-')}.jsonl"
 
 
@@ -49,7 +47,6 @@ def lines(text: str) -> str:
 
 
 def digest_of(folder: Path) -> str:
-    """One digest of every file below a folder, names and contents."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -71,12 +68,10 @@ def validate(thing: Object) -> None:
 
 
 def title(thing: Object) -> str:
-    """`StatefulSet/scorer`."""
     return f"{thing['kind']}/{thing['metadata']['name']}"
 
 
 def of_kind(things: Sequence[Object], kind: str) -> dict[str, Object]:
-    """The objects of a kind by name."""
     return {thing["metadata"]["name"]: thing for thing in things if thing["kind"] == kind}
 
 
@@ -87,13 +82,11 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def pod_of(workload: Object) -> Object:
-    """The pod's own specification."""
     spec: Object = workload["spec"]["template"]["spec"]
     return spec
 
 
 def configuration(things: Sequence[Object], workload: Object) -> str:
-    """The text of the one file in a workload's ConfigMap."""
     maps = of_kind(things, "ConfigMap")
     name = next(volume["configMap"]["name"] for volume in pod_of(workload)["volumes"] if "configMap" in volume)
     (text,) = maps[name]["data"].values()

@@ -55,7 +55,6 @@ def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Write the schemas of these definitions."""
     for path in paths:
         for name, schema in of(yaml.safe_load(Path(path).read_text())).items():
             (FOLDER / name).write_text(json.dumps(schema, separators=(",", ":"), sort_keys=True) + "\n")

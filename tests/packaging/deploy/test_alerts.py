@@ -17,7 +17,6 @@ TESTS = Path(__file__).with_name("alerts.yaml")
 
 
 def exported() -> set[str]:
-    """The names of all samples of a scorer and of a relay."""
     return {sample.name for registry in exporters() for family in registry.collect() for sample in family.samples}
 
 
@@ -69,7 +68,9 @@ def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
     assert asked <= exported()
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
+def test_every_alert_says_how_bad_it_is_and_has_its_page() -> None:
+    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("[A-Z]*.md")}
+    assert {f"{rule['alert']}.md" for rule in rules()} == pages
     for rule in rules():
         assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}

@@ -11,8 +11,10 @@ from publisher.relay import settings as relay_settings
 from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, Topic
+from tests.integration.security import rights
 from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
 
+KINDS = {rights.TOPIC: "topic", rights.GROUP: "group", rights.TRANSACTIONAL_ID: "transactionalId"}
 SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
 """The keys of a section `security` for client certificates."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
@@ -25,12 +27,10 @@ KEDA = {
 
 
 def scorer_of(name: str) -> Object:
-    """The StatefulSet of the scorers."""
     return of_kind(rendered(name), "StatefulSet")["scorer"]
 
 
 def written(name: str) -> dict[str, Any]:
-    """The scorers' configuration as it stands in the ConfigMap."""
     values: dict[str, Any] = yaml.safe_load(configuration(rendered(name), scorer_of(name)))
     return values
 
@@ -59,14 +59,13 @@ def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
 
 
 def paths(values: Any) -> set[str]:
-    """Every absolute path in a configuration."""
     if isinstance(values, dict):
         return set().union(*map(paths, values.values())) if values else set()
     return {values} if isinstance(values, str) and values.startswith("/") else set()
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Path) -> None:
+def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end(name: str, tmp_path: Path) -> None:
     found = loaded(name, tmp_path)
     container = pod_of(scorer_of(name))["containers"][0]
     assert found.http.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
@@ -74,6 +73,12 @@ def test_the_configuration_is_one_that_the_scorer_takes(name: str, tmp_path: Pat
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
     assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
     assert set(written(name)["kafka"]["security"]) == SECURITY
+    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
+    assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
+    for relay in relays(name, tmp_path).values():
+        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
+        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
+        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
@@ -90,17 +95,6 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
         assert {Path(path).name for path in named} == USER_FILES
         assert "/etc/scorestream" in mounts
         assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_grace_period_is_longer_than_what_may_be_in_hand(name: str, tmp_path: Path) -> None:
-    found = loaded(name, tmp_path)
-    ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
-    assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
-    for relay in relays(name, tmp_path).values():
-        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
-        assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
-        assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
@@ -151,6 +145,33 @@ def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics
     rights = {(r["resource"]["type"], r["resource"]["name"]) for r in users["scorer"]["spec"]["authorization"]["acls"]}
     own = set(topics.required(found))
     assert rights == {("topic", topic) for topic in own} | {("group", found.name), ("transactionalId", f"{found.name}/scorer/")}
+
+
+WORK = {
+    "scorer": ("scorer",), "producer": ("producer",), "auditor": ("auditor", "consumer"), "promoter": ("watcher",),
+    "replayer": ("replay",),
+}  # fmt: skip
+"""The components of `integration/security/rights.py` that each user stands for."""
+
+
+@pytest.mark.parametrize("user", WORK)
+def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_path: Path) -> None:
+    found = loaded("overlays/cpu", tmp_path)
+    named = {"events": found.input.topics[0], "scores": found.output.topic, "dead": found.dead_letter.topic}
+    named["dead.replayed"] = found.replayed_topic
+    rules = of_kind(rendered("kafka/cluster"), "KafkaUser")[user]["spec"]["authorization"]["acls"]
+
+    def granted(kind: str, name: str, operation: str) -> bool:
+        for rule in rules:
+            resource, covers = rule["resource"], str.startswith if "patternType" in rule["resource"] else str.__eq__
+            if resource["type"] == kind and operation in rule["operations"] and covers(name, resource["name"]):
+                return True
+        return False
+
+    for component in WORK[user]:
+        for kind, name, operation in rights.COMPONENTS[component](found.name).values():
+            asked = named.get(name.removeprefix(f"{found.name}."), name).removesuffix("*")
+            assert granted(KINDS[kind], asked, operation.name.title()), (component, asked, operation)
 
 
 def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:

@@ -90,8 +90,10 @@ def test_selectors_take_the_pods_they_mean_and_each_pod_has_all_of_them(name: st
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_pods_can_do_nothing_but_their_work(name: str) -> None:
+def test_pods_can_do_nothing_but_their_work_in_their_namespace(name: str) -> None:
     things = rendered(name)
+    placed = {title(thing): thing["metadata"].get("namespace") for thing in things if thing["kind"] != "PriorityClass"}
+    assert set(placed.values()) == {"scoring"}, placed
     for account in of_kind(things, "ServiceAccount").values():
         assert account["automountServiceAccountToken"] is False
     assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {thing["kind"] for thing in things}
@@ -108,12 +110,6 @@ def test_pods_can_do_nothing_but_their_work(name: str) -> None:
         assert all(set(volume) - {"name"} <= {"configMap", "secret", "emptyDir"} for volume in pod["volumes"])
         assert not container["image"].endswith(":latest")
         assert ":" in container["image"]
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_everything_that_can_be_in_a_namespace_is_in_one(name: str) -> None:
-    placed = {title(thing): thing["metadata"].get("namespace") for thing in rendered(name) if thing["kind"] != "PriorityClass"}
-    assert set(placed.values()) == {"scoring"}, placed
 
 
 def test_cards_new_and_old_are_chosen_by_capability_and_never_shared() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +19,8 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.guard import keep_guard
 from scorer.demo.broker.jars import BrokerUnavailable
 from scorer.demo.broker.node import cluster_id, free_ports, is_taken
+from tests.support import auditor
+from tests.support.processes import alive
 
 TOPIC = "events"
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
@@ -26,38 +28,11 @@ QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.
 
 
 def write(broker: EmbeddedBroker, value: bytes) -> None:
-    """One record in one transaction."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "house"})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(TOPIC, value)
     producer.commit_transaction(30)
-
-
-def read(broker: EmbeddedBroker, count: int) -> list[bytes | None]:
-    """The first values that a read_committed consumer of a new group sees."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": f"house-{count}",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-        }
-    )
-    try:
-        consumer.subscribe([TOPIC])
-        return [message.value() for message in consumer.consume(count, 30)]
-    finally:
-        consumer.close()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process with this number runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> None:
@@ -74,7 +49,7 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
         assert broker.bootstrap_servers == address
         assert broker.pid != first
         write(broker, b"after")
-        assert read(broker, 2) == [b"before", b"after"]
+        assert [record.value() for record in auditor.read(address, TOPIC)] == [b"before", b"after"]
         broker.pause()
         while psutil.Process(broker.pid).status() != psutil.STATUS_STOPPED:  # it may answer until then
             time.sleep(0.01)
@@ -84,7 +59,7 @@ def test_transactions_survive_a_kill_and_stop_leaves_nothing(tmp_path: Path) -> 
         assert TOPIC in admin.list_topics(timeout=30).topics
         pid = broker.pid
     assert not folder.exists()
-    assert not is_alive(pid)
+    assert not alive(pid)
 
 
 OWNER = """
@@ -110,7 +85,7 @@ def test_ends_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     owner.communicate()
     assert select.select([broker], [], [], 30)[0], "the broker outlived its owner"
     os.close(broker)
-    assert not is_alive(pid)
+    assert not alive(pid)
 
 
 @pytest.mark.parametrize("last", [[], ["release\n"]])
@@ -128,7 +103,7 @@ def test_a_detached_broker_stays_until_it_is_ended_by_hand(tmp_path: Path) -> No
     said = subprocess.run([sys.executable, "-c", OWNER, str(folder), "detach"], stdout=subprocess.PIPE, check=True).stdout
     broker = os.pidfd_open(int(said))
     try:
-        assert is_alive(int(said))
+        assert alive(int(said))
         assert (folder / "server.properties").is_file()
     finally:
         signal.pidfd_send_signal(broker, signal.SIGKILL)

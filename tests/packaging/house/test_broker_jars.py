@@ -18,7 +18,6 @@ CONTENTS = {"one": b"first jar", "two": b"the second jar"}
 
 @pytest.fixture
 def jars(monkeypatch: pytest.MonkeyPatch) -> tuple[Jar, ...]:
-    """Two small jars in the place of Kafka's."""
     pair = tuple(
         Jar(hashlib.sha256(content).hexdigest(), len(content), "org.example", name, "1.0") for name, content in CONTENTS.items()
     )
@@ -35,7 +34,6 @@ def fill(repository: Path, jars: tuple[Jar, ...]) -> Path:
 
 @pytest.fixture
 def mirror(tmp_path: Path, jars: tuple[Jar, ...]) -> Iterator[str]:
-    """A Maven repository that serves the two jars on loopback."""
     quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     folder = fill(tmp_path / "mirror", jars)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(folder))) as server:
@@ -67,15 +65,12 @@ def test_downloads_once_and_tells_how_far_it_is(tmp_path: Path, jars: tuple[Jar,
     assert classpath(sources(tmp_path)) == paths  # no network any more
 
 
-def test_uses_the_local_repository_and_leaves_it_alone(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
+def test_jars_that_are_there_need_no_network(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
     local = fill(tmp_path / "m2", jars)
     assert classpath(sources(tmp_path, local=(local,))) == tuple(local / jar.path for jar in jars)
     assert not list((tmp_path / "cache").rglob("*.jar"))
-
-
-def test_a_seeded_cache_needs_no_network(tmp_path: Path, jars: tuple[Jar, ...]) -> None:
-    cache = fill(tmp_path / "cache", jars)
-    assert classpath(sources(tmp_path)) == tuple(cache / jar.path for jar in jars)
+    seeded = fill(tmp_path / "other" / "cache", jars)
+    assert classpath(sources(tmp_path / "other")) == tuple(seeded / jar.path for jar in jars)
 
 
 @pytest.mark.parametrize("found", [b"first", b"wrong jar", b""])
@@ -104,27 +99,22 @@ SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>
 <mirror><id>ours</id><mirrorOf>{of}</mirrorOf><url> https://mirror.example/maven/ </url></mirror></mirrors></settings>"""
 
 
-@pytest.mark.parametrize("of", ["*", "central", "external:*", "elsewhere, central", "*,!thirdparty"])
-def test_the_users_mirror_stands_for_central(of: str) -> None:
-    assert central(SETTINGS.format(of=of), CENTRAL) == "https://mirror.example/maven"
-    assert central(SETTINGS.format(of=of).replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL
+STANDS = {"*": True, "central": True, "external:*": True, "elsewhere, central": True, "*,!thirdparty": True}
+STANDS |= {"elsewhere": False, "*,!central": False, "central-snapshots": False, "": False}
 
 
-@pytest.mark.parametrize("of", ["elsewhere", "*,!central", "central-snapshots", ""])
-def test_other_mirrors_do_not(of: str) -> None:
-    assert central(SETTINGS.format(of=of), CENTRAL) == CENTRAL
+@pytest.mark.parametrize("of", STANDS)
+def test_the_users_mirror_stands_for_what_it_names(of: str) -> None:
+    stated = SETTINGS.format(of=of)
+    assert central(stated, CENTRAL) == ("https://mirror.example/maven" if STANDS[of] else CENTRAL)
+    assert (central(stated.replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL) is STANDS[of]
 
 
-def test_the_users_own_settings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_settings_are_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(SETTINGS.format(of="central"))
     assert broker_jars.user_sources().remote["central"] == "https://mirror.example/maven"
-
-
-def test_settings_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text("<settings>")
     with pytest.raises(BrokerUnavailable, match=r"settings\.xml cannot be read"):
         broker_jars.user_sources()

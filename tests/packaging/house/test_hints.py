@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-import pytest
 import typer
 
 from model_registry import cli as model_registry
@@ -48,11 +47,3 @@ def test_every_command_that_a_message_names_exists() -> None:
     named = [(place, *command) for place, text in SENTENCES for command in TYPED.findall(text)]
     assert len(named) > 10
     assert [command for command in named if command[2] not in VERBS[command[1]]] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "pages"),
-    [("see the README", ["README"]), ("see deploy/security.md", ["deploy/security.md"]), ("README.md has it", ["README.md"])],
-)
-def test_a_page_is_found_in_a_message(text: str, pages: list[str]) -> None:
-    assert PAGE.findall(text) == pages

@@ -25,14 +25,12 @@ INDEXES = re.compile(r"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https
 
 
 def tracked() -> list[Path]:
-    """All tracked files that are there, relative to the root."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     paths = [Path(name.decode()) for name in listed.split(b"\0") if name]
     return [path for path in paths if (ROOT / path).is_file()]
 
 
 def machine_paths(content: bytes) -> list[bytes]:
-    """The paths in a file that name somebody's machine."""
     return [match.group() for match in HOMES.finditer(content)]
 
 

@@ -27,6 +27,9 @@ from tests.proofs.gpu.networks import networks
 from tests.support.environment import ROOT
 
 SECONDS = 540.0
+COLUMNS = (
+    "batch", "device_ms", "events_per_second", "share_of_device", "half_load_p99_ms", "half_load_p99_aim_ms",
+)  # fmt: skip
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -75,7 +78,6 @@ def _measured(devices: Sequence[str], *, quick: bool, until: float) -> tuple[lis
 
 
 def _machine(devices: Sequence[str]) -> str:
-    """The card, as its own program names it, or the processor."""
     if "cpu" not in devices:
         asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         try:
@@ -92,21 +94,10 @@ def _commit() -> str:
 
 
 def _shown(figures: Sequence[dict[str, Any]]) -> Table:
-    shown = Table(
-        "network", "device", "batch", "device ms", "events/s", "of device", "p99 at half", "aim", title="through the loop"
-    )
+    shown = Table("network", "device", *COLUMNS, title="through the loop")
     for one in figures:
         for row in one["buckets"]:
-            shown.add_row(
-                one["network"],
-                one["device"],
-                str(row["batch"]),
-                f"{row['device_ms']:.2f}",
-                f"{row['events_per_second']:,.0f}",
-                f"{row['share_of_device']:.2f}",
-                f"{row['half_load_p99_ms']:.1f}",
-                f"{row['half_load_p99_aim_ms']:.1f}",
-            )
+            shown.add_row(one["network"], one["device"], *(f"{row[name]:,.4g}" for name in COLUMNS))
     return shown
 
 

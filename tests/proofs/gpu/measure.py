@@ -76,6 +76,5 @@ def _half(ground: Ground, network: Network, size: int, rate: float, seconds: flo
 
 
 def _count(events: float, size: int) -> int:
-    """So many, within reason, in whole batches."""
     batches = max(LEAST_BATCHES, int(min(events, MOST_EVENTS) / size))
     return batches * size

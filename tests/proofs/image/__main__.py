@@ -52,12 +52,11 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(STAGES), help="only this stage; may be repeated")
     parser.add_argument("--image", help="run this image of the local storage instead of building one")
     parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="gpu: no card is needed, but 20 GB of disk")
-    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
     options = parser.parse_args()
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
         return 2
-    return told(proved(options), as_json=options.json)
+    return told(proved(options))
 
 
 def proved(options: argparse.Namespace) -> Iterator[Finding]:

@@ -53,7 +53,6 @@ def image(extra: str) -> str:
 
 
 def bytes_of(name: str) -> int:
-    """The size of an image in the local storage, in bytes."""
     return int(_run("podman", "image", "inspect", "--format", "{{.Size}}", name))
 
 

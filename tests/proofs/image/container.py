@@ -62,12 +62,10 @@ class Container:
 
     @property
     def process(self) -> psutil.Process:
-        """Its first process, as this machine sees it."""
         return psutil.Process(self.state["Pid"])
 
     @property
     def said(self) -> str:
-        """Its log so far, both streams."""
         done = subprocess.run(
             ["podman", "logs", self.name],
             env=os.environ | STORAGE,

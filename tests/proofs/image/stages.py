@@ -202,7 +202,6 @@ def prepared(bootstrap_servers: str, folder: Path, name: str) -> Rig:
 
 
 def ended(image: str, folder: Path, *command: str) -> tuple[int, str]:
-    """Run a command to its end: its exit code and what it said."""
     with Container(image, folder, command) as container:
         until(lambda: not container.running, f"the end of {command}")
         return int(container.state["ExitCode"]), container.said

@@ -5,13 +5,13 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from confluent_kafka import KafkaException, Producer
 
 from publisher.session.transactional_ids import transactional_ids
+from tests.integration.registry.hostile import Reply, hostile
 from tests.integration.scorer.rig import ScorerProcess, until
-from tests.proofs.seeing.fleet import Fleet, Load
+from tests.proofs.seeing.fleet import RATE, Fleet
 from tests.support.waiting import within
 
 MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
@@ -19,15 +19,13 @@ LOOK_SECONDS = 0.2
 
 
 @contextmanager
-def nobody_scores(fleet: Fleet, _: Load) -> Iterator[None]:
-    """No scorer is there at first."""
+def nobody_scores(fleet: Fleet) -> Iterator[None]:
     yield
     fleet.start("scorer-0")
 
 
 @contextmanager
-def two_versions(fleet: Fleet, _: Load) -> Iterator[None]:
-    """A second scorer follows another channel."""
+def two_versions(fleet: Fleet) -> Iterator[None]:
     fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--channel", "next", "--to", "2.0.0", "--reason", "test")
     fleet.start("scorer-1", "--set", "model.tag=next")
     yield
@@ -36,7 +34,7 @@ def two_versions(fleet: Fleet, _: Load) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_to_own(fleet: Fleet, _: Load) -> Iterator[None]:
+def nothing_to_own(fleet: Fleet) -> Iterator[None]:
     """A third scorer, for two partitions, in a namespace of its own."""
     fleet.start("spare-0", namespace="spare")
     yield
@@ -44,25 +42,23 @@ def nothing_to_own(fleet: Fleet, _: Load) -> Iterator[None]:
 
 
 @contextmanager
-def unfit_events(_: Fleet, load: Load) -> Iterator[None]:
-    """A tenth of the events cannot be scored."""
-    load.unfit = 0.1
+def unfit_events(fleet: Fleet) -> Iterator[None]:
+    fleet.load.poison = 0.1
     yield
-    load.unfit = 0.0
+    fleet.load.poison = 0.0
 
 
 @contextmanager
-def wrong_version(fleet: Fleet, _: Load) -> Iterator[None]:
-    """A version that does not fit its signature is promoted."""
+def wrong_version(fleet: Fleet) -> Iterator[None]:
     fleet.rig.promote("3.0.0")
     yield
     fleet.rig.promote("1.0.0")
 
 
 @contextmanager
-def stolen_ids(fleet: Fleet, load: Load) -> Iterator[None]:
+def stolen_ids(fleet: Fleet) -> Iterator[None]:
     """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
-    load.rate = 4.0
+    fleet.load.rate = 4.0
     ended = threading.Event()
     thief = threading.Thread(target=_steal, args=(fleet, ended), daemon=True)
     thief.start()
@@ -71,13 +67,13 @@ def stolen_ids(fleet: Fleet, load: Load) -> Iterator[None]:
     finally:
         ended.set()
         thief.join()
-        load.rate = 50.0
+        fleet.load.rate = RATE
 
 
 @contextmanager
-def brokers_away(fleet: Fleet, load: Load) -> Iterator[None]:
+def brokers_away(fleet: Fleet) -> Iterator[None]:
     """The broker stands still while a transaction is open, which a transaction of milliseconds seldom is: tried until it is."""
-    load.rate = 2_000.0
+    fleet.load.rate = 2_000.0
     try:
         for _ in range(MOST_PAUSES):
             fleet.here.pause()
@@ -85,14 +81,14 @@ def brokers_away(fleet: Fleet, load: Load) -> Iterator[None]:
                 break
             fleet.here.resume()
             until(lambda: not any(_held(scorer) for scorer in fleet.scorers.values()), "a transaction that ends")
-        load.rate = 50.0
+        fleet.load.rate = RATE
         yield
     finally:
         fleet.here.resume()
 
 
 @contextmanager
-def newer_revision(fleet: Fleet, _: Load) -> Iterator[None]:
+def newer_revision(fleet: Fleet) -> Iterator[None]:
     """A partition was scored by a revision that no scorer can find: it stands still for half a minute, then goes on."""
     for pod in list(fleet.scorers):
         fleet.stop(pod)
@@ -103,7 +99,7 @@ def newer_revision(fleet: Fleet, _: Load) -> Iterator[None]:
 
 
 @contextmanager
-def no_card(fleet: Fleet, _: Load) -> Iterator[None]:
+def no_card(fleet: Fleet) -> Iterator[None]:
     """A pod asks for a card, as kube-state-metrics tells: where there is none, a scorer that is to use it does not start."""
     if shutil.which("nvidia-smi") is None:
         refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
@@ -111,14 +107,15 @@ def no_card(fleet: Fleet, _: Load) -> Iterator[None]:
     series = (
         'kube_pod_container_resource_requests{namespace="scoring",pod="gpu-0",container="scorer",resource="nvidia_com_gpu"} 1\n'
     )
-    with _exporter(series) as address:
-        fleet.prometheus.scrape(address)
+    with hostile() as exporter:
+        exporter.always(Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"}))
+        fleet.prometheus.scrape(exporter.address)
         yield
-        fleet.prometheus.forget(address)
+        fleet.prometheus.forget(exporter.address)
 
 
 @contextmanager
-def destination_away(fleet: Fleet, _: Load) -> Iterator[None]:
+def destination_away(fleet: Fleet) -> Iterator[None]:
     """The cluster that a relay writes to stands still, and the source keeps records for a minute only."""
     fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
     fleet.start_relay()
@@ -135,7 +132,7 @@ def _held(scorer: ScorerProcess) -> bool:
     return scorer.metric("scorer_open_transaction_seconds") > 1.0
 
 
-FAULTS: dict[str, tuple[Callable[[Fleet, Load], AbstractContextManager[None]], tuple[str, ...]]] = {
+FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[str, ...]]] = {
     "nobody-scores": (nobody_scores, ("ScorerAbsent",)),
     "two-versions": (two_versions, ("ScorerVersionSkew",)),
     "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
@@ -162,26 +159,3 @@ def _steal(fleet: Fleet, ended: threading.Event) -> None:
             seen = commits
             with contextlib.suppress(KafkaException):
                 Producer({"bootstrap.servers": fleet.here.bootstrap_servers, "transactional.id": name}).init_transactions(5)
-
-
-@contextmanager
-def _exporter(text: str) -> Iterator[str]:
-    """Serves metrics as they are given; gives its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Nobody reads it."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -1,7 +1,6 @@
 """A real Prometheus for one run: scrapes what it is told to, evaluates rules, answers questions."""
 
 import json
-import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from scorer.demo.broker.node import free_ports
+from tests.support.processes import Program
 from tests.support.waiting import until
 
 STEP_SECONDS = 240.0  # how long anything may take to show on a busy machine; far more than it takes
@@ -40,23 +40,13 @@ class Prometheus:
         self.address = f"127.0.0.1:{free_ports()[0]}"
 
     def __enter__(self) -> "Prometheus":
-        with (self._folder / "log").open("wb") as said:
-            self._process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={self._folder / 'prometheus.yaml'}",
-                    f"--storage.tsdb.path={self._folder / 'data'}",
-                    f"--web.listen-address={self.address}",
-                ],
-                stdout=said,
-                stderr=said,
-            )
+        files = (f"--config.file={self._folder / 'prometheus.yaml'}", f"--storage.tsdb.path={self._folder / 'data'}")
+        self._program = Program(["prometheus", *files, f"--web.listen-address={self.address}"], self._folder / "log")
         until(self._answers, "Prometheus", STEP_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._program.stop()
 
     def scrape(self, address: str, **labels: str) -> None:
         """From now on `address` (host:port) too, its series with these labels."""
@@ -81,8 +71,7 @@ class Prometheus:
         until(lambda: not set(names) & self.firing(), f"the end of {' and '.join(names)}", STEP_SECONDS)
 
     def _answers(self) -> bool:
-        if self._process.poll() is not None:
-            raise AssertionError((self._folder / "log").read_text())
+        assert not self._program.ended, self._program.said
         try:
             self._get("query", query="1")
         except OSError:

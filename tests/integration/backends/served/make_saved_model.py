@@ -9,8 +9,6 @@ import tensorflow as tf
 
 
 class Mixed(tf.Module):
-    """One named signature."""
-
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor = tf.constant(factor, tf.float32)

@@ -35,16 +35,12 @@ SPECIFIC = "specific"
 
 
 class Refused(Exception):
-    """A gRPC status with its details."""
-
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
         self.code = code
 
 
 class Servable:
-    """One version, loading or loaded."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = Status.START
@@ -140,8 +136,6 @@ def statuses(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata."""
-
     def __init__(self, core: Core) -> None:
         self.core = core
 
@@ -192,8 +186,6 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class Models(model_service_pb2_grpc.ModelServiceServicer):
-    """GetModelStatus and HandleReloadConfigRequest."""
-
     def __init__(self, core: Core) -> None:
         self.core = core
 

@@ -40,25 +40,16 @@ class Job:
 
 
 class Running(Service):
-    """A process that copies."""
-
     @property
     def cpu_seconds(self) -> float:
-        """User and system time so far, of this process alone."""
         return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     @property
     def peak_mb(self) -> float:
-        """The most memory that was resident, in MB."""
         return status_mib("VmHWM", self.process.pid) * 2**20 / 1e6
 
     @property
-    def ended(self) -> bool:
-        return self.process.poll() is not None
-
-    @property
     def told(self) -> str:
-        """The end of its logs."""
         logs = [self.log, self.log.with_suffix(".info")]
         return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs if log.is_file())
 

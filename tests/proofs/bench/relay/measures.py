@@ -47,7 +47,6 @@ class Steady(threading.Thread):
             self._producer.poll(0)
 
     def finish(self) -> None:
-        """No more; everything is at the source."""
         self._enough.set()
         self.join()
         if left := self._producer.flush(60):
@@ -80,7 +79,6 @@ class Arrivals(threading.Thread):
         self._consumer.close()
 
     def finish(self) -> dict[str, float]:
-        """Milliseconds, of those that came."""
         self._enough.set()
         self.join()
         ages = np.array(self._ages or [0], np.float64) / 1e6

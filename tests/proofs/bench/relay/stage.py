@@ -76,7 +76,6 @@ class Stage:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
 
     def producer(self, **properties: Any) -> Producer:
-        """A writer beside the source."""
         with self.at_source():
             return Producer(
                 {"bootstrap.servers": self.source_nearby, "linger.ms": 5, "compression.type": "lz4", **QUIET, **properties}

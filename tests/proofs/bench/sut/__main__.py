@@ -1,8 +1,7 @@
 """scorestream as a system under test: packages the workload's model, writes a configuration, becomes `scorer run`.
 
 The contract is an environment: BOOTSTRAP, IN_TOPIC, OUT_TOPIC, GROUP, MODEL (an ONNX file), WORKLOAD (tab30 or ffnn), MODE
-(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance. Where
-STATE_DIR names a folder, what was made ready there is used again; where INSTANCE is set, it is the replica.
+(eos or alo). The configuration differs from the defaults only in these; score records carry their full provenance.
 
     python -m tests.proofs.bench.sut
 """
@@ -38,7 +37,6 @@ http: {{listen: "127.0.0.1:0"}}
 
 
 def run(*arguments: str, folder: Path) -> None:
-    """A command that must succeed."""
     subprocess.run([command(arguments[0]), *arguments[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -46,16 +44,14 @@ def main() -> None:
     environment = os.environ
     if environment["MODE"] not in DELIVERY:
         sys.exit(f"MODE={environment['MODE']}: not one of {', '.join(DELIVERY)}")
-    folder = Path(environment.get("STATE_DIR") or tempfile.mkdtemp(prefix="scorestream-sut-"))
-    if not (folder / "scorer.yaml").exists():
-        prepare(folder)
+    folder = Path(tempfile.mkdtemp(prefix="scorestream-sut-"))
+    prepare(folder)
     os.chdir(folder)
-    replica = ["--set", f"replica={environment['INSTANCE']}"] if "INSTANCE" in environment else []
-    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1", *replica])
+    os.execv(command("scorer"), ["scorer", "run", "scorer.yaml", "--workers", "1"])
 
 
 def prepare(folder: Path) -> None:
-    """A registry with the model, and the configuration, which comes last; the topics."""
+    """A registry with the model, and the configuration, the topics."""
     environment = os.environ
     workload, group = environment["WORKLOAD"], environment["GROUP"]
     package = folder / "package"

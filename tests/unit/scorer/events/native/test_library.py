@@ -9,7 +9,7 @@ import pytest
 
 from scorer.events.native import compiler, library
 from scorer.events.native.scanner import Scanner
-from tests.campaigns.fuzz import scanner
+from tests.campaigns.fuzz import native
 
 
 @pytest.fixture(autouse=True)
@@ -82,23 +82,33 @@ def test_names_that_cannot_be_compared_are_refused() -> None:
 SECONDS = 3
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return scanner.built(tmp_path_factory.mktemp("fuzz"))
-
-
 @pytest.mark.debian("cc")
-def test_mutated_events_touch_no_byte_beside_the_buffers(sanitized: Path) -> None:
-    counts = scanner.run(sanitized, 1, SECONDS)
+def test_mutated_events_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None:
+    counts = native.run(native.built("scanner", tmp_path), 1, SECONDS)
     assert counts["events"] >= 2_000
     assert 0.2 < counts["certain"] / counts["events"] < 0.8
 
 
 @pytest.mark.debian("cc")
-def test_a_read_beyond_a_buffer_is_found(sanitized: Path, tmp_path: Path) -> None:
-    """The scanner is told of a padding that is too short: the sanitizers must see it."""
-    assert sanitized.exists()
-    for file in compiler.HERE.glob("*.[ch]"):
-        (tmp_path / file.name).write_text(file.read_text().replace("SCANNER_PADDING 32", "SCANNER_PADDING 1"))
-    with pytest.raises(scanner.Found, match="AddressSanitizer"):
-        scanner.run(scanner.built(tmp_path, tmp_path), 1, SECONDS)
+def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None:
+    counts = native.run(native.built("bus", tmp_path), 1, SECONDS)
+    assert min(counts["messages"], counts["records"]) >= 2_000
+
+
+@pytest.mark.debian("cc")
+@pytest.mark.parametrize(
+    ("program", "right", "wrong"),
+    [
+        ("scanner", "SCANNER_PADDING 32", "SCANNER_PADDING 1"),
+        ("bus", "sizes->key_bytes += (int64_t)message->key_length;", ""),
+        ("bus", "at = append_number(at, piece->numbers[record]);", "at = append_number(at, piece->numbers[record] / 10);"),
+    ],
+)
+def test_what_is_wrong_is_found(tmp_path: Path, program: str, right: str, wrong: str) -> None:
+    """A padding that is too short, a size that is not counted, a digit that is lost."""
+    texts = {file.name: file.read_text() for file in compiler.HERE.glob("*.[ch]")}
+    assert any(right in text for text in texts.values())
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace(right, wrong))
+    with pytest.raises(native.Found, match=r"AddressSanitizer|does not hold"):
+        native.run(native.built(program, tmp_path, tmp_path), 1, SECONDS)

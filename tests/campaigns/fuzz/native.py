@@ -1,4 +1,4 @@
-"""The native scanner under the sanitizers of the C compiler: `fuzz_scanner.c`, built and run."""
+"""The native part under the sanitizers of the C compiler: `fuzz_scanner.c` and `fuzz_bus.c`, built and run."""
 
 import json
 import subprocess
@@ -6,9 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scorer.events.native.compiler import HERE, SOURCES
+from scorer.events.native.compiler import HERE
 
-DRIVER = Path(__file__).with_name("fuzz_scanner.c")
+PROGRAMS = {"scanner": ("scanner.c", "fields.c"), "bus": ("clients.c",)}
+"""What each is compiled with, beside `fuzz_NAME.c`, which may include more."""
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SHOWN = 4_000  # characters of a report
 
@@ -18,13 +19,13 @@ class NoSanitizers(Exception):
 
 
 class Found(Exception):
-    """A sanitizer or a check ended the scanner; the message is the report."""
+    """A sanitizer or a check ended the program; the message is the report."""
 
 
-def built(folder: Path, sources: Path = HERE) -> Path:
-    """The program, with the scanner of these sources. Raises NoSanitizers."""
-    program = folder / "fuzz_scanner"
-    files = [DRIVER, *(sources / file.name for file in SOURCES)]
+def built(name: str, folder: Path, sources: Path = HERE) -> Path:
+    """The program of this name, with these sources. Raises NoSanitizers."""
+    program = folder / f"fuzz_{name}"
+    files = [Path(__file__).with_name(f"fuzz_{name}.c"), *(sources / file for file in PROGRAMS[name])]
     command = ["cc", *FLAGS, "-I", str(sources), "-o", str(program), *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -33,7 +34,7 @@ def built(folder: Path, sources: Path = HERE) -> Path:
 
 
 def run(program: Path, seed: int, seconds: int) -> dict[str, int]:
-    """How many events were scanned, and how many of them were certain. Raises Found."""
+    """What the program counted. Raises Found."""
     done = subprocess.run([str(program), str(seed), str(seconds)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Found(f"seed {seed}: exit code {done.returncode}\n{done.stderr[:SHOWN]}")
@@ -42,11 +43,12 @@ def run(program: Path, seed: int, seconds: int) -> dict[str, int]:
 
 
 def main(seed: int, minutes: float) -> int:
-    """The same as a command; the exit code."""
+    """The same as a command, each program for half of the time; the exit code."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        try:
-            print(json.dumps(run(built(Path(folder)), seed, round(minutes * 60))))
-        except (NoSanitizers, Found) as error:
-            print(error, file=sys.stderr)
-            return 1 if isinstance(error, Found) else 2
+        for name in PROGRAMS:
+            try:
+                print(json.dumps(run(built(name, Path(folder)), seed, round(minutes * 60 / len(PROGRAMS)))))
+            except (NoSanitizers, Found) as error:
+                print(error, file=sys.stderr)
+                return 1 if isinstance(error, Found) else 2
     return 0
