@@ -1,6 +1,6 @@
 """The score records of a plain batch as columns: what `RecordEncoder` writes, without an object an event.
 
-A batch is plain if it was taken natively, headers say no more of its events than ids and deadlines to come, each has a finite
+A batch is plain if it was taken natively and is large enough, headers say no more of its events than ids and deadlines to come, each has a finite
 score of one output, and the records are JSON without headers. All others go the way of `scoring.py`, with the same result.
 """
 
@@ -20,6 +20,8 @@ from scorer.events.packed import PackedBatch
 from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_piece
 
 FieldIds = Sequence[str | int | None]
+FEWEST = 100
+"""Events of a batch that are worth it: columns cost about 150 us more than lists, and save more than 1.5 us an event."""
 QUOTE, COMMA, BRACKET = b'",]'
 
 
@@ -35,7 +37,9 @@ def packed(
     """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `ids` are those
     of a field, or the texts of a header."""
     native = bus()
-    if native is None or not isinstance(batch, PackedBatch) or batch.carried is not None or not encoder.plain:
+    if native is None or not isinstance(batch, PackedBatch) or len(batch) < FEWEST:
+        return None
+    if batch.carried is not None or not encoder.plain:
         return None
     columns, joined = batch.columns, scores.joined()
     named = _ids(ids, columns, encoder.provenance["region"])

@@ -123,7 +123,8 @@ class _Work:
 
     def answer_all(self, alive: Callable[[], None]) -> None:
         """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
-        spans = [[row for row in range(len(self.batch)) if row not in self.rejected]]
+        rows = list(range(len(self.batch)))
+        spans = [[row for row in rows if row not in self.rejected] if self.rejected else rows]
         while spans:
             rows = spans.pop()
             alive()

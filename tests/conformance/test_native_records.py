@@ -1,6 +1,7 @@
 """Batches and records as columns change nothing: what comes of a batch is the same records that its lists make."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -17,12 +18,22 @@ from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
+from scorer.loop import packing
 from scorer.loop.scoring import Scored, Scoring, Target
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 
 pytestmark = pytest.mark.debian("cc")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_batches_are_packed() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "FEWEST", 1)
+        yield
+
+
 PLACES = [("in", 0), ("in", 3), ('t"é', 2)]
 ROOM = 1_000_000
 OUTPUTS: dict[str, dict[str, Any]] = {
