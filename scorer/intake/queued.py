@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 from publisher.errors import MemberLost
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Batch, End
-from scorer.events.native.bus import bus
+from scorer.events.native.bus import Bus, bus
 from scorer.events.native.taker import Columns, Taker
 from scorer.events.packed import PackedBatch
 from scorer.intake.pull import Failure, Polled, Source
+
+
+def plugin() -> Bus | None:
+    """What a scorer's clients are made with, to be read and written natively; None where there is no native part."""
+    return bus()
 
 
 def source_of(consumer: Consumer) -> Source:

@@ -21,10 +21,10 @@ from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
-from scorer.loop.answer import Answer
 from scorer.loop.columns import pick, placed
 from scorer.loop.header_facts import HeaderFacts
-from scorer.loop.packing import packed
+from scorer.servables.answer import Answer
+from scorer.servables.packing import packed
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 

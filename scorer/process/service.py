@@ -32,10 +32,10 @@ from publisher.session.protocol import Counters, Session
 from publisher.session.transactional_ids import transactional_ids
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import Quarantine
-from scorer.events.native.bus import bus
 from scorer.intake.beginnings import Beginnings
 from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
+from scorer.intake.queued import plugin
 from scorer.intake.takeover import fence_the_dead, wait_for_the_living
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.loop import Loop
@@ -202,18 +202,18 @@ class Service:
     def _consumer(self, told: OnCommit) -> Consumer:
         """A consumer that joins the group when an intake subscribes it. `told` hears of its commits."""
         settings, watch = self._settings, self._waiting.hear(self._watch)
-        return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, watch, told, bus())
+        return self._parts.make_consumer(settings.kafka, settings.owner, settings.name, watch, told, plugin())
 
     def _session(self, commits: GroupCommits, batch_bytes: int) -> Session:
         settings = self._settings
         if settings.delivery == "at-least-once":
-            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes, plugin=bus())
+            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes, plugin=plugin())
             return CheckpointSession(
                 lambda failed, singly: checkpoints(failed, singly=singly), commits, confirm_seconds=self._hang_seconds
             )
 
         def producer(name: str) -> Producer:
-            made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes, bus())
+            made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes, plugin())
             return kafka.introduced(made, settings.output.topic)
 
         written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)

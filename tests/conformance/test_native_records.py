@@ -18,9 +18,9 @@ from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
-from scorer.loop import packing
 from scorer.loop.scoring import Scored, Scoring, Target
 from scorer.scores.record import RecordEncoder, Scores
+from scorer.servables import packing
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 

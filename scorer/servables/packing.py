@@ -1,8 +1,8 @@
 """The score records of a plain batch as columns: what `RecordEncoder` writes, without an object an event.
 
 A batch is plain if it was taken natively and is large enough, headers say no more of its events than ids and deadlines to come,
-each has a finite score of one output, and the records are JSON without headers. All others go the way of `scoring.py`, with the
-same result.
+each has a finite score of one output, and the records are JSON without headers. All others are made one by one, with
+the same result.
 """
 
 from collections.abc import Sequence
