@@ -8,6 +8,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
+from tests.support.waiting import STEP_SECONDS
 
 MIB = 1_024 * 1_024
 
@@ -21,7 +22,7 @@ def write(rig: Rig, sizes: list[int]) -> None:
         event["pad"] = base64.b64encode(chance.randbytes(size))[: size - len(json.dumps(event))].decode()
         producer.produce(rig.events_topic, json.dumps(event), partition=number % 4)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(STEP_SECONDS) == 0
 
 
 def peak(scorer: ScorerProcess) -> int:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic
 from tests.campaigns.cluster import Cluster
 from tests.integration.scorer.rig import Rig, ScorerProcess, until
 from tests.support import models
+from tests.support.waiting import STEP_SECONDS
 
 ALONE = {"min.insync.replicas": "1"}
 ROOM = {"max.message.bytes": "2000000"}  # for dead letters: more than an event's
@@ -44,7 +45,7 @@ def write(rig: Rig, start: int, *partitions: int, value: bytes = b'{"id": "e%d",
     for place, partition in enumerate(partitions):
         for number in range(start + 10 * place, start + 10 * (place + 1)):
             producer.produce(rig.events_topic, value % number, b"%d" % number, partition=partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(STEP_SECONDS) == 0
 
 
 def lose_node_3(cluster: Cluster, rig: Rig, topic: str) -> None:

@@ -88,7 +88,7 @@ def test_nothing_moves_without_a_broker_and_the_wait_ends_where_scorers_are_miss
     assert (told_by["state"], champion["version"], champion["revision"], told_by["tag"]) == ("running", "1.0.0", 2, "prod")
     assert told(rig, "promote", "--to", "2.0.0", "--wait")["rollout"]["outcome"] == "flipped"
     scorer.send(signal.SIGSTOP)
-    rollout = told(rig, "promote", "--to", "1.0.0", *wait, code=1)["rollout"]
+    rollout = told(rig, "promote", "--to", "1.0.0", "--wait", "--wait-seconds", "5", code=1)["rollout"]
     assert [(s["outcome"], s["version"]) for s in rollout["scorers"]] == [("waiting", "2.0.0")]
     scorer.send(signal.SIGCONT)
     until(lambda: rig.fleet()[0]["versions"]["champion"]["version"] == "1.0.0", "the notice that lay there")
