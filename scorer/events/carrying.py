@@ -28,7 +28,8 @@ class CarryingDecoder:
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Decode a batch; see `Decoder`."""
         decoded = self._decoder.decode(values)
-        decoded.carried = [self._row(values[row] or b"") for row in decoded.rows]
+        events = list(values)
+        decoded.carried = [self._row(events[row] or b"") for row in decoded.rows]
         return decoded
 
     def _row(self, event: bytes) -> Row:

@@ -248,6 +248,7 @@ class _Work:
             target.topic,
             target.partitions,
             self.now_ms(),
+            self.carried,
         )
 
     def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:

@@ -3,7 +3,7 @@
 Its key, timestamp and partition come from the input record and are set where it is produced.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -143,7 +143,7 @@ def source_piece(place: tuple[str, int]) -> bytes:
 
 class RecordEncoder:
     """Builds the records of one version, as JSON. `carry` are the fields of events that stand in them. `role` is champion,
-    canary or shadow. `plain`: the records are JSON and carry nothing."""
+    canary or shadow. `plain`: the records are JSON."""
 
     plain = True
 
@@ -151,7 +151,6 @@ class RecordEncoder:
         self, carry: Sequence[CarriedField] = (), /, *, model: str, version: str, digest: str, role: str, region: str
     ) -> None:
         self.carry = carry
-        self.plain = self.plain and not carry
         self._names = [field.name for field in carry]
         self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region}
 
@@ -200,11 +199,18 @@ class RecordEncoder:
         """What each record has behind its event's time: `last`, which all have, and what is carried."""
         if not self.carry:
             return [last] * len(carried)
-        nothing = [None] * len(self.carry)
-        return [self._with_carried(last, dict(zip(self._names, row or nothing, strict=True))) for row in carried]
+        return [self._with_carried(last, each) for each in self._named(carried)]
+
+    def _named(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
+        nothing, names = [None] * len(self.carry), self._names
+        return (dict(zip(names, nothing if row is None else row, strict=True)) for row in carried)
 
     def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:
         return b'%b,"carried":%b}' % (last[:-1], orjson.dumps(carried))
+
+    def carried_column(self, carried: Sequence[Row | None]) -> list[bytes]:
+        """What stands in each record as `carried`, as JSON."""
+        return list(map(orjson.dumps, self._named(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
         """Fields of the records copied into Kafka headers, for filters downstream."""
