@@ -1,5 +1,6 @@
 """The score record in Avro, written by hand: fastavro takes 2.7 times as long (4.7 us against 1.8)."""
 
+import contextlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -11,6 +12,7 @@ from scorer.carry import CarriedField, Scalar
 from scorer.scores.record import Columns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
 
+READ_FAULTS = (EOFError, IndexError, TypeError, ValueError, OverflowError)
 double = struct.Struct("<d").pack
 
 
@@ -47,16 +49,22 @@ def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any
     stream.seek(start)
     try:
         record: Any = schemaless_reader(stream, parse_schema(SCHEMA), None)
-        if stream.tell() < len(value) and carry:
-            record["carried"] = {field.name: _read(stream, len(value), field.type) for field in carry}
-        return record
-    except (EOFError, IndexError, TypeError, ValueError, OverflowError) as error:
+    except READ_FAULTS as error:
         raise ValueError(f"no score record in Avro: {error!r}") from error
+    if carry and stream.tell() < len(value):
+        record["carried"] = _carried(stream, len(value), carry)
+    return record
 
 
-def _read(stream: BytesIO, end: int, type_: str | None) -> Any:
-    """A carried value. None where the record ends before: it is of a time when the field was not carried."""
-    return schemaless_reader(stream, ["null", type_], None) if stream.tell() < end else None
+def _carried(stream: BytesIO, end: int, carry: Sequence[CarriedField]) -> dict[str, Any]:
+    """What a record carries, up to its end: fields that were carried later are None, and all that follow one that cannot be
+    read, because other fields were carried then."""
+    found: dict[str, Any] = dict.fromkeys(field.name for field in carry)
+    with contextlib.suppress(*READ_FAULTS):
+        for field in carry:
+            if stream.tell() < end:
+                found[field.name] = schemaless_reader(stream, ["null", field.type], None)
+    return found
 
 
 def _score(value: Value) -> bytes:

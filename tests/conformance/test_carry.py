@@ -228,6 +228,8 @@ def test_records_of_the_time_before_are_read_with_carry_and_those_with_it_withou
     assert json.loads(before.as_json(values[now])).get("carried") == (
         {**dict.fromkeys(NAMES), "amount": 2.5, "flag": True} if output == "json" else None
     )
+    other = Case(with_carry(settings_of("json"), output, [{"path": "id", "type": "string"}]), now.encode)
+    assert json.loads(now.as_json(other.scored([b'{"a": 1, "id": "longer than a double"}']).records[0][1] or b""))["id"]
     found = json.loads(now.as_json(values[fewer]))["carried"]
     assert found == ({"amount": 2.5} if output == "json" else {**dict.fromkeys(NAMES), "amount": 2.5})
 

@@ -147,6 +147,35 @@ def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: Schema
     assert waiting.stop() == 0
 
 
+def test_scores_begin_to_carry_fields_of_json_events(make_rig: MakeRig) -> None:
+    rig = make_rig().stocked()
+    before = rig.start().ready()
+    rig.emit(events(100))
+    until(lambda: rig.answered() == 100, "scores that carry nothing")
+    assert before.stop() == 0
+    rig.configure(output={"carry": ["key", {"path": "after.ids[1]", "as": "second", "type": "long"}]})
+    rig.start().ready()
+    rig.emit({**event, "after": {"ids": [0, n]}} for n, event in enumerate(events(100, start=100)))
+    rig.produce(b'{"id": "huge", "a": 1, "b": 1, "key": "%b", "after": {"ids": [0, "1"]}}' % (b"x" * 5_000), key=b"k")
+    rig.produce(b'{"id": "nan", "a": 1, "b": 1, "key": NaN, "after": 3}', key=b"k")
+    rig.produce(b'{"id": "late", "a": 1, "b": 1, "key": "k", "after": {"ids": [2, 3]}}', key=b"k", headers=[("deadline", b"1")])
+    rig.produce(b'{"id": "bad", "a": "x", "b": 1, "key": "k"}', key=b"k")
+    until(lambda: rig.answered() == 204, "scores that carry fields")
+    told = {record["id"]: record.get("carried") for record in rig.scores()}
+    nothing = {"key": None, "second": None}
+    assert told == {
+        **{f"e{n}": None for n in range(100)},
+        **{f"e{n}": {"key": f"k{n % 20}", "second": n - 100} for n in range(100, 200)},
+        "huge": nothing,
+        "nan": nothing,
+        "late": {"key": "k", "second": 3},
+    }
+    assert [letter["reason"] for letter in rig.dead()] == ["wrong-type"]
+    tailed = [json.loads(line) for line in rig.run("scorer", "tail", "scorer.yaml", "--no-follow").stdout.splitlines()]
+    assert {record["id"]: record.get("carried") for record in tailed} == told
+    rig.assert_audited(events=204)
+
+
 def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) -> None:
     rig = make_rig(
         input={"format": "protobuf", "schema_file": "./events.proto", "message": "Event"},
