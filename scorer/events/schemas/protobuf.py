@@ -43,37 +43,22 @@ class ProtobufReader:
         lengths = {field.name: field.array for field in fields.signature.fields}
         self.layout: Layout | None = layout(list(_items(message, lengths)), fields, id_field)
 
-    def row(self, value: bytes, start: int) -> Row:
-        """The values of the message behind the header of `start` bytes. Raises Poison."""
-        message = self._parsed(value, start)
-        return self._fields.converted({name: get(message) for name, get in self._getters.items()})
-
     def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
-        message = self._parsed(value, start)
+        message = self._new()
+        try:
+            message.ParseFromString(value[start:])
+        except (DecodeError, ValueError) as error:
+            raise Poison(Reason.MALFORMED, str(error)) from None
         return [_followed(message, path) for path in paths]
 
-    def _parsed(self, value: bytes, start: int) -> Message:
-        message: Message = self._new()
+    def row(self, value: bytes, start: int) -> Row:
+        """The values of the message behind the header of `start` bytes. Raises Poison."""
+        message = self._new()
         try:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
             raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
-        return message
-
-
-def _followed(value: Any, path: Path) -> Any:
-    """What stands at a path below a message, None where there is nothing; maps are followed by the text of a key."""
-    for step in path:
-        if isinstance(value, Message):
-            field = value.DESCRIPTOR.fields_by_name.get(step) if isinstance(step, str) else None
-            absent = field is None or (field.has_presence and not value.HasField(step))
-            value = None if absent else getattr(value, str(step))
-        elif isinstance(step, int):
-            several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-            value = value[step] if several and step < len(value) else None
-        else:
-            value = next((value[key] for key in value if str(key) == step), None) if isinstance(value, Mapping) else None
-    return value
+        return self._fields.converted({name: get(message) for name, get in self._getters.items()})
 
 
 def _getter(field: FieldDescriptor) -> Callable[[Any], Any]:
@@ -122,3 +107,18 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:
     return encoded(field.number << 3 | wire)
+
+
+def _followed(value: Any, path: Path) -> Any:
+    """What stands at a path below a message, None where there is nothing; maps are followed by the text of a key."""
+    for step in path:
+        if isinstance(value, Message):
+            field = value.DESCRIPTOR.fields_by_name.get(step) if isinstance(step, str) else None
+            absent = field is None or (field.has_presence and not value.HasField(step))
+            value = None if absent else getattr(value, str(step))
+        elif isinstance(step, int):
+            several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+            value = value[step] if several and step < len(value) else None
+        else:
+            value = next((value[key] for key in value if str(key) == step), None) if isinstance(value, Mapping) else None
+    return value
