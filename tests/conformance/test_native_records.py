@@ -1,7 +1,6 @@
 """Batches and records as columns change nothing: what comes of a batch is the same records that its lists make."""
 
 import json
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -41,7 +40,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
 }
 
 
-CARRY = [CarriedField.read("id"), CarriedField.read({"path": "a", "type": "double"})]
+CARRY = CarriedField.read("id"), CarriedField.read({"path": "a", "type": "double"})
 
 
 class Model:
@@ -50,7 +49,7 @@ class Model:
     decoder: Decoder
 
     def __init__(
-        self, output: dict[str, Any], id_field: str | None, *, scans: bool = True, carry: Sequence[CarriedField] = ()
+        self, output: dict[str, Any], id_field: str | None, *, scans: bool = True, carry: tuple[CarriedField, ...] = ()
     ) -> None:
         self.carry = carry
         fields = [{"name": "a", "required": False, "default": 0.25}]
