@@ -21,7 +21,7 @@ from scorer.scores import formats as score_formats
 from scorer.scores.record import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
-from tests.unit.scorer.events.schema_events import avro_encoder, configured, nullable, proto_encoder, settings_of
+from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')
 CARRY = [
@@ -32,6 +32,10 @@ CARRY = [
     {"path": "labels.region", "as": "region", "type": "string"},
 ]
 NAMES = ["amount", "customer", "count", "flag", "region"]
+
+
+def nullable(type_: str) -> dict[str, Any]:
+    return {"type": ["null", type_], "default": None}
 
 
 def record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
