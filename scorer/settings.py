@@ -15,6 +15,7 @@ from publisher.kafka import pem, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Loaded, Section, SettingsError
+from scorer.carry import CarriedFields, check_source
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")
@@ -81,6 +82,8 @@ class OutputSettings(Section):
     """How a score is written."""
     headers: list[HeaderField] = Field(default_factory=list)
     """Fields of the score record that are copied into headers: `[decision, version]`."""
+    carry: CarriedFields = Field(default_factory=list)
+    """Fields of the event that stand in its score, by path: `[amount, {path: after.id, as: customer, type: string}]`."""
 
 
 class DeadLetterSettings(Section):
@@ -233,7 +236,8 @@ class Settings(Configuration):
         return self
 
     @model_validator(mode="after")
-    def _schemas_somewhere(self) -> "Settings":
+    def _formats_suffice(self) -> "Settings":
+        check_source(self.output.carry, self.input.format)
         if self.input.format not in SCHEMA_FORMATS:
             return self
         both = self.input.schema_file and self.schema_registry.url and self.output.format not in SCHEMA_FORMATS

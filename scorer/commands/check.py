@@ -24,6 +24,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
+from scorer.carry import CarriedField, Row
 from scorer.events.native.bus import in_words
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
@@ -174,6 +175,15 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
         else:
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
             yield from _ids(settings.input.id_field, name, decoded.ids)
+            yield from _carried(settings.output.carry, name, decoded.carried or [])
+
+
+def _carried(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
+    """A misspelt path loses no event: its value is null in all scores."""
+    for field, values in zip(fields, zip(*rows, strict=True), strict=False):
+        if without := sum(value is None for value in values):
+            told = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
+            yield Finding("carry", without < len(rows), told, "output.carry names fields of the event by path")
 
 
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:

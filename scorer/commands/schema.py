@@ -13,10 +13,12 @@ from model_registry.package.signature import Signature
 from model_registry.stores import open_store
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, print_json
+from scorer.carry import check_record
 from scorer.events.decoder import Unsuited
 from scorer.events.for_producers.compatibility import breaks
 from scorer.events.for_producers.schemas import GENERATORS
 from scorer.scores import formats
+from scorer.settings import load
 
 
 def schema(
@@ -37,6 +39,9 @@ def schema(
     scores: Annotated[
         bool, typer.Option("--scores", help="The schema of score records (output.format avro or protobuf); takes no REF.")
     ] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="With --scores: the configuration whose output.carry stands in the records.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the schema of the events that a version takes, or (--diff) which events a newer version would refuse."""
@@ -46,10 +51,12 @@ def schema(
         raise typer.BadParameter(f"give {wanted}")
     if positional and not diff:
         raise typer.BadParameter("--positional is for --diff")
+    if config and not scores:
+        raise typer.BadParameter("--config is for --scores")
     if diff:
         _diff(refs[0], refs[1], positional, as_json)
         return
-    name, text = ("score", _score_schema(format_)) if scores else _event_schema(refs[0], format_, id_field)
+    name, text = ("score", _score_schema(format_, config)) if scores else _event_schema(refs[0], format_, id_field)
     if as_json:
         print_json({"model": name, "format": format_, "schema": text})
     else:
@@ -64,10 +71,15 @@ def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, st
         raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", USAGE) from error
 
 
-def _score_schema(format_: str) -> str:
+def _score_schema(format_: str, config: Path | None) -> str:
     if format_ == "json-schema":
         raise typer.BadParameter("score records have a schema in avro and protobuf: name it with --format")
-    return formats.schema(format_)
+    carry = load(config).settings.output.carry if config else []
+    try:
+        check_record(carry, format_)
+    except ValueError as error:
+        raise Fatal(f"output.carry: {error}", "", USAGE) from error
+    return formats.schema(format_, carry)
 
 
 def _diff(old: str, new: str, positional: bool, as_json: bool) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scorer.carry import Row
+
 
 class Reason(StrEnum):
     """Why an event is dead-lettered: stable codes, the value of header `dead.reason`."""
@@ -51,12 +53,14 @@ class Decoded:
     """`rows` are the indices of the good events; `ids` (the configured field, or None) and every tensor have one entry each.
 
     A tensor of n fields is (len(rows), n); strings are object arrays. `rejected` maps the other indices to what is wrong.
+    `carried`: the fields of `output.carry` of each good event, None where none are carried.
     """
 
     rows: list[int]
     ids: Sequence[str | int | None]
     tensors: dict[str, NDArray[Any]]
     rejected: dict[int, Poison]
+    carried: Sequence[Row] | None = None
 
     def select(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
         """The tensors of good events `start` to `stop`, without a copy."""

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from model_registry.package.signature import Signature
+from scorer.events.carrying import CarryingDecoder, PathReader
 from scorer.events.decoder import Decoder
 from scorer.settings import Settings
 
@@ -15,10 +16,17 @@ class IdReader(Protocol):
 
 
 def decoder(settings: Settings, signature: Signature) -> Decoder:
-    """The decoder of `input.format` for one signature.
+    """The decoder of `input.format` for one signature, with the fields of `output.carry`.
 
     Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
     """
+    plain = _decoder(settings, signature)
+    if not settings.output.carry:
+        return plain
+    return CarryingDecoder(plain, _path_reader(settings), settings.output.carry)
+
+
+def _decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
     match settings.input.format:
         case "json":
@@ -41,6 +49,17 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
             from scorer.events.schemas.decoder import SchemaDecoder
 
             return SchemaDecoder(signature, settings)
+
+
+def _path_reader(settings: Settings) -> PathReader:
+    paths = [field.path for field in settings.output.carry]
+    if settings.input.format == "json":
+        from scorer.events.json.carried import JsonCarried
+
+        return JsonCarried(paths)
+    from scorer.events.schemas.carried import SchemaCarried
+
+    return SchemaCarried(settings, paths)
 
 
 def id_reader(settings: Settings) -> IdReader:

@@ -16,6 +16,7 @@ from publisher.errors import Aborted, Fatal, Retriable
 from publisher.positions import Position
 from publisher.session.protocol import Record
 from scorer.backends import InferenceFailed
+from scorer.carry import Row
 from scorer.dead_letters.headers import dead_headers
 from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
@@ -120,6 +121,7 @@ class _Work:
         self.scored = Scored([None] * len(batch))
         self.facts = HeaderFacts(batch)
         self.field_ids: Sequence[str | int | None] = [None] * len(batch)
+        self.carried: Sequence[Row | None] | None = None
 
     def answer_all(self, alive: Callable[[], None]) -> None:
         """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
@@ -178,6 +180,8 @@ class _Work:
         decoded.rows = list(pick(rows, decoded.rows))
         whole = len(decoded.rows) == len(self.batch)
         self.field_ids = decoded.ids if whole else placed(self.field_ids, decoded.rows, decoded.ids)
+        if decoded.carried is not None:
+            self.carried = placed(self.carried or [None] * len(self.batch), decoded.rows, decoded.carried)
         return decoded
 
     def _inferred(self, decoded: Decoded) -> tuple[list[int], Answer]:
@@ -203,16 +207,7 @@ class _Work:
             return rows, packed
         partitions, times, keys = pick(batch.partitions, rows), pick(batch.timestamps, rows), pick(batch.keys, rows)
         ids = self.facts.ids(rows, pick(self.field_ids, rows), self.scoring.settings.region)
-        values = encoder.encode(
-            ids,
-            answer.scores,
-            answer.decisions,
-            pick(batch.places, rows),
-            pick(batch.offsets, rows),
-            times,
-            answer.status,
-            self.now_ms(),
-        )
+        values = self._encoded(rows, ids, answer, room)
         names = self.scoring.settings.output.headers
         headers: Sequence[Headers] = [None] * len(rows)
         if names:
@@ -225,6 +220,21 @@ class _Work:
         if max(map(len, values), default=0) + max(map(len, filter(None, keys)), default=0) > room:
             return self._without_oversize(rows, records, room)
         return rows, records
+
+    def _encoded(self, rows: list[int], ids: Sequence[str], answer: Answer, room: int) -> Sequence[bytes]:
+        """The values of score records. One that only what it carries makes too large carries nothing."""
+        batch = self.batch
+        where = pick(batch.places, rows), pick(batch.offsets, rows), pick(batch.timestamps, rows)
+        columns = ids, answer.scores, answer.decisions, *where, answer.status, self.now_ms()
+        carried = None if self.carried is None else pick(self.carried, rows)
+        values = self.servable.encoder.encode(*columns, carried)
+        sizes = (
+            [len(value) + len(key or b"") for value, key in zip(values, pick(batch.keys, rows), strict=True)] if carried else []
+        )
+        if max(sizes, default=0) <= room:
+            return values
+        bare = self.servable.encoder.encode(*columns, None)
+        return [value if size <= room else other for value, other, size in zip(values, bare, sizes, strict=True)]
 
     def _packed(self, rows: list[int], answer: Answer) -> PackedRecords | None:
         """The records of all rows as columns; None where they are not all, or not plain."""
@@ -239,6 +249,7 @@ class _Work:
             target.topic,
             target.partitions,
             self.now_ms(),
+            self.carried,
         )
 
     def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:

@@ -5,12 +5,13 @@ are the bytes of the record alone.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from publisher.errors import Fatal
 from publisher.process.outages import silent_registry
+from scorer.carry import CarriedField
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
@@ -22,29 +23,30 @@ SERVER_ERROR = 500
 def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
     """For one version. Raises Fatal where the format's library is missing or the schema registry does not take the
     schema, Away where it does not answer."""
-    output = settings.output.format
+    output, carry = settings.output.format, tuple(settings.output.carry)
     if output == "json":
-        return RecordEncoder(**provenance)
-    header = _header(settings, schema(output))
+        return RecordEncoder(carry, **provenance)
+    header = _header(settings, schema(output, carry))
     if output == "avro":
         from scorer.scores.avro_record import AvroRecordEncoder
 
-        return AvroRecordEncoder(header, **provenance)
+        return AvroRecordEncoder(header, carry, **provenance)
     from scorer.scores.protobuf_record import PATH, ProtobufRecordEncoder
 
-    return ProtobufRecordEncoder(header + PATH if header else b"", **provenance)
+    return ProtobufRecordEncoder(header + PATH if header else b"", carry, **provenance)
 
 
-def schema(format_: str) -> str:
-    """The text of the record's schema, avro or protobuf. Raises Fatal where the format's library is missing."""
+def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
+    """The text of the record's schema, avro or protobuf, with these carried fields. Raises Fatal where the format's
+    library is missing."""
     try:
         if format_ == "avro":
             import fastavro  # noqa: F401 - a scorer that writes Avro can read it too: the console and the audit do
 
-            return record_schema.AVRO
+            return record_schema.avro(carry)
         import google.protobuf  # noqa: F401
 
-        return record_schema.protobuf()
+        return record_schema.protobuf(carry)
     except ImportError as error:
         hint = f"pip install 'scorestream[{format_}]'"
         raise Fatal(f"{format_} needs the extra {format_!r}: {error}", hint, 2) from error
@@ -54,15 +56,15 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
     """Turns a record of the configured format into JSON. What it gives raises ValueError for what is no record."""
     if settings.output.format == "json":
         return bytes
-    start = ID_BYTES if settings.schema_registry.url else 0
+    start, carry = ID_BYTES if settings.schema_registry.url else 0, tuple(settings.output.carry)
     if settings.output.format == "avro":
         from scorer.scores import avro_record
 
-        return lambda value: orjson.dumps(avro_record.as_json(value, start))
+        return lambda value: orjson.dumps(avro_record.as_json(value, start, carry))
     from scorer.scores import protobuf_record
 
     start += len(protobuf_record.PATH) if start else 0
-    return lambda value: orjson.dumps(protobuf_record.as_json(value, start))
+    return lambda value: orjson.dumps(protobuf_record.as_json(value, start, carry))
 
 
 def _header(settings: Settings, text: str) -> bytes:

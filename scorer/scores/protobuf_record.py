@@ -1,18 +1,57 @@
 """The score record in Protobuf. A message is its parts one behind the other, so what is the same in a batch is encoded once."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from google.protobuf import descriptor_pb2, message_factory
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from scorer.carry import CarriedField, Scalar
 from scorer.scores.record import Columns, RecordEncoder, Value, values
 
+CARRIED = "carried"
 PATH = b"\0"  # of the first message, in Confluent's header
-_described = descriptor_pb2.FileDescriptorSet.FromString(files(__package__).joinpath("score.binpb").read_bytes())
-Score: Any = message_factory.GetMessages(_described.file)["scorestream.Score"]
-"""Of the descriptor set that protoc has made of `schema.protobuf()`."""
+DESCRIBED = files(__package__).joinpath("score.binpb")
+"""The descriptor set that protoc has made of `schema.protobuf()`."""
+TYPES = {
+    "string": FieldDescriptorProto.TYPE_STRING,
+    "long": FieldDescriptorProto.TYPE_INT64,
+    "double": FieldDescriptorProto.TYPE_DOUBLE,
+    "boolean": FieldDescriptorProto.TYPE_BOOL,
+}
+
+
+def described(carry: Sequence[CarriedField]) -> FileDescriptorSet:
+    """What protoc would make of `schema.protobuf(carry)`."""
+    found = FileDescriptorSet.FromString(DESCRIBED.read_bytes())
+    if not carry:
+        return found
+    file = found.file[-1]
+    score = next(message for message in file.message_type if message.name == "Score")
+    where = {"name": CARRIED, "number": len(score.field) + 1, "type_name": ".scorestream.Carried"}
+    score.field.add(type=FieldDescriptorProto.TYPE_MESSAGE, label=FieldDescriptorProto.LABEL_OPTIONAL, **where)
+    message = DescriptorProto(name="Carried")
+    for at, one in enumerate(carry):
+        message.field.add(
+            name=one.name,
+            number=at + 1,
+            label=FieldDescriptorProto.LABEL_OPTIONAL,
+            type=TYPES[one.type or ""],
+            oneof_index=at,
+            proto3_optional=True,
+        )
+        message.oneof_decl.add(name=f"_{one.name}")
+    file.message_type.append(message)
+    return found
+
+
+@functools.lru_cache
+def message_class(carry: tuple[CarriedField, ...]) -> Any:
+    """The class of score records."""
+    return message_factory.GetMessages(described(carry).file)["scorestream.Score"]
 
 
 class ProtobufRecordEncoder(RecordEncoder):
@@ -20,20 +59,26 @@ class ProtobufRecordEncoder(RecordEncoder):
 
     plain = False
 
-    def __init__(self, header: bytes, **provenance: str) -> None:
-        super().__init__(**provenance)
+    def __init__(self, header: bytes, carry: tuple[CarriedField, ...] = (), /, **provenance: str) -> None:
+        super().__init__(carry, **provenance)
         self._header = header
+        self._new = message_class(carry)
 
     def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
-        last = Score(**tail).SerializeToString()
+        last = self._new(**tail).SerializeToString()
         records = []
-        rows = zip(*columns._replace(scores=values(columns.scores)), strict=True)
-        for id_, value, decision, (topic, partition), offset, ms in rows:
-            record = Score(id=id_, decision=decision, event_ms=ms)
+        rows = zip(*columns._replace(scores=values(columns.scores)), self._ends(last, columns.carried), strict=True)
+        for id_, value, decision, (topic, partition), offset, ms, _, end in rows:
+            record = self._new(id=id_, decision=decision, event_ms=ms)
             record.source.topic, record.source.partition, record.source.offset = topic, partition, offset
             _set(record.score, value)
-            records.append(self._header + record.SerializeToString() + last)
+            records.append(self._header + record.SerializeToString() + end)
         return records
+
+    def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:
+        record = self._new(carried={name: value for name, value in carried.items() if value is not None})
+        record.carried.SetInParent()
+        return last + bytes(record.SerializeToString())
 
 
 def _set(score: Any, value: Value) -> None:
@@ -47,10 +92,11 @@ def _set(score: Any, value: Value) -> None:
             score.named.outputs.add(name=name, numbers=numbers)
 
 
-def as_json(value: bytes, start: int) -> Any:
-    """A record behind a header of `start` bytes as what JSON can say. Raises ValueError where it is none."""
+def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
+    """A record behind a header of `start` bytes as what JSON can say. Raises ValueError where it is none. A record of the time
+    before fields were carried has none."""
     try:
-        record = Score.FromString(value[start:])
+        record = message_class(carry).FromString(value[start:])
     except DecodeError as error:
         raise ValueError(f"no score record in Protobuf: {error}") from error
     source = record.source
@@ -59,7 +105,13 @@ def as_json(value: bytes, start: int) -> Any:
         "decision": record.decision if record.HasField("decision") else None,
         "source": {field.name: getattr(source, field.name) for field in source.DESCRIPTOR.fields},
     }
-    return {field.name: nested.get(field.name, getattr(record, field.name)) for field in Score.DESCRIPTOR.fields}
+    names = [field.name for field in record.DESCRIPTOR.fields]
+    if carry and record.HasField(CARRIED):
+        told = record.carried
+        nested[CARRIED] = {one.name: getattr(told, one.name) if told.HasField(one.name) else None for one in carry}
+    elif carry:
+        names.remove(CARRIED)
+    return {name: nested.get(name, getattr(record, name)) for name in names}
 
 
 def _get(score: Any) -> Value:

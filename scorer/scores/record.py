@@ -3,7 +3,7 @@
 Its key, timestamp and partition come from the input record and are set where it is produced.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
+from scorer.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
 COMMA, BRACKET = b",]"
@@ -118,7 +119,8 @@ def _column(output: NDArray[Any], index: int | None) -> NDArray[Any]:
 
 class Columns(NamedTuple):
     """What differs in the records of a batch, one entry an event, in the order of the schema. `scores` are JSON; `places` are
-    the events' topics and partitions; times are Unix ms."""
+    the events' topics and partitions; times are Unix ms. `carried` has a value for each field of `output.carry`, or None
+    where the event could not be read."""
 
     ids: Sequence[str]
     scores: Sequence[Any]
@@ -126,6 +128,7 @@ class Columns(NamedTuple):
     places: Sequence[tuple[str, int]]
     offsets: Sequence[int]
     event_ms: Sequence[int]
+    carried: Sequence[Row | None]
 
 
 def decision_piece(decision: str | None) -> bytes:
@@ -139,11 +142,16 @@ def source_piece(place: tuple[str, int]) -> bytes:
 
 
 class RecordEncoder:
-    """Builds the records of one version, as JSON. `role` is champion, canary or shadow. `plain`: the records are JSON."""
+    """Builds the records of one version, as JSON. `carry` are the fields of events that stand in them. `role` is champion,
+    canary or shadow. `plain`: the records are JSON."""
 
     plain = True
 
-    def __init__(self, *, model: str, version: str, digest: str, role: str, region: str) -> None:
+    def __init__(
+        self, carry: Sequence[CarriedField] = (), /, *, model: str, version: str, digest: str, role: str, region: str
+    ) -> None:
+        self.carry = carry
+        self._names = [field.name for field in carry]
         self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region}
 
     def encode(
@@ -156,9 +164,10 @@ class RecordEncoder:
         event_ms: Sequence[int],
         status: str,
         scored_ms: int,
+        carried: Sequence[Row | None] | None = None,
     ) -> list[bytes]:
-        """`Columns` to records. `scored_ms` is Unix ms."""
-        columns = Columns(ids, scores, decisions, places, offsets, event_ms)
+        """`Columns` to records. `scored_ms` is Unix ms; `carried` None: of no event."""
+        columns = Columns(ids, scores, decisions, places, offsets, event_ms, carried or [None] * len(ids))
         return self._encoded(columns, self._last(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
@@ -182,9 +191,26 @@ class RecordEncoder:
             json_column(columns.offsets),
             repeat(b'},"event_ms":'),
             json_column(columns.event_ms),
-            repeat(b"," + orjson.dumps(tail)[1:]),
+            self._ends(b"," + orjson.dumps(tail)[1:], columns.carried),
         )
         return list(map(b"".join, parts))
+
+    def _ends(self, last: bytes, carried: Sequence[Row | None]) -> list[bytes]:
+        """What each record has behind its event's time: `last`, which all have, and what is carried."""
+        if not self.carry:
+            return [last] * len(carried)
+        return [self._with_carried(last, each) for each in self._named(carried)]
+
+    def _named(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
+        nothing, names = [None] * len(self.carry), self._names
+        return (dict(zip(names, nothing if row is None else row, strict=True)) for row in carried)
+
+    def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:
+        return b'%b,"carried":%b}' % (last[:-1], orjson.dumps(carried))
+
+    def carried_column(self, carried: Sequence[Row | None]) -> list[bytes]:
+        """What stands in each record as `carried`, as JSON."""
+        return list(map(orjson.dumps, self._named(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
         """Fields of the records copied into Kafka headers, for filters downstream."""

@@ -1,11 +1,15 @@
 """The score record's schema, stated once, in Avro's language. Protobuf's is made from it, and JSON has the same fields.
 
 It is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms` differ from
-event to event; the others are the same in a batch and are encoded once for it.
+event to event; the others are the same in a batch and are encoded once for it. Only `output.carry` adds to it: `carried` stands
+last, so that a consumer of the record without it reads the one with it, and the other way round.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+from scorer.carry import CarriedField
 
 NUMBERS = {"type": "array", "items": "double"}
 SOURCE: dict[str, Any] = {
@@ -28,9 +32,8 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 """`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output."""
-AVRO = json.dumps(SCHEMA, indent=2)
 
-PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64"}
+PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64", "double": "double", "boolean": "bool"}
 PROTOBUF_SCORE = """
 message Numbers {
   repeated double numbers = 1;
@@ -55,9 +58,26 @@ message Value {
 """
 
 
-def protobuf() -> str:
+def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
+    """The schema with these carried fields, each of which has a type."""
+    return {**SCHEMA, "fields": [*SCHEMA["fields"], *([_carried(carry)] if carry else [])]}
+
+
+def _carried(carry: Sequence[CarriedField]) -> dict[str, Any]:
+    fields = [{"name": one.name, "type": ["null", one.type], "default": None} for one in carry]
+    kind = {"type": "record", "name": "Carried", "fields": fields}
+    return {"name": "carried", "type": kind, "default": {one.name: None for one in carry}}
+
+
+def avro(carry: Sequence[CarriedField] = ()) -> str:
+    """The Avro schema."""
+    return json.dumps(record(carry), indent=2)
+
+
+def protobuf(carry: Sequence[CarriedField] = ()) -> str:
     """The Protobuf schema. A field's number is its place in the record; the score is a message `Value`."""
-    return f'syntax = "proto3";\n\npackage scorestream;\n\n{_message(SCHEMA)}\n{_message(SOURCE)}{PROTOBUF_SCORE}'
+    records = [record(carry), SOURCE, *([_carried(carry)["type"]] if carry else [])]
+    return 'syntax = "proto3";\n\npackage scorestream;\n\n' + "\n".join(map(_message, records)) + PROTOBUF_SCORE
 
 
 def _message(record: dict[str, Any]) -> str:

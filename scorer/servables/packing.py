@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import orjson
 
+from scorer.carry import Row
 from scorer.events.batch import Batch
 from scorer.events.identity import lane
 from scorer.events.native.bus import bus
@@ -34,9 +35,10 @@ def packed(
     topic: str,
     partitions: int,
     scored_ms: int,
+    carried: Sequence[Row | None] | None = None,
 ) -> PackedRecords | None:
     """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `ids` are those
-    of a field, or the texts of a header."""
+    of a field, or the texts of a header; `carried` are the events' carried fields, None where there are none."""
     native = bus()
     if native is None or not isinstance(batch, PackedBatch) or len(batch) < FEWEST:
         return None
@@ -58,10 +60,19 @@ def packed(
         Piece(numbers=columns.offsets),
         constant(b'},"event_ms":', count),
         Piece(numbers=columns.times),
-        constant(encoder.tail("scored", scored_ms), count),
+        *_ends(encoder, encoder.tail("scored", scored_ms), carried, count),
     ]
     out = np.array([partition % partitions for _, partition in columns.places], np.int32)[lanes]
     return PackedRecords(native, topic, pieces, out, columns.times, columns.keys)
+
+
+def _ends(encoder: RecordEncoder, last: bytes, carried: Sequence[Row | None] | None, count: int) -> list[Piece]:
+    """What stands behind an event's time: the same in all, and what each carries."""
+    if not encoder.carry:
+        return [constant(last, count)]
+    column = encoder.carried_column(carried or [None] * count)
+    each = chosen(column, np.arange(count, dtype=np.int32))
+    return [constant(last[:-1] + b',"carried":', count), each, constant(b"}", count)]
 
 
 def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:

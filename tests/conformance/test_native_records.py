@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
+from scorer.carry import CarriedField
 from scorer.events.batch import Batch, Headers
+from scorer.events.carrying import CarryingDecoder
+from scorer.events.decoder import Decoder
 from scorer.events.float32 import Float32Decoder
+from scorer.events.json.carried import JsonCarried
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
@@ -47,14 +51,24 @@ OUTPUTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Model:
-    """A loaded model whose answers follow from its one field."""
+CARRY = CarriedField.read("id"), CarriedField.read({"path": "a", "type": "double"})
 
-    def __init__(self, output: dict[str, Any], id_field: str | None, *, scans: bool = True) -> None:
+
+class Model:
+    """A loaded model whose answers follow from its one field; the fields of `carry` come with the events."""
+
+    decoder: Decoder
+
+    def __init__(
+        self, output: dict[str, Any], id_field: str | None, *, scans: bool = True, carry: tuple[CarriedField, ...] = ()
+    ) -> None:
+        self.carry = carry
         fields = [{"name": "a", "required": False, "default": 0.25}]
         inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
         self.signature = Signature.parse(json.dumps({"inputs": inputs, **output}))
         self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
+        if carry:
+            self.decoder = CarryingDecoder(self.decoder, JsonCarried([field.path for field in carry]), carry)
 
     def score(self, tensors: dict[str, NDArray[Any]]) -> Scores:
         x = tensors["x"][:, 0]
@@ -146,7 +160,7 @@ def batches(
 
 
 def scored(batch: Batch, model: Model, room: int, **output: Any) -> Scored:
-    encoder = RecordEncoder(model="m", version="1", digest="sha256:0", role="champion", region="r")
+    encoder = RecordEncoder(model.carry, model="m", version="1", digest="sha256:0", role="champion", region="r")
     servable = cast(Servable, type("Fake", (), {"loaded": model, "encoder": encoder, "label": "m:1"}))
     names = {"input": {"topics": ["in"]}, "output": {"topic": "out", **output}, "dead_letter": {"topic": "dead"}, "region": "r"}
     configured = Settings.model_validate(
@@ -155,12 +169,12 @@ def scored(batch: Batch, model: Model, room: int, **output: Any) -> Scored:
     return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(batch, servable, lambda: 99)
 
 
-@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans())
+@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.booleans())
 def test_columns_become_the_records_that_lists_become(
-    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, scans: bool
+    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, scans: bool, carries: bool
 ) -> None:
     listed, columns = drawn
-    model = Model(OUTPUTS[output], id_field, scans=scans)
+    model = Model(OUTPUTS[output], id_field, scans=scans, carry=CARRY if carries else ())
     for room in (ROOM, 1_400):
         wanted, found = scored(listed, model, room), scored(columns, model, room)
         assert list(found.records) == list(wanted.records)
@@ -214,4 +228,6 @@ def test_plain_batches_are_packed(
 ) -> None:
     event = json.dumps({"a": 1.5, "id": "e"}).encode()
     _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)], [headers] * 4)
-    assert (scored(columns, Model(OUTPUTS[output], id_field), ROOM, **of_output).packed is not None) is is_packed
+    for carry in ((), CARRY):
+        model = Model(OUTPUTS[output], id_field, carry=carry)
+        assert (scored(columns, model, ROOM, **of_output).packed is not None) is is_packed

@@ -13,9 +13,11 @@ from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
 from publisher.audit.regions import RegionsReport
 from publisher.audit.report import Report
+from scorer.carry import LONGEST
 from scorer.dead_letters import headers
+from scorer.events.carrying import followed
 from scorer.events.decoder import Reason
-from scorer.settings import Settings
+from scorer.settings import OutputSettings, Settings
 from tests.docs import pages, reference
 from tests.proofs.bench import plot
 from tests.support.environment import ROOT
@@ -72,6 +74,15 @@ def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
 def test_the_example_of_a_score_has_the_fields_of_the_record() -> None:
     record = json.loads(pages.blocks("scorer/README.md")["score"])
     assert set(record) == set(re.findall(r"^\| `(\w+)` \|", reference.score_record(), re.MULTILINE))
+
+
+def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
+    output = OutputSettings.model_validate(yaml.safe_load(pages.blocks("scorer/README.md")["carry"])["output"])
+    (example,) = re.findall(r'`"carried": (\{.+\})`', SCORER)
+    event = json.loads('{"amount": 12.5, "items": [], "after": {"id": "c-1"}}')
+    found = {one.name: one.fitted(followed(event, one.path)) for one in output.carry}
+    assert found == json.loads(example)
+    assert f"{LONGEST:,} bytes" in SCORER
 
 
 def test_the_signature_and_the_golden_example_fit_each_other() -> None:

@@ -9,7 +9,9 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc
 
+from scorer.carry import TYPES, CarriedField
 from scorer.scores import schema
+from scorer.scores.protobuf_record import described
 from tests.support.environment import ROOT
 
 SERVERS = ROOT / "scorer" / "backends" / "servers"
@@ -33,6 +35,17 @@ def compiled(kept: Path, text: str, folder: Path) -> FileDescriptorSet:
 @pytest.mark.parametrize("kept", SETS, ids=lambda path: path.stem)
 def test_a_descriptor_set_is_what_protoc_makes_of_the_schema(kept: Path, tmp_path: Path) -> None:
     assert FileDescriptorSet.FromString(kept.read_bytes()) == compiled(kept, SETS[kept], tmp_path)
+
+
+def test_the_schema_with_carried_fields_is_described_as_protoc_does(tmp_path: Path) -> None:
+    carry = tuple(CarriedField.read({"path": f"f.{type_}", "as": f"a_{type_}", "type": type_}) for type_ in TYPES)
+    ours = described(carry)
+    theirs = compiled(Path("score.binpb"), schema.protobuf(carry), tmp_path)
+    for set_ in (ours, theirs):
+        for field in (field for message in set_.file[-1].message_type for field in message.field):
+            field.ClearField("json_name")  # which protoc tells though it follows from the name
+    told = [{message.name: message for message in set_.file[-1].message_type} for set_ in (ours, theirs)]
+    assert told[0] == told[1]
 
 
 if __name__ == "__main__":

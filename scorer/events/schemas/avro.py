@@ -4,13 +4,14 @@ Logical types are read as the types under them. A field that the schema lacks is
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
+from scorer.events.carrying import Path, followed
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
 from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
@@ -40,6 +41,13 @@ class AvroReader:
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of the record behind the header of `start` bytes. Raises Poison."""
+        return self._fields.converted(self._record(value, start))
+
+    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
+        event = self._record(value, start)
+        return [followed(event, path) for path in paths]
+
+    def _record(self, value: bytes, start: int) -> dict[str, Any]:
         stream = BytesIO(value)
         stream.seek(start)
         try:
@@ -52,7 +60,7 @@ class AvroReader:
             raise Poison(Reason.MALFORMED, f"{left} bytes are left behind the Avro record")
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
-        return self._fields.converted(event)
+        return event
 
 
 def _plain(schema: Any) -> Any:

@@ -4,13 +4,14 @@ A field without presence that is not on the wire has its zero value, as Protobuf
 then, and so is an empty repeated field.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
+from scorer.events.carrying import Path
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
 from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
@@ -41,6 +42,14 @@ class ProtobufReader:
         self._getters = {name: _getter(message.fields_by_name[name]) for name in fields.names if name in message.fields_by_name}
         lengths = {field.name: field.array for field in fields.signature.fields}
         self.layout: Layout | None = layout(list(_items(message, lengths)), fields, id_field)
+
+    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
+        message = self._new()
+        try:
+            message.ParseFromString(value[start:])
+        except (DecodeError, ValueError) as error:
+            raise Poison(Reason.MALFORMED, str(error)) from None
+        return [_followed(message, path) for path in paths]
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of the message behind the header of `start` bytes. Raises Poison."""
@@ -98,3 +107,18 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:
     return encoded(field.number << 3 | wire)
+
+
+def _followed(value: Any, path: Path) -> Any:
+    """What stands at a path below a message, None where there is nothing; maps are followed by the text of a key."""
+    for step in path:
+        if isinstance(value, Message):
+            field = value.DESCRIPTOR.fields_by_name.get(step) if isinstance(step, str) else None
+            absent = field is None or (field.has_presence and not value.HasField(step))
+            value = None if absent else getattr(value, str(step))
+        elif isinstance(step, int):
+            several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+            value = value[step] if several and step < len(value) else None
+        else:
+            value = next((value[key] for key in value if str(key) == step), None) if isinstance(value, Mapping) else None
+    return value

@@ -2,9 +2,11 @@
 
 import functools
 import importlib.util
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from publisher.errors import Fatal
+from scorer.events.carrying import Path
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
 from scorer.events.schemas import registry as schemas
@@ -26,6 +28,9 @@ class Reader(Protocol):
 
     def row(self, value: bytes, start: int) -> Row:
         """The values of one event behind a header of `start` bytes. Raises Poison."""
+
+    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
+        """What stands at each of these paths in such an event, None where there is nothing. Raises Poison."""
 
 
 class Source(Protocol):

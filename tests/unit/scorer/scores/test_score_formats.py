@@ -11,6 +11,7 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scorer.carry import TYPES, CarriedField, Row
 from scorer.scores import avro_record, protobuf_record, schema
 from scorer.scores.avro_record import AvroRecordEncoder
 from scorer.scores.formats import as_json, encoder
@@ -48,12 +49,15 @@ def encoded(one: RecordEncoder, batch: Rows) -> list[bytes]:
 
 def read_avro(value: bytes) -> Any:
     stream = io.BytesIO(value)
-    record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(schema.AVRO)), None)
+    record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(schema.avro())), None)
     assert stream.tell() == len(value)
     return record
 
 
 protobuf_class = proto_class(schema.protobuf(), "Score")
+CARRY = tuple(CarriedField.read({"path": f"f.{type_}", "as": type_, "type": type_}) for type_ in TYPES)
+carried_avro = fastavro.parse_schema(json.loads(schema.avro(CARRY)))
+carried_protobuf = proto_class(schema.protobuf(CARRY), "Score")
 
 
 def read_protobuf(value: bytes) -> Any:
@@ -107,6 +111,48 @@ def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None
     for kind, read, _ in FORMATS:
         found = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
         assert found == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
+
+
+carried_rows = st.lists(
+    st.none()
+    | st.tuples(
+        st.none() | st.text(max_size=70),
+        st.none() | st.integers(-(2**63), 2**63 - 1),
+        st.none() | numbers,
+        st.none() | st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60)
+@given(carried=carried_rows)
+def test_carried_fields_are_read_by_the_schema_that_is_printed(carried: list[Row | None]) -> None:
+    count = len(carried)
+
+    def records(one: RecordEncoder) -> list[bytes]:
+        places = [("t", 0)] * count
+        return one.encode(
+            [""] * count, [b"0.5"] * count, [None] * count, places, [0] * count, [0] * count, "scored", 1, carried
+        )
+
+    told = records(AvroRecordEncoder(b"", CARRY, **PROVENANCE)), records(ProtobufRecordEncoder(b"", CARRY, **PROVENANCE))
+    whole = records(RecordEncoder(CARRY, **PROVENANCE))
+    for text, row, avro, protobuf in zip(whole, carried, *told, strict=True):
+        expected = dict(zip(TYPES, row or [None] * len(TYPES), strict=True))
+        assert json.loads(text)["carried"] == expected
+        stream = io.BytesIO(avro)
+        assert fastavro.schemaless_reader(stream, carried_avro, None) == json.loads(text)
+        assert stream.tell() == len(avro)
+        found = carried_protobuf.FromString(protobuf).carried
+        assert {name: getattr(found, name) if found.HasField(name) else None for name in TYPES} == expected
+
+
+def test_a_consumer_of_the_record_with_carried_fields_reads_one_without() -> None:
+    before = encoded(AvroRecordEncoder(b"", **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
+    found: Any = fastavro.schemaless_reader(io.BytesIO(before), fastavro.parse_schema(schema.record()), carried_avro)
+    assert found["carried"] == dict.fromkeys(TYPES)
+    assert list(found) == [*(field["name"] for field in schema.SCHEMA["fields"]), "carried"]
 
 
 @given(batch=rows)

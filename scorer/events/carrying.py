@@ -1,0 +1,47 @@
+"""Fields of `output.carry`: what stands at their paths, read beside the features. No event is bad for what stands there."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from model_registry.package.paths import Step
+from scorer.carry import CarriedField, Row
+from scorer.events.decoder import Decoded, Decoder
+
+Path = Sequence[Step]
+
+
+class PathReader(Protocol):
+    """Reads what stands at some paths of an event."""
+
+    def values(self, event: bytes) -> Sequence[Any]:
+        """One value a path, None where there is nothing. Never raises for what producers wrote."""
+
+
+class CarryingDecoder:
+    """A decoder whose good events come with their carried fields."""
+
+    def __init__(self, decoder: Decoder, reader: PathReader, fields: Sequence[CarriedField]) -> None:
+        self._decoder = decoder
+        self._reader = reader
+        self._fields = fields
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """Decode a batch; see `Decoder`."""
+        decoded = self._decoder.decode(values)
+        events = list(values)
+        decoded.carried = [self._row(events[row] or b"") for row in decoded.rows]
+        return decoded
+
+    def _row(self, event: bytes) -> Row:
+        found = self._reader.values(event)
+        return [field.fitted(value) for field, value in zip(self._fields, found, strict=True)]
+
+
+def followed(value: Any, path: Path) -> Any:
+    """What stands at a path below a value: maps are followed by name, sequences by place. None where there is nothing."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+    return value

@@ -1,0 +1,36 @@
+"""What stands at some paths of JSON objects: msgspec reads the fields that the paths begin with, and skips the others."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from scorer.events.carrying import Path, followed
+
+
+class JsonCarried:
+    """See `PathReader`. A path begins with a name."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        names = list(dict.fromkeys(str(path[0]) for path in paths))
+        self._paths = paths
+        self._below = [(names.index(str(path[0])), path[1:]) for path in paths]
+        fields = [(f"c{i}", Any, None) for i in range(len(names))]
+        rename = {f"c{i}": name for i, name in enumerate(names)}
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Event", fields, rename=rename, gc=False)).decode
+
+    def values(self, event: bytes) -> Sequence[Any]:
+        try:
+            found = msgspec.structs.astuple(self._decode(event))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._leniently(event)
+        return [followed(found[column], path) if path else found[column] for column, path in self._below]
+
+    def _leniently(self, event: bytes) -> Sequence[Any]:
+        """The same by the standard library, which takes NaN and numbers beyond all floats."""
+        try:
+            found = json.loads(event)
+        except (ValueError, RecursionError):
+            found = None
+        return [followed(found, path) for path in self._paths]

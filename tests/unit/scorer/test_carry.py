@@ -1,0 +1,137 @@
+"""What `output.carry` may be, and which values are carried."""
+
+import math
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.process.configuration import SettingsError
+from scorer.carry import LONGEST, MAX_LONG, MAX_WHOLE, MIN_LONG, TYPES, CarriedField
+from scorer.settings import Settings, load
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+anything = st.recursive(scalars, lambda some: st.lists(some) | st.dictionaries(st.text(), some), max_leaves=4)
+
+
+def configured(carry: Any, output: str = "json", input_format: str = "json") -> Settings:
+    values = {
+        "name": "test",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": ["t"], "format": input_format},
+        "output": {"topic": "o", "format": output, "carry": carry},
+        "model": {"source": "oci:./r"},
+    }
+    return load(values).settings
+
+
+def field(type_: str | None) -> CarriedField:
+    return CarriedField(("f",), "f", type_)
+
+
+def test_a_path_is_the_name_unless_another_is_said() -> None:
+    carry = ["amount", '"a.b"', "items[0].price", {"path": "after.id", "as": "customer", "type": "string"}]
+    found = configured(carry)
+    assert [(one.path, one.name, one.type) for one in found.output.carry] == [
+        (("amount",), "amount", None),
+        (("a.b",), "a.b", None),
+        (("items", 0, "price"), "items[0].price", None),
+        (("after", "id"), "customer", "string"),
+    ]
+    assert Settings.model_validate(found.model_dump()) == found
+
+
+@pytest.mark.parametrize(
+    ("carry", "said"),
+    [
+        (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: what stands at character 2"),
+        (["[0].x"], "begins with a place; a path begins with a field of the event"),
+        ([3], "this is no carried field; write its path, or {path: after.id, as: customer, type: string}"),
+        ([{"path": "x", "typ": "long"}], "'typ' is no key of a carried field"),
+        ([{"path": "x", "type": "float"}], "type 'float' is none of string, long, double, boolean"),
+        ([{"path": "x", "as": ""}], "'' is no name; give one of 1 to 200 printable characters with `as`"),
+        ([{"path": "x", "as": "\ud800"}], "is no name"),
+        ([r'"\ud800"'], "is no name"),
+        (
+            ["a", {"path": "b", "as": "a"}],
+            "output.carry (built in): ['a', {'path': 'b', 'as': 'a'}]: Value error, "
+            "'b' has the name of 'a'; say another with `as`",
+        ),
+        ([f"f{number}" for number in range(33)], "at most 32 items"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused(carry: Any, said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        configured(carry)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("output", ["avro", "protobuf"])
+@pytest.mark.parametrize(
+    ("carry", "said"),
+    [
+        (["amount"], "'amount' has no type, which {} needs; say one of string, long, double, boolean with `type`"),
+        ([{"path": "after.id", "type": "long"}], "'after.id' is no name of a field in {}; say one of letters, digits and _"),
+        (
+            [{"path": "a_b", "type": "long"}, {"path": "aB", "type": "long"}],
+            "'aB' has the name of 'a_b' but for case and underscores",
+        ),
+    ],
+)
+def test_a_record_with_types_needs_types_and_names(output: str, carry: Any, said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        configured(carry, output)
+    assert said.format(output) in str(error.value)
+
+
+@pytest.mark.parametrize("format_", ["json-array", "json-envelope", "float32"])
+def test_formats_without_paths_carry_nothing(format_: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        configured(["a"], input_format=format_)
+    assert f"output.carry takes fields from json, avro and protobuf events, and input.format is {format_}" in str(error.value)
+
+
+@given(value=anything, type_=st.sampled_from([None, *TYPES]))
+def test_what_is_carried_is_a_scalar_of_the_type_that_every_format_can_write(value: Any, type_: str | None) -> None:
+    found = field(type_).fitted(value)
+    kinds = {"string": str, "long": int, "double": float, "boolean": bool, None: (str, int, float, bool)}
+    if found is not None:
+        assert isinstance(found, kinds[type_])  # type: ignore[arg-type]
+        assert type_ is None or (type_ == "boolean") == isinstance(found, bool)
+        assert found == value or (type_ == "double" and found == float(value))
+    assert orjson.loads(orjson.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "expected"),
+    [
+        ("x" * LONGEST, None, "x" * LONGEST),
+        ("x" * (LONGEST + 1), None, None),
+        ("é" * (LONGEST // 2 + 1), "string", None),
+        ("\ud800", None, None),
+        (math.nan, None, None),
+        (math.inf, "double", None),
+        (MAX_LONG, "long", MAX_LONG),
+        (MAX_LONG + 1, "long", None),
+        (float(MAX_LONG), "long", None),
+        (MIN_LONG - 1, None, None),
+        (MAX_WHOLE, None, MAX_WHOLE),
+        (MAX_WHOLE + 1, None, None),
+        (10**400, "double", None),
+        (3, "double", 3.0),
+        (3.0, "long", 3),
+        (3.5, "long", None),
+        (True, "long", None),
+        (1, "boolean", None),
+        ("3", "long", None),
+        (3, "string", None),
+        (b"x", None, None),
+        ([1], None, None),
+        ({"a": 1}, None, None),
+    ],
+)
+def test_the_edges(value: Any, type_: str | None, expected: Any) -> None:
+    found = field(type_).fitted(value)
+    assert (found, type(found)) == (expected, type(expected))
