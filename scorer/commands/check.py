@@ -24,12 +24,12 @@ from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
-from scorer.carry import CarriedField, Row
 from scorer.events.native.bus import in_words
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings, load
+from scorer.settings.carry import CarriedField, Row
 from scorer.topics import Topic
 
 BEGIN_SECONDS = 60.0  # for a first transaction, which may wait for a coordinator that loads on a busy machine

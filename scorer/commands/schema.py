@@ -13,12 +13,12 @@ from model_registry.package.signature import Signature
 from model_registry.stores import open_store
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, print_json
-from scorer.carry import check_record
 from scorer.events.decoder import Unsuited
 from scorer.events.for_producers.compatibility import breaks
 from scorer.events.for_producers.schemas import GENERATORS
 from scorer.scores import formats
 from scorer.settings import load
+from scorer.settings.carry import check_record
 
 
 def schema(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from model_registry.package.paths import Step
-from scorer.carry import CarriedField, Row
 from scorer.events.decoder import Decoded, Decoder
+from scorer.settings.carry import CarriedField, Row
 
 Path = Sequence[Step]
 

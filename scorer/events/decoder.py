@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.carry import Row
+from scorer.settings.carry import Row
 
 
 class Reason(StrEnum):

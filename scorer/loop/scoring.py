@@ -16,7 +16,6 @@ from publisher.errors import Aborted, Fatal, Retriable
 from publisher.positions import Position
 from publisher.session.protocol import Record
 from scorer.backends import InferenceFailed
-from scorer.carry import Row
 from scorer.dead_letters.headers import dead_headers
 from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
@@ -28,6 +27,7 @@ from scorer.servables.answer import Answer
 from scorer.servables.packing import packed
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
+from scorer.settings.carry import Row
 
 RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
 NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)  # Away is a Fatal

@@ -8,9 +8,9 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
 
-from scorer.carry import CarriedField, Scalar
 from scorer.scores.record import Columns, RecordEncoder, Value, values
 from scorer.scores.schema import SCHEMA
+from scorer.settings.carry import CarriedField, Scalar
 
 READ_FAULTS = (EOFError, IndexError, TypeError, ValueError, OverflowError)
 double = struct.Struct("<d").pack

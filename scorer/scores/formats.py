@@ -11,10 +11,10 @@ import orjson
 
 from publisher.errors import Fatal
 from publisher.process.outages import silent_registry
-from scorer.carry import CarriedField
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
+from scorer.settings.carry import CarriedField
 
 ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
 SERVER_ERROR = 500

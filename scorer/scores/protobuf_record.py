@@ -9,8 +9,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from scorer.carry import CarriedField, Scalar
 from scorer.scores.record import Columns, RecordEncoder, Value, values
+from scorer.settings.carry import CarriedField, Scalar
 
 CARRIED = "carried"
 PATH = b"\0"  # of the first message, in Confluent's header

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from scorer.carry import CarriedField, Row, Scalar
+from scorer.settings.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
 COMMA, BRACKET = b",]"

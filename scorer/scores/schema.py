@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from scorer.carry import CarriedField
+from scorer.settings.carry import CarriedField
 
 NUMBERS = {"type": "array", "items": "double"}
 SOURCE: dict[str, Any] = {

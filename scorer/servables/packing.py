@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import orjson
 
-from scorer.carry import Row
 from scorer.events.batch import Batch
 from scorer.events.identity import lane
 from scorer.events.native.bus import bus
@@ -20,6 +19,7 @@ from scorer.events.native.taker import Columns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_piece
+from scorer.settings.carry import Row
 
 FieldIds = Sequence[str | int | None]
 FEWEST = 100

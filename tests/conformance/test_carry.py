@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
-from scorer.carry import LONGEST
 from scorer.events import formats
 from scorer.events.batch import Batch, Headers
 from scorer.loop.scoring import RECORD_OVERHEAD, Scored, Scoring, Target
@@ -21,6 +20,7 @@ from scorer.scores import formats as score_formats
 from scorer.scores.record import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
+from scorer.settings.carry import LONGEST
 from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
 
 SIGNATURE = Signature.parse('{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}')

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from scorer.carry import CarriedField
 from scorer.events.batch import Batch, Headers
 from scorer.events.carrying import CarryingDecoder
 from scorer.events.decoder import Decoder
@@ -27,6 +26,7 @@ from scorer.scores.record import RecordEncoder, Scores
 from scorer.servables import packing
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
+from scorer.settings.carry import CarriedField
 
 pytestmark = pytest.mark.debian("cc")
 

@@ -13,11 +13,11 @@ from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
 from publisher.audit.regions import RegionsReport
 from publisher.audit.report import Report
-from scorer.carry import LONGEST
 from scorer.dead_letters import headers
 from scorer.events.carrying import followed
 from scorer.events.decoder import Reason
 from scorer.settings import OutputSettings, Settings
+from scorer.settings.carry import LONGEST
 from tests.docs import pages, reference
 from tests.proofs.bench import plot
 from tests.support.environment import ROOT

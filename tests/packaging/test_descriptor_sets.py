@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc
 
-from scorer.carry import TYPES, CarriedField
 from scorer.scores import schema
 from scorer.scores.protobuf_record import described
+from scorer.settings.carry import TYPES, CarriedField
 from tests.support.environment import ROOT
 
 SERVERS = ROOT / "scorer" / "backends" / "servers"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.process.configuration import SettingsError
-from scorer.carry import LONGEST, MAX_LONG, MAX_WHOLE, MIN_LONG, TYPES, CarriedField
 from scorer.settings import Settings, load
+from scorer.settings.carry import LONGEST, MAX_LONG, MAX_WHOLE, MIN_LONG, TYPES, CarriedField
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 anything = st.recursive(scalars, lambda some: st.lists(some) | st.dictionaries(st.text(), some), max_leaves=4)

@@ -11,12 +11,12 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorer.carry import TYPES, CarriedField, Row
 from scorer.scores import avro_record, protobuf_record, schema
 from scorer.scores.avro_record import AvroRecordEncoder
 from scorer.scores.formats import as_json, encoder
 from scorer.scores.protobuf_record import ProtobufRecordEncoder
 from scorer.scores.record import RecordEncoder
+from scorer.settings.carry import TYPES, CarriedField, Row
 from tests.unit.scorer.events.schema_events import proto_class, settings_of
 
 PROVENANCE = {"model": "m,1", "version": "1.0.0", "digest": "sha256:0", "role": "champion", "region": "eu-west"}

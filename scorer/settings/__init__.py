@@ -15,7 +15,7 @@ from publisher.kafka import pem, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Loaded, Section, SettingsError
-from scorer.carry import CarriedFields, check_source
+from scorer.settings.carry import CarriedFields, check_source
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")
