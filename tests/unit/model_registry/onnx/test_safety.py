@@ -150,7 +150,9 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ([X], [], "which output is the score"),
         ([Tensor("x", "float32", (None, None))], [Y], "name its fields"),
         ([Tensor("x", "float32", (None, 0))], [Y], "name its fields"),
-        ([Tensor("x", "float32", (None, 3, 3))], [Y], "events are fed as (B, n)"),
+        ([Tensor("x", "float32", ("N", 3, "H", -1))], [Y], "['N', 3, 'H', -1]: write the open dimensions in \"shape\""),
+        ([Tensor("x", "float32", ("N", 1 << 10, 1 << 11))], [Y], "at most 1048576 elements in 8 dimensions"),
+        ([Tensor("rate", "int64", ())], [Y], '"value": ..., "batch": false'),
         ([Tensor("x", "float32", (8, 3))], [Y], "fixed batch size 8"),
         ([Tensor("x", "bfloat16", (None, 3))], [Y], "is bfloat16"),
         ([], [Y], "no inputs"),
@@ -230,5 +232,6 @@ def test_a_model_that_does_not_load_is_refused(tmp_path: Path) -> None:
 
 def test_string_columns_are_fed_as_strings() -> None:
     field: Any = InputField("c", "string", required=False, default="")
-    fed = golden_run.feed(TensorInput("c", "string", (field,)), [{"c": "UA"}, {}])
+    signature = Signature((TensorInput("c", "string", (field,)),), (Output(None, "y"),))
+    fed = golden_run.fed(signature, [{"c": "UA"}, {}])["c"]
     assert fed.tolist() == [["UA"], [""]]

@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.package.signature import (
-    DTYPES,
-    FLOAT_LIMITS,
-    INTEGER_LIMITS,
-    Decision,
-    InputField,
-    Output,
-    Signature,
-    SignatureError,
-    TensorInput,
-)
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.signature import Decision, InputField, Output, Signature, SignatureError, TensorInput
 
 GOOD: dict[str, Any] = {
     "inputs": [
