@@ -12,7 +12,7 @@ MAX_RANK = 8  # dimensions beside the batch
 
 Shape = tuple[int, ...]
 Found = tuple[str, str, Any]
-"""The place in an array (`[2][5]`, empty for the array itself), what is wrong there, and the value."""
+"""The place in an array (`[2][5]`, empty for the array itself), what is wrong there, and the element, None for an array."""
 
 
 def stated(raw: Any) -> Any:
@@ -46,9 +46,9 @@ def fault(value: object, shape: Sequence[int], check: Callable[[object], str | N
         said = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
         return ("", said, value) if said else None
     if not isinstance(value, list | tuple):
-        return "", f"an array of {shape[0]} was expected, not {_kind(value)}", value
+        return "", f"an array of {shape[0]} was expected, not {_kind(value)}", None
     if len(value) != shape[0]:
-        return "", f"an array of {shape[0]} was expected, not of {len(value)}", value
+        return "", f"an array of {shape[0]} was expected, not of {len(value)}", None
     for at, one in enumerate(value):
         if found := fault(one, shape[1:], check):
             return f"[{at}]{found[0]}", *found[1:]

@@ -100,6 +100,11 @@ def signed(
     return Signature((TensorInput(tensor, dtype, fields),), (Output(None, "y", index),))
 
 
+def shaped(*shape: int) -> Signature:
+    field = InputField("v", "float32", array=2, shape=shape)
+    return Signature((TensorInput("x", "float32", (field,), shape),), (Output(None, "y"),))
+
+
 def test_a_signature_must_fit(tmp_path: Path) -> None:
     model = write(tmp_path / "model.onnx")
     safety.check(model, signed())
@@ -120,6 +125,22 @@ def test_a_signature_must_fit(tmp_path: Path) -> None:
         (signed(index=1), [X], [Y], "reads column 1, the model gives 1"),
         (signed(), [Tensor("x", "float32", (None, "n"))], [Tensor("y", UNKNOWN, ())], None),
         (signed(index=1), [X], [Tensor("y", "float32", ("N", "k"))], None),
+        (signed(), [Tensor("x", "float32", (-1, 2))], [Y], None),
+        (signed(), [Tensor("x", "float32", ("N", 3, "H"))], [Y], "the model wants ['N', 3, 'H']; write \"shape\": [3, ?]"),
+        (
+            signed(),
+            [Tensor("x", "float32", ())],
+            [Y],
+            "input 'x' has the shape [] (or states none), without a batch",
+        ),
+        (shaped(2, 1), [Tensor("x", "float32", ("N", 2, "W"))], [Y], None),
+        (
+            shaped(2, 1),
+            [Tensor("x", "float32", ("N", 1, 2))],
+            [Y],
+            "signature gives (B, 2, 1), the model wants ['N', 1, 2]",
+        ),
+        (shaped(2, 1), [X], [Y], "the signature gives (B, 2, 1), the model wants ['N', 2]; write \"shape\": [2]"),
     ],
 )
 def test_why_a_signature_does_not_fit(
@@ -138,7 +159,12 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ("carrier", "string", None),
         ("numbers", "float32", 6),
     ]
-    for signature in (pixels, columns):
+    image = derive([Tensor("image", "float32", ("N", 3, 8, 8)), Tensor("age", "int64", (None,))], [Y])
+    assert [(one.given, one.fields) for one in image.inputs] == [
+        ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
+        ((None,), (InputField("age", "int64"),)),
+    ]
+    for signature in (pixels, columns, image):
         assert Signature.parse(signature.to_json()) == signature
 
 

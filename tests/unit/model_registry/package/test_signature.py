@@ -37,11 +37,26 @@ def values(dtype: str) -> st.SearchStrategy[Any]:
 def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
     dtype = draw(st.sampled_from(DTYPES))
     array = draw(st.none() | st.integers(1, 1000)) if len(field_names) == 1 else None
+    shape = draw(st.none() | st.just((array or len(field_names),)))
+    nested = None
+    if array and draw(st.booleans()):
+        shape = nested = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple))
+        array = math.prod(nested)
     fields = []
     for field in field_names:
         default = draw(st.none() | values(dtype))
-        fields.append(InputField(field, dtype, draw(st.booleans()) if default is not None else True, default, array))
-    return TensorInput(name, dtype, tuple(fields))
+        fields.append(InputField(field, dtype, draw(st.booleans()) if default is not None else True, default, array, nested))
+    return TensorInput(name, dtype, tuple(fields), shape)
+
+
+@st.composite
+def constants(draw: st.DrawFn) -> TensorInput:
+    dtype = draw(st.sampled_from(DTYPES))
+    shape, one = draw(st.lists(st.integers(1, 3), max_size=3)), values(dtype)
+    filled: st.SearchStrategy[Any] = one
+    for length in reversed(shape):
+        filled = st.lists(filled, min_size=length, max_size=length).map(tuple)
+    return TensorInput("constant", dtype, (), tuple(shape), draw(one | filled), draw(st.booleans()))
 
 
 @st.composite
@@ -50,6 +65,7 @@ def signatures(draw: st.DrawFn) -> Signature:
     cut = draw(st.integers(1, len(names)))
     parts = [part for part in (names[:cut], names[cut:]) if part]
     inputs = tuple(draw(tensors(f"t{at}", part)) for at, part in enumerate(parts))
+    inputs += draw(st.just(()) | st.tuples(constants()))
     index = st.none() | st.integers(0, 100)
     if draw(st.booleans()):
         outputs = tuple(
@@ -106,6 +122,96 @@ def test_named_outputs() -> None:
     outputs = [{"name": "late", "tensor": "p", "index": 1}, {"name": "minutes", "tensor": "m"}]
     signature = Signature.parse(json.dumps(GOOD | {"output": outputs, "decision": None}))
     assert signature.outputs == (Output("late", "p", 1), Output("minutes", "m", None))
+
+
+def test_signatures_without_shapes_are_written_as_before() -> None:
+    inputs = [
+        {"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": "nan"}]},
+        {"tensor": "p", "dtype": "uint8", "fields": [{"name": "p", "required": True, "array": True, "length": 784}]},
+    ]
+    text = json.dumps({"inputs": inputs, "output": {"tensor": "y"}, "labels": None, "decision": None}, separators=(",", ":"))
+    assert Signature.parse(text).to_json() == text
+
+
+def one_tensor(**tensor: Any) -> TensorInput:
+    return Signature.parse(
+        json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "float32", **tensor}, *GOOD["inputs"][1:]]})
+    ).inputs[0]
+
+
+def test_shapes() -> None:
+    image = one_tensor(shape=[3, 8, 8], fields=[{"name": "image", "array": True}])
+    assert image.fields == (InputField("image", "float32", array=192, shape=(3, 8, 8)),)
+    assert (image.width, image.row, image.given) == (192, (3, 8, 8), (None, 3, 8, 8))
+    assert one_tensor(shape=[3, 8, 8], fields=[{"name": "image", "array": True, "length": 192}]) == image
+    assert one_tensor(shape=[2, 2], fields=["a", "b", "c", "d"]).given == (None, 2, 2)
+    assert one_tensor(shape=[], fields=["a"]).given == (None,)
+    assert one_tensor(fields=["a"]).given == (None, 1)
+
+
+def test_constants() -> None:
+    assert one_tensor(dtype="int64", value=16000).given == (None,)
+    assert one_tensor(dtype="int64", value=16000, batch=False).given == ()
+    assert one_tensor(value=[[1, "nan"]], batch=False).given == (1, 2)
+    filled = one_tensor(value=0, shape=[2, 1, 128], batch=False)
+    assert (filled.given, filled.value, filled.width) == ((2, 1, 128), 0.0, 256)
+    signature = Signature.parse(
+        json.dumps(GOOD | {"inputs": [*GOOD["inputs"], {"tensor": "k", "dtype": "bool", "value": False}]})
+    )
+    assert [one.tensor for one in signature.fed] == ["x", "carrier"]
+    assert [field.name for field in signature.fields] == ["f0", "f1", "carrier"]
+
+
+IMAGE = {"name": "image", "array": True}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        ({"shape": 3, "fields": ["a"]}, "inputs[0].shape: 3 is no list of at most 8 whole numbers, the dimensions that follow"),
+        ({"shape": [1] * 9, "fields": ["a"]}, "is no list of at most 8 whole numbers"),
+        ({"shape": [3, 0], "fields": [IMAGE]}, "inputs[0].shape: 0 is no whole number from 1 to 1048576"),
+        ({"shape": [3, -1], "fields": [IMAGE]}, "-1 is no whole number from 1"),
+        ({"shape": [3, True], "fields": [IMAGE]}, "True is no whole number from 1"),
+        ({"shape": [3, None], "fields": [IMAGE]}, "null is no length; every dimension beside the batch is fixed"),
+        ({"shape": [1 << 11, 1 << 10], "fields": [IMAGE]}, "[2048, 1024] holds 2097152 elements; at most 1048576 are fed"),
+        (
+            {"shape": [2, 2], "fields": ["a", "b"]},
+            "the shape [2, 2] holds 4 elements, and 2 fields are named; name 4 fields, or",
+        ),
+        ({"shape": [], "fields": ["a", "b"]}, "the shape [] holds 1 elements, and 2 fields are named; name 1 fields"),
+        ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, and field 'image' is an array; name a scalar field"),
+        ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, "and field 'image' has 5; leave length out"),
+        ({"fields": [IMAGE]}, "field 'image': an array field is written"),
+        ({"fields": ["a"], "batch": False}, 'only a constant is fed without a batch dimension: give it a "value"'),
+        ({"fields": ["a"], "value": 1}, "a constant takes no fields and no default"),
+        ({"value": 1, "default": 2}, "a constant takes no fields and no default"),
+        ({"value": "one"}, "the value: 'one' is no finite float32"),
+        ({"value": [[1, 2], [3]]}, "the value[1]: an array of 2 was expected, not of 1 (shape [2, 2])"),
+        ({"value": [[1, 2], [3, True]]}, "the value[1][1]: True is no finite float32"),
+        ({"value": [1, 2, 3], "shape": [2, 2]}, "the value: an array of 2 was expected, not of 3 (shape [2, 2])"),
+        ({"value": []}, "the value: one value was expected, not an array"),
+        ({"value": [[[[[[[[[1]]]]]]]]]}, "is no list of at most 8 whole numbers"),
+        ({"dtype": "bfloat16", "fields": ["a"]}, "inputs[0].dtype: 'bfloat16' is fed by no format; export the model with"),
+    ],
+)
+def test_every_mistake_in_a_shape_is_named(tensor: dict[str, Any], message: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        one_tensor(**tensor)
+    assert message in str(caught.value)
+
+
+def test_constants_alone_are_refused() -> None:
+    with pytest.raises(SignatureError, match="all are constants; at least one tensor takes a field of the event"):
+        Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "value": 1}]}))
+
+
+def test_a_field_has_one_shape() -> None:
+    inputs = [
+        {"tensor": name, "dtype": "int8", "shape": shape, "fields": [IMAGE]} for name, shape in (("x", [2, 3]), ("y", [3, 2]))
+    ]
+    with pytest.raises(SignatureError, match="field 'image' feeds two tensors with another dtype, default, length or shape"):
+        Signature.parse(json.dumps(GOOD | {"inputs": inputs}))
 
 
 def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, Any]:
@@ -180,7 +286,7 @@ def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
     assert Signature.parse(signature.to_json()).to_json() == signature.to_json()
 
 
-@given(st.sampled_from(["tensor", "dtype", "fields", "default"]), json_values)
+@given(st.sampled_from(["tensor", "dtype", "fields", "default", "shape", "value", "batch"]), json_values)
 def test_any_value_in_a_tensor_is_read_or_refused(key: str, value: Any) -> None:
     tensor = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a"}]} | {key: value}
     try:
