@@ -120,5 +120,7 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
     if array is not None and (length or width) != width:
         raise ValueError(f"the shape {list(shape)} holds {width} elements, and field {array!r} has {length}; leave length out")
     if array is None and fields != width:
-        hint = f"name {width} fields" + (', or one array field: {"name": ..., "array": true}' if shape else "")
+        if not shape:
+            raise ValueError(f"the shape [] is one value, and {fields} fields are named; name one")
+        hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}}'
         raise ValueError(f"the shape {list(shape)} holds {width} elements, and {fields} fields are named; {hint}")

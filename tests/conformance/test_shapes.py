@@ -64,7 +64,7 @@ def stateful(path: Path) -> None:
 
 
 STATE = [[[1.0, 2.0, 3.0, 4.0]], [[0.5, 0.5, 0.5, 0.5]]]
-STATEFUL = [
+STATEFUL: list[dict[str, Any]] = [
     {"tensor": "x", "dtype": "float32", "fields": ["a", "b", "c"]},
     {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False},
     {"tensor": "state", "dtype": "float32", "value": STATE, "batch": False},
@@ -82,7 +82,7 @@ def opened(folder: Path, inputs: Sequence[Any], buckets: tuple[int, ...] = ()) -
     """The model of a folder that has its `model.onnx` already."""
     (folder / "signature.json").write_text(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
     found = package.read(folder, name="shaped", version="1", digest=f"sha256:{'1':0>64}")
-    return backends.find(ModelSettings(source="oci:.", buckets=buckets)).open(found)
+    return backends.find(ModelSettings(source="oci:.", buckets=list(buckets))).open(found)
 
 
 def directly(folder: Path, tensors: dict[str, NDArray[Any]]) -> NDArray[Any]:

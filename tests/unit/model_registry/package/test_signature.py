@@ -37,8 +37,8 @@ def values(dtype: str) -> st.SearchStrategy[Any]:
 def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
     dtype = draw(st.sampled_from(DTYPES))
     array = draw(st.none() | st.integers(1, 1000)) if len(field_names) == 1 else None
-    shape = draw(st.none() | st.just((array or len(field_names),)))
-    nested = None
+    shape: tuple[int, ...] | None = draw(st.none() | st.just((array or len(field_names),)))
+    nested: tuple[int, ...] | None = None
     if array and draw(st.booleans()):
         shape = nested = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple))
         array = math.prod(nested)
@@ -179,7 +179,7 @@ IMAGE = {"name": "image", "array": True}
             {"shape": [2, 2], "fields": ["a", "b"]},
             "the shape [2, 2] holds 4 elements, and 2 fields are named; name 4 fields, or",
         ),
-        ({"shape": [], "fields": ["a", "b"]}, "the shape [] holds 1 elements, and 2 fields are named; name 1 fields"),
+        ({"shape": [], "fields": ["a", "b"]}, "the shape [] is one value, and 2 fields are named; name one"),
         ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, and field 'image' is an array; name a scalar field"),
         ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, "and field 'image' has 5; leave length out"),
         ({"fields": [IMAGE]}, "field 'image': an array field is written"),

@@ -56,7 +56,8 @@ class Channel:
 
     def answer(self, given: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         self.sent.append(given)
-        return given["x"].reshape(len(given["x"]), -1).mean(axis=1, keepdims=True, dtype=np.float32)
+        x = given["x"]
+        return np.asarray(x.reshape(len(x), -1).mean(axis=1, keepdims=True, dtype=np.float32))
 
 
 class OpenInference(Channel):
@@ -119,7 +120,7 @@ def opened(kind: str, channel: Channel, folder: Path) -> Any:
     settings = ModelSettings.model_validate({"source": "oci:.", "backend": kind, "endpoints": ["here:1"], "load_seconds": 1})
     backend = backends.find(settings)
     assert isinstance(backend, RemoteBackend)
-    backend._channels = [channel]  # type: ignore[list-item]
+    backend._channels = [channel]
     return backend.open(shaped(folder))
 
 
