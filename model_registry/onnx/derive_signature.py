@@ -75,9 +75,10 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
 
 def _tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
-    row = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape[1:]]
+    shape = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
-        return {"tensor": tensor.name, "dtype": dtype, "shape": list(tensor.shape), "value": BLANK, "batch": False}
+        return {"tensor": tensor.name, "dtype": dtype, "shape": shape, "value": BLANK, "batch": False}
+    row = shape[1:]
     if len(row) == 1:
         array = {"name": tensor.name, "array": True, "length": row[0]}
         return {"tensor": tensor.name, "dtype": dtype, "fields": [tensor.name if row == [1] and not alone else array]}
