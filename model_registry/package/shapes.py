@@ -49,8 +49,9 @@ def fault(value: object, shape: Sequence[int], check: Callable[[object], str | N
         return "", f"an array of {shape[0]} was expected, not {_kind(value)}", None
     if len(value) != shape[0]:
         return "", f"an array of {shape[0]} was expected, not of {len(value)}", None
+    rest = shape[1:]
     for at, one in enumerate(value):
-        if found := fault(one, shape[1:], check):
+        if found := fault(one, rest, check):
             return f"[{at}]{found[0]}", *found[1:]
     return None
 

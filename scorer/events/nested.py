@@ -14,14 +14,6 @@ from scorer.events.decoder import Poison, Reason
 SHOWN = 200  # characters of a fault
 
 
-class Misshapen(ValueError):
-    """One event's array is not as its field says. `poison` names the field, the place and what was expected."""
-
-    def __init__(self, poison: Poison) -> None:
-        super().__init__(str(poison))
-        self.poison = poison
-
-
 class Nested:
     """The arrays of one field, which has a shape."""
 
@@ -32,17 +24,16 @@ class Nested:
         self._types = {nested: _typed(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def row(self, value: Any) -> NDArray[Any]:
-        """(n,) elements of an array, as a list or a buffer of float64. Raises Misshapen."""
+        """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
         if not isinstance(value, list):
             return np.frombuffer(value, "<f8").astype(self._dtype)
-        try:
-            found = msgspec.convert(value, self._types[is_nested(value)])
-            return np.array(found, self._dtype).reshape(self._field.array or 0)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise Misshapen(self._poison(value) or Poison(Reason.WRONG_TYPE, f"field {self._field.name!r}: {error}")) from None
+        found = msgspec.convert(value, self._types[is_nested(value)])
+        return np.array(found, self._dtype).reshape(self._field.array or 0)
 
-    def _poison(self, value: list[Any]) -> Poison | None:
-        """What is wrong with an array, or None where nothing is found."""
+    def poison(self, value: Any) -> Poison | None:
+        """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
+        if not isinstance(value, list):
+            return None
         field = self._field
         found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
         if found is None:
@@ -71,6 +62,8 @@ def _typed(shape: Any, element: Any) -> Any:
 
 def _element_fault(value: object, dtype: str) -> str | None:
     """Why a value is no element; floats that are not finite are found in the tensor."""
+    if type(value) is float and dtype in FLOAT_LIMITS:
+        return None
     if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):
         try:
             float(value)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model_registry.package.dtypes import FLOAT_LIMITS
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
-from scorer.events.nested import Misshapen, Nested
+from scorer.events.nested import Nested
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -39,10 +39,9 @@ class Tensors:
         """Raises Poison where one event's values do not fit a tensor's dtype."""
         try:
             self.build([row])
-        except Misshapen as error:
-            raise error.poison from None
         except BUILD_ERRORS as error:
-            raise Poison(Reason.OUT_OF_RANGE, str(error)) from None
+            found = next(filter(None, (builder.poison(row) for builder in self._builders.values())), None)
+            raise found or Poison(Reason.OUT_OF_RANGE, str(error)) from None
 
     def finished(self, decoded: Decoded) -> Decoded:
         """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected."""
@@ -154,6 +153,10 @@ class _Builder:
         if picked:
             tensor[:] = picked
         return tensor
+
+    def poison(self, row: Row) -> Poison | None:
+        """What is wrong with a row's array of a shape, or None."""
+        return self._nested.poison(self._pick(row)) if self._nested is not None else None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):

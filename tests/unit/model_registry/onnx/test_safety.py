@@ -191,6 +191,18 @@ def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[Tensor], outp
     assert '"inputs"' in caught.value.skeleton
 
 
+def test_a_skeleton_of_shapes_and_constants() -> None:
+    image, rate, state = ("N", 3, "H", 8), (), (2, "K")
+    with pytest.raises(Underivable) as caught:
+        derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
+    signature = Signature.parse(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
+    assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
+        ("x", (None, 3, 5, 8), None),
+        ("r", (), 5),
+        ("s", (2, 5), 5.0),
+    ]
+
+
 def test_a_skeleton_holds_what_is_known() -> None:
     with pytest.raises(Underivable) as caught:
         derive([X, Tensor("c", "string", (None, 1))], [Tensor("label", "int64", (None,)), Tensor("p", "float32", (None, 2))])
