@@ -1,16 +1,19 @@
 """The signature of a model that comes without one, worked out from its inputs and outputs; where that is ambiguous, a skeleton.
 
-Unambiguous is: every input is (B, n) of a fixed n and takes the event field of its own name (an array of n, or a scalar where
-there are several inputs and n is 1), and the one output is a float.
+Unambiguous is: only the batch is open of every input's shape. Each takes the event field of its own name, an array of as many
+elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from model_registry.onnx import tensors
 from model_registry.onnx.tensors import UNKNOWN, Tensor
-from model_registry.package.signature import DTYPES, FLOAT_LIMITS, InputField, Output, Signature, SignatureError, TensorInput
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
+from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, is_open
+from model_registry.package.signature import InputField, Output, Signature, SignatureError, TensorInput
 
 BLANK = "FILL IN"
 
@@ -34,14 +37,17 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     if todo:
         document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
-    fed = tuple(TensorInput(one.name, one.dtype, (_field(one, alone=len(inputs) == 1),)) for one in inputs)
+    fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
     return Signature(fed, (Output(None, outputs[0].name),))
 
 
-def _field(tensor: Tensor, *, alone: bool) -> InputField:
-    width = tensor.shape[1]
-    assert isinstance(width, int)
-    return InputField(tensor.name, tensor.dtype, array=width if alone or width > 1 else None)
+def _fed(tensor: Tensor, *, alone: bool) -> TensorInput:
+    """An input of which only the batch is open, from one field."""
+    row = tuple(int(size or 0) for size in tensor.shape[1:])
+    width = math.prod(row)
+    array = width if row and (alone or width > 1 or len(row) > 1) else None
+    field = InputField(tensor.name, tensor.dtype, array=array, shape=row if len(row) > 1 else None)
+    return TensorInput(tensor.name, tensor.dtype, (field,), None if len(row) == 1 else row)
 
 
 def _input_doubt(tensor: Tensor) -> str | None:
@@ -49,8 +55,13 @@ def _input_doubt(tensor: Tensor) -> str | None:
         return fault
     if tensor.dtype not in DTYPES:
         return f"input {tensor.name!r} is {tensor.dtype}; it must be one of {', '.join(DTYPES)}"
-    if not isinstance(tensor.shape[1], int) or tensor.shape[1] < 1:
-        return f"input {tensor.name!r} has shape {list(tensor.shape)}: name its fields, or the array field and its length"
+    row = tensor.shape[1:]
+    if any(is_open(size) or size == 0 for size in row):
+        what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
+        return f"input {tensor.name!r} has shape {list(tensor.shape)}: {what}"
+    if len(row) > MAX_RANK or math.prod(int(size or 0) for size in row) > MAX_WIDTH:
+        most = f"at most {MAX_WIDTH} elements in {MAX_RANK} dimensions are fed"
+        return f"input {tensor.name!r} has shape {list(tensor.shape)}; {most} of an event"
     return None
 
 
@@ -63,10 +74,16 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
 
 
 def _tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
-    width = tensor.shape[1] if len(tensor.shape) == 2 and isinstance(tensor.shape[1], int) else None
-    array = {"name": tensor.name, "array": True, "length": width or BLANK}
-    field: Any = tensor.name if width == 1 and not alone else array
-    return {"tensor": tensor.name, "dtype": tensor.dtype if tensor.dtype in DTYPES else BLANK, "fields": [field]}
+    dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
+    shape = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape]
+    if not tensor.shape or not is_open(tensor.shape[0]):
+        return {"tensor": tensor.name, "dtype": dtype, "shape": shape, "value": BLANK, "batch": False}
+    row = shape[1:]
+    if len(row) == 1:
+        array = {"name": tensor.name, "array": True, "length": row[0]}
+        return {"tensor": tensor.name, "dtype": dtype, "fields": [tensor.name if row == [1] and not alone else array]}
+    field: Any = {"name": tensor.name, "array": True} if row else tensor.name
+    return {"tensor": tensor.name, "dtype": dtype, "shape": row, "fields": [field]}
 
 
 def _output_skeleton(outputs: Sequence[Tensor]) -> dict[str, Any]:

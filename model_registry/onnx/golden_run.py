@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.package.feeding import Feeding
 from model_registry.package.golden import Golden, agrees
+from model_registry.package.shapes import flat, is_nested
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
 
@@ -25,7 +27,7 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)
-    tensors = {tensor.tensor: feed(tensor, [example.event for example in examples]) for tensor in signature.inputs}
+    tensors = fed(signature, [example.event for example in examples])
     names = list(dict.fromkeys(output.tensor for output in signature.outputs))
     try:
         session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
@@ -43,8 +45,13 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
     return str(ort.__version__)
 
 
-def feed(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
-    """The (B, width) input of some events."""
+def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    """What the model is given for some events, by tensor name."""
+    return Feeding(signature).all({tensor.tensor: _rows(tensor, events) for tensor in signature.fed})
+
+
+def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
+    """The (B, width) rows of a tensor."""
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
     return np.array(rows, dtype=object if tensor.dtype == "string" else tensor.dtype).reshape(len(events), tensor.width)
 
@@ -59,7 +66,9 @@ def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     value = event.get(field.name)
     if field.array is None:
         return [field.default if value is None else value]
-    return [field.default] * field.array if value is None else list(value)
+    if value is None:
+        return [field.default] * field.array
+    return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)
 
 
 def _read(output: Output, values: NDArray[Any], row: int) -> Any:

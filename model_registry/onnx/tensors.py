@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from model_registry.package.signature import DTYPES, Signature, TensorInput
+from model_registry.package.dtypes import DTYPES
+from model_registry.package.shapes import fits, is_open, written
+from model_registry.package.signature import Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
 Shape = tuple[int | str | None, ...]
@@ -21,32 +23,49 @@ class Tensor:
 def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tensor]) -> str | None:
     """Why a model with these inputs and outputs cannot be served by a signature, or None if it can.
 
-    Every input must be fed, with the model's dtype, as (B, n) with a free B; every output that is read must be a tensor.
+    Every input must be fed with the model's dtype and shape; every output that is read must be a tensor.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     found = {tensor.name: tensor for tensor in inputs}
     if set(declared) != set(found):
         return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(found)}"
-    faults = [_input_fault(tensor, found[name]) for name, tensor in declared.items()]
+    faults = [input_fault(tensor, found[name]) for name, tensor in declared.items()]
     return next(filter(None, faults), None) or _output_fault(signature, {tensor.name: tensor for tensor in outputs})
 
 
 def shape_fault(tensor: Tensor) -> str | None:
-    """Why no signature can feed an input of this shape, or None if one can."""
-    if len(tensor.shape) != 2:
-        return f"input {tensor.name!r} has shape {list(tensor.shape)}; events are fed as (B, n)"
-    if isinstance(tensor.shape[0], int):
-        return f"input {tensor.name!r} has the fixed batch size {tensor.shape[0]}; export it with a dynamic first axis"
+    """Why no events can feed an input of this shape, or None if they can."""
+    if not tensor.shape:
+        hint = 'feed it a constant, {"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
+        return f"input {tensor.name!r} has the shape [] (or states none), without a batch; {hint}"
+    if not is_open(tensor.shape[0]):
+        hint = 'export it with a dynamic first axis, or feed it a constant ("value", "batch": false)'
+        return f"input {tensor.name!r} has the fixed batch size {tensor.shape[0]}; {hint}"
     return None
 
 
-def _input_fault(stated: TensorInput, found: Tensor) -> str | None:
-    name, width = stated.tensor, stated.width
+def input_fault(stated: TensorInput, found: Tensor) -> str | None:
+    """Why a model's input does not take what a signature gives, or None if it does."""
+    name = stated.tensor
     if found.dtype != stated.dtype:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
-    if len(found.shape) != 2 or (isinstance(found.shape[1], int) and found.shape[1] != width):
-        return f"input {name!r}: the signature gives (B, {width}), the model wants {list(found.shape)}"
-    return shape_fault(found)
+    if stated.value is None and (fault := shape_fault(found)):
+        return fault
+    if not fits(stated.given, found.shape):
+        wanted = [None if isinstance(size, int) and size < 0 else size for size in found.shape]
+        return f"input {name!r}: the signature gives {written(stated.given)}, the model wants {wanted}{_hint(stated, found)}"
+    return None
+
+
+def _hint(stated: TensorInput, found: Tensor) -> str:
+    """What to write where the model's shape is not of the kind that is given without one."""
+    if not found.shape or is_open(found.shape[0]) is not stated.batch:
+        said = "has no batch dimension" if stated.batch else "has one"
+        return f'; "batch" says whether the tensor of a constant has a batch dimension, and the model\'s {said}'
+    rest = found.shape[1:] if stated.batch else found.shape
+    if len(rest) == 1 and len(stated.row) == 1:
+        return ""
+    return f'; write "shape": [{", ".join("?" if is_open(size) else str(size) for size in rest)}]'
 
 
 def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from model_registry.oci.manifest import Version
-from model_registry.package.signature import InputField, Signature
+from model_registry.package.shapes import written
+from model_registry.package.signature import InputField, Signature, TensorInput
 
 IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
 NO_SIGNATURE = "neither version states a signature"
@@ -65,6 +66,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
     both = [(before[name], field) for name, field in after.items() if name in before]
     lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
+    lines += _tensors(old, new)
     for what in ("outputs", "labels", "decision"):
         if getattr(old, what) != getattr(new, what):
             lines.append(f"{what}: {getattr(old, what)} -> {getattr(new, what)}")
@@ -73,15 +75,33 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     return tuple(lines), tuple(breaks)
 
 
+def _tensors(old: Signature, new: Signature) -> list[str]:
+    """The tensors whose shape or constant differs, where both signatures have them."""
+    before = {one.tensor: one for one in old.inputs}
+    both = [(before[one.tensor], one) for one in new.inputs if one.tensor in before]
+    return [f"tensor {now.tensor}: {told(was)} -> {told(now)}" for was, now in both if _fed(was) != _fed(now)]
+
+
+def told(one: TensorInput) -> str:
+    """A tensor in words: its dtype, its shape, and the value of a constant."""
+    return f"{one.dtype} {written(one.given)}" + ("" if one.value is None else f", always {one.value!r:.60}")
+
+
+def _fed(one: TensorInput) -> tuple[object, ...]:
+    return one.given, repr(one.value)  # NaN is not itself
+
+
 def _fault(was: InputField, now: InputField) -> str:
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
-    if (was.dtype, was.array) != (now.dtype, now.array):
+    if (was.dtype, was.array) != (now.dtype, now.array) or was.shape not in (None, now.shape):
         return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
     return ""
 
 
 def _kind(field: InputField) -> str:
+    if field.shape:
+        return f"{field.dtype}{list(field.shape)}"
     return f"{field.dtype}[{field.array}]" if field.array else field.dtype
 
 

@@ -7,7 +7,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from model_registry.errors import Refused
-from model_registry.package.signature import InputField, Signature, value_fault
+from model_registry.package.dtypes import value_fault
+from model_registry.package.shapes import array_fault
+from model_registry.package.signature import InputField, Signature
 
 MAX_BYTES = 64 << 20
 KEYS = {"event", "score", "tolerance"}
@@ -56,19 +58,19 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
         _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
     for field in signature.fields if signature else ():
         if fault := _field_fault(field, raw["event"].get(field.name)):
-            _fail(number, f"event field {field.name!r}: {fault}")
+            _fail(number, f"event field {field.name!r}{fault}")
     return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
 
 
 def _field_fault(field: InputField, value: object) -> str | None:
-    """Why an event's value does not fit a field, or None if it does."""
+    """Why an event's value does not fit a field (the place in it, a colon, the fault), or None if it does."""
     if value is None:
-        return "it is required, but missing or null" if field.required else None
+        return ": it is required, but missing or null" if field.required else None
     if field.array is None:
-        return value_fault(value, field.dtype)
-    if not isinstance(value, list) or len(value) != field.array:
-        return f"{value!r:.100} is no array of {field.array}"
-    return next((fault for one in value if (fault := value_fault(one, field.dtype))), None)
+        fault = value_fault(value, field.dtype)
+        return fault and f": {fault}"
+    found = array_fault(value, field.array, field.shape, lambda one: value_fault(one, field.dtype))
+    return found and f"{found[0]}: {found[1]}"
 
 
 def _is_score(value: object) -> bool:

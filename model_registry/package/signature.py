@@ -9,18 +9,12 @@ import msgspec
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from model_registry.errors import Refused
-from model_registry.package import documents
-from model_registry.package.documents import Part, Text, each_once, nearest, whole
+from model_registry.package import documents, dtypes, shapes
+from model_registry.package.documents import Part, Text, each_once, whole
+from model_registry.package.dtypes import FLOAT_LIMITS, Scalar, value_fault
+from model_registry.package.shapes import MAX_WIDTH, Shape
 
 MAX_BYTES = 1 << 20
-MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
-FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
-INTEGER_LIMITS = {f"{kind}{bits}": integer for bits in (8, 16, 32, 64) for kind, integer in (
-    ("int", (-(1 << bits - 1), (1 << bits - 1) - 1)), ("uint", (0, (1 << bits) - 1)))}  # fmt: skip
-DTYPES = (*FLOAT_LIMITS, *INTEGER_LIMITS, "bool", "string")
-
-
-Scalar = str | bool | int | float
 
 
 class SignatureError(Refused):
@@ -32,7 +26,7 @@ class InputField:
     """One field of the event. Absent and null are the same: an error where `required`, else `default` stands in.
 
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
-    stands for every element), None for a scalar field.
+    stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape.
     """
 
     name: str
@@ -40,6 +34,7 @@ class InputField:
     required: bool = True
     default: Scalar | None = None
     array: int | None = None
+    shape: Shape | None = None
 
     @property
     def allows_nan(self) -> bool:
@@ -49,16 +44,33 @@ class InputField:
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """One input tensor of shape (B, width), its columns the fields in order, or the elements of its one array field."""
+    """One input tensor of shape (B, *row): its elements are the fields in order, or those of its one array field.
+
+    `shape` None: the row is (width,). A constant has no fields but a `value`: one element that fills the row, or nested tuples
+    of the row's shape. `batch` False: the tensor is the row, without a batch dimension.
+    """
 
     tensor: str
     dtype: str
     fields: tuple[InputField, ...]
+    shape: Shape | None = None
+    value: Any = None
+    batch: bool = True
 
     @property
     def width(self) -> int:
-        """The second dimension."""
-        return self.fields[0].array or len(self.fields)
+        """The elements of a row."""
+        return math.prod(self.shape or ()) if self.value is not None else self.fields[0].array or len(self.fields)
+
+    @property
+    def row(self) -> Shape:
+        """The shape of what one event gives."""
+        return (self.width,) if self.shape is None else self.shape
+
+    @property
+    def given(self) -> tuple[int | None, ...]:
+        """The shape of the tensor; None is the batch."""
+        return (None, *self.row) if self.batch else self.row
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +99,12 @@ class Signature:
     outputs: tuple[Output, ...]
     labels: tuple[str, ...] | None = None
     decision: Decision | None = None
+    fed: tuple[TensorInput, ...] = field(init=False, repr=False, compare=False)
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """`fields`: every event field once, in the order of the tensors."""
+        """`fed`: the tensors that are no constants. `fields`: every event field once, in the order of the tensors."""
+        object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.value is None))
         named = {one.name: one for tensor in self.inputs for one in tensor.fields}
         object.__setattr__(self, "fields", tuple(named.values()))
 
@@ -118,14 +132,20 @@ class Signature:
         """The same signature as `parse` reads it."""
         outputs = [_without_none({"name": o.name, "tensor": o.tensor, "index": o.index}) for o in self.outputs]
         document = {
-            "inputs": [
-                {"tensor": t.tensor, "dtype": t.dtype, "fields": [_field_json(f) for f in t.fields]} for t in self.inputs
-            ],
+            "inputs": [_tensor_json(tensor) for tensor in self.inputs],
             "output": outputs[0] if self.outputs[0].name is None else outputs,
             "labels": self.labels,
             "decision": self.decision,
         }
         return msgspec.json.encode(document).decode()
+
+
+def _tensor_json(one: TensorInput) -> dict[str, Any]:
+    document: dict[str, Any] = {"tensor": one.tensor, "dtype": one.dtype}
+    if one.value is None:
+        document["fields"] = [_field_json(field) for field in one.fields]
+    document |= _without_none({"shape": one.shape, "value": shapes.each(one.value, lambda v: "nan" if v != v else v)})
+    return document | ({} if one.batch else {"batch": False})
 
 
 def _field_json(one: InputField) -> Any:
@@ -139,37 +159,17 @@ def _without_none(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
-    """Why a JSON value is none of a dtype, or None if it is. `nan` allows the word "nan" for a float."""
-    if dtype in INTEGER_LIMITS:
-        low, high = INTEGER_LIMITS[dtype]
-        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        return None if good else f"{value!r} is no {dtype} ({low} to {high})"
-    if dtype == "bool":
-        return None if isinstance(value, bool) else f"{value!r} is no bool (true or false)"
-    if dtype == "string":
-        return None if isinstance(value, str) else f"{value!r} is no string"
-    if nan and value == "nan":
-        return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    good = number and abs(value) <= FLOAT_LIMITS[dtype]  # type: ignore[arg-type]  # NaN compares false
-    return None if good else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
-
-
 def _named(raw: Any) -> Any:
     return {"name": raw} if isinstance(raw, str) else raw
-
-
-def _dtype(value: Any) -> Any:
-    if value not in DTYPES:
-        raise ValueError(f"{value!r:.100} is no dtype; {nearest(str(value), DTYPES)}")
-    return value
 
 
 def _threshold(value: Any) -> float:
     if fault := value_fault(value, "float64"):
         raise ValueError(fault)
     return float(value)
+
+
+ARRAY = 'an array field is written {"name": ..., "array": true, "length": n}'
 
 
 class _Field(Part):
@@ -181,24 +181,30 @@ class _Field(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.array != (self.length is not None):
-            raise ValueError('an array field is written {"name": ..., "array": true, "length": n}')
+        if self.length is not None and not self.array:
+            raise ValueError(ARRAY)
         return self
 
 
 class _Tensor(Part):
     tensor: Text
-    dtype: Annotated[str, BeforeValidator(_dtype)]
-    fields: Annotated[list[Annotated[_Field, BeforeValidator(_named)]], Field(min_length=1)]
+    dtype: Annotated[str, BeforeValidator(dtypes.stated)]
+    fields: Annotated[list[Annotated[_Field, BeforeValidator(_named)]], Field(min_length=1)] | None = None
     default: Any = None
+    shape: Annotated[list[int], BeforeValidator(shapes.stated)] | None = None
+    value: Any = None
+    batch: bool = True
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.default is not None and (fault := value_fault(self.default, self.dtype, nan=True)):
             raise ValueError(f"the default: {fault}")
+        if self.fields is None or self.value is not None:
+            return self._constant()
         each_once((one.name for one in self.fields), "field")
         if len(self.fields) > 1 and any(one.array for one in self.fields):
             raise ValueError("a tensor takes one array field and no other beside it; use a tensor for each")
+        self._check_shape(self.fields)
         for one in self.fields:
             if one.default is not None and (fault := value_fault(one.default, self.dtype, nan=True)):
                 raise ValueError(f"the default of field {one.name!r}: {fault}")
@@ -208,15 +214,40 @@ class _Tensor(Part):
                 raise ValueError(f"field {one.name!r} is not required and has no default; {hint}")
         return self
 
+    def _constant(self) -> Self:
+        """The tensor, if it is a constant. Raises ValueError."""
+        shapes.check_constant(self.value, self._row(), self.dtype)
+        if self.fields is not None or self.default is not None:
+            raise ValueError("a constant takes no fields and no default: leave them out, or the value")
+        return self
+
+    def _check_shape(self, fields: list[_Field]) -> None:
+        """Raises ValueError where the fields are not as many elements as the shape."""
+        if not self.batch:
+            raise ValueError('only a constant is fed without a batch dimension: give it a "value" and no fields')
+        array = fields[0] if fields[0].array else None
+        if self.shape is not None:
+            shapes.check_fields(self.shape, len(fields), array.name if array else None, array.length if array else None)
+        elif array and array.length is None:
+            raise ValueError(f"field {array.name!r}: {ARRAY}")
+
+    def _row(self) -> list[int]:
+        """The shape that is stated, else that of the value."""
+        return shapes.of_value(self.value) if self.shape is None else self.shape
+
     def read(self) -> TensorInput:
-        return TensorInput(self.tensor, self.dtype, tuple(self._field(one) for one in self.fields))
+        shape = None if self.shape is None else tuple(self.shape)
+        if self.fields is None:
+            value = shapes.each(self.value, lambda one: dtypes.element(one, self.dtype))
+            return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
+        return TensorInput(self.tensor, self.dtype, tuple(self._field(one) for one in self.fields), shape)
 
     def _field(self, one: _Field) -> InputField:
-        default = self.default if one.default is None else one.default
-        if self.dtype in FLOAT_LIMITS and default is not None:
-            default = math.nan if default == "nan" else float(default)
+        default = dtypes.element(self.default if one.default is None else one.default, self.dtype)
         required = default is None if one.required is None else one.required
-        return InputField(one.name, self.dtype, required, default, one.length)
+        shape = tuple(self.shape) if one.array and self.shape else ()
+        length = math.prod(shape) if shape else one.length
+        return InputField(one.name, self.dtype, required, default, length, shape if len(shape) > 1 else None)
 
 
 class _Output(Part):
@@ -249,7 +280,11 @@ class _Document(Part):
         seen: dict[str, InputField] = {}
         for one in (one for tensor in self.inputs for one in tensor.read().fields):
             if seen.setdefault(one.name, one) != one:
-                raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another dtype, default or length in each")
+                raise ValueError(
+                    f"inputs: field {one.name!r} feeds two tensors with another dtype, default, length or shape in each"
+                )
+        if all(one.fields is None for one in self.inputs):
+            raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
         each_once((name for name, _ in self.outputs if name is not None), "output: name")
         each_once(self.labels or (), "labels: label")
         if self.decision and len(self.outputs) > 1:

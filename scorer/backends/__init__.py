@@ -46,7 +46,8 @@ class Model(Protocol):
         """The package's signature, or the one derived where it has none. Raises ModelRefused where it is ambiguous."""
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """(B, n) inputs by tensor name to (B, ...) outputs by tensor name. Raises InferenceFailed and BackendAway."""
+        """(B, n) rows by the name of each tensor that events feed, to (B, ...) outputs by tensor name. The model has the rows
+        in the shapes of the signature, and its constants beside them. Raises InferenceFailed and BackendAway."""
 
     def close(self) -> None:
         """Free what the model holds."""
@@ -62,14 +63,6 @@ def check_rows(outputs: Mapping[str, Any], rows: int) -> None:
     for name, output in outputs.items():
         if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
             raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")
-
-
-def neutral_row(signature: Signature) -> dict[str, NDArray[Any]]:
-    """One row of zeros and empty strings, by tensor name."""
-    return {
-        one.tensor: np.full((1, one.width), "", object) if one.dtype == "string" else np.zeros((1, one.width), one.dtype)
-        for one in signature.inputs
-    }
 
 
 def find(model: ModelSettings) -> Backend:

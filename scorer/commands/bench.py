@@ -140,7 +140,7 @@ def example(signature: Signature) -> dict[str, Any]:
     """An event that this signature can be fed from."""
     values = {"string": "a", "bool": False}
     event: dict[str, Any] = {}
-    for tensor in signature.inputs:
+    for tensor in signature.fed:
         value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
         event |= {field.name: [value] * field.array if field.array else value for field in tensor.fields}
     return event

@@ -11,12 +11,12 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.native.texts import Texts
+from scorer.events.nested import element_type
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -155,13 +155,10 @@ def json_type(field: InputField | None) -> Any:
     """The msgspec type of a field; None stands for the id, which is a string or an integer."""
     if field is None:
         return str | int | None
-    kind = np.dtype("O" if field.dtype == "string" else field.dtype).kind
-    type_: Any = {"O": str, "f": float, "b": bool}.get(kind)
-    if type_ is None:
-        limits = np.iinfo(field.dtype)
-        bounded = np.dtype(field.dtype).itemsize < 8
-        type_ = Annotated[int, msgspec.Meta(ge=int(limits.min), le=int(limits.max))] if bounded else int
-    if field.array is not None:
+    type_: Any = element_type(field.dtype)
+    if field.shape is not None:
+        type_ = list  # flat or nested: `tensors` looks into it
+    elif field.array is not None:
         type_ = Annotated[list[type_], msgspec.Meta(min_length=field.array, max_length=field.array)]
     return type_ if field.required else type_ | None
 

@@ -19,7 +19,7 @@ class Float32Decoder:
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         if not all_float(signature):
-            others = ", ".join(f"{t.tensor} ({t.dtype})" for t in signature.inputs if "float" not in t.dtype)
+            others = ", ".join(f"{t.tensor} ({t.dtype})" for t in signature.fed if "float" not in t.dtype)
             raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
         self._columns = Columns(signature)
         self._bytes = self._columns.width * SIZE

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.signature import FLOAT_LIMITS, Signature, TensorInput
+from model_registry.package.dtypes import FLOAT_LIMITS
+from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
+from scorer.events.nested import Nested
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -21,7 +23,7 @@ Row = Sequence[Any]
 class Tensors:
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
-        self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.inputs}
+        self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
         """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
@@ -38,7 +40,8 @@ class Tensors:
         try:
             self.build([row])
         except BUILD_ERRORS as error:
-            raise Poison(Reason.OUT_OF_RANGE, str(error)) from None
+            found = next(filter(None, (builder.poison(row) for builder in self._builders.values())), None)
+            raise found or Poison(Reason.OUT_OF_RANGE, str(error)) from None
 
     def finished(self, decoded: Decoded) -> Decoded:
         """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected."""
@@ -63,7 +66,7 @@ class Columns:
             starts[field.name] = self.width
             self.width += field.array or 1
         self._cuts: list[tuple[str, np.dtype[Any], slice | list[int]]] = []
-        for tensor in signature.inputs:
+        for tensor in signature.fed:
             columns = [starts[f.name] + k for f in tensor.fields for k in range(f.array or 1)]
             whole = columns == list(range(columns[0], columns[0] + len(columns)))
             cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
@@ -97,7 +100,7 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def all_float(signature: Signature) -> bool:
-    return all(tensor.dtype in FLOAT_LIMITS for tensor in signature.inputs)
+    return all(tensor.dtype in FLOAT_LIMITS for tensor in signature.fed)
 
 
 def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
@@ -108,13 +111,14 @@ def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
 class _Builder:
     """Rows of decoded values to one tensor. `nan_allowed` has a boolean a column, None where the dtype is no float.
 
-    The value of an array field is a list of numbers, or a buffer of them as float64.
+    The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64.
     """
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
         self._fields = tensor.fields
         self._dtype = np.dtype(object if tensor.dtype == "string" else tensor.dtype)
         self._array = tensor.fields[0].array is not None
+        self._nested = Nested(tensor.fields[0]) if tensor.fields[0].shape else None
         span = slice(columns[0], columns[-1] + 1)
         contiguous = list(columns) == list(range(span.start, span.stop))
         self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
@@ -150,6 +154,10 @@ class _Builder:
             tensor[:] = picked
         return tensor
 
+    def poison(self, row: Row) -> Poison | None:
+        """What is wrong with a row's array of a shape, or None."""
+        return self._nested.poison(self._pick(row)) if self._nested is not None else None
+
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             tensor = np.array(picked, self._dtype).reshape(len(picked), len(self._fields))  # None becomes NaN
@@ -163,6 +171,8 @@ class _Builder:
         if not field.required:
             picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
         with np.errstate(over="ignore", invalid="ignore"):
+            if self._nested is not None and any(isinstance(row, list) for row in picked):
+                return np.stack([self._nested.row(row) for row in picked])
             if picked and not any(isinstance(row, list) for row in picked):
                 return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
             lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]

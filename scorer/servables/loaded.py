@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from model_registry.package import Package
+from model_registry.package.feeding import neutral_rows
 from model_registry.package.golden import Golden, agrees
 from publisher.process.outages import Away
 from scorer import backends
@@ -105,7 +106,7 @@ def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
 
 def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None:
     """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs."""
-    tensors = decode_golden(loaded, golden).tensors if golden else backends.neutral_row(loaded.model.signature())
+    tensors = decode_golden(loaded, golden).tensors if golden else neutral_rows(loaded.model.signature())
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 

@@ -70,6 +70,20 @@ class BackendConformance:
         assert set(model.run(models.tensors(2))) == {"y"}
         model.close()
 
+    @pytest.mark.parametrize("rows", [1, 600])
+    def test_shapes_and_constants_are_fed(self, place: Place, backend: Backend, rows: int) -> None:
+        inputs = [
+            {"tensor": "x", "dtype": "float32", "shape": [2], "fields": [{"name": "v", "array": True}]},
+            {"tensor": "n", "dtype": "int64", "shape": [1], "value": 3},
+            {"tensor": "s", "dtype": "string", "value": ["é"]},
+        ]
+        model = backend.open(place.package(2.0, inputs=inputs, output=models.OUTPUTS))
+        given = models.tensors(rows)
+        found = model.run({"x": given["x"]})
+        constants = {"n": np.full((rows, 1), 3, np.int64), "s": np.full((rows, 1), "é", object)}
+        same(found, models.expected({**given, **constants}, 2.0))
+        model.close()
+
     def test_a_batch_that_the_model_refuses_fails_and_the_next_one_does_not(self, model: Model) -> None:
         bad = models.tensors(4)
         bad["n"][2] = 9
@@ -85,10 +99,11 @@ class BackendConformance:
         [
             ({"inputs": [{**models.SIGNATURE["inputs"][0], "dtype": "float64"}, *models.SIGNATURE["inputs"][1:]]}, "float64"),
             ({"inputs": [{**models.SIGNATURE["inputs"][0], "fields": ["a"]}, *models.SIGNATURE["inputs"][1:]]}, "x"),
+            ({"inputs": [{**models.SIGNATURE["inputs"][0], "shape": [1, 2]}, *models.SIGNATURE["inputs"][1:]]}, r"\(B, 1, 2\)"),
             ({"inputs": models.SIGNATURE["inputs"][:2]}, "inputs"),
             ({"output": {"tensor": "z"}}, "'z'"),
         ],
-        ids=["dtype", "width", "inputs", "output"],
+        ids=["dtype", "width", "shape", "inputs", "output"],
     )
     def test_a_signature_that_does_not_fit_is_refused(
         self, place: Place, backend: Backend, signature: dict[str, Any], word: str

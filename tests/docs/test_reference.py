@@ -89,6 +89,8 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     blocks = pages.blocks("model_registry/README.md")
     example = json.loads(blocks["golden"])
     assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
+    given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
+    assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     assert set(example) == {"event", "score", "tolerance"}
 
 

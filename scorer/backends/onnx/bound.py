@@ -41,13 +41,22 @@ def fixed(tensors: Iterable[Tensor]) -> bool:
 
 
 class Bound:
-    """Runs batches of any size in buckets. One thread at a time. `inputs` and `outputs` are `fixed`, `sizes` ascend."""
+    """Runs batches of any size in buckets. One thread at a time. `inputs` and `outputs` are `fixed`, `sizes` ascend.
+    `constants` are inputs that are the same for every batch."""
 
     def __init__(
-        self, session: Any, device: Device, inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: Sequence[int]
+        self,
+        session: Any,
+        device: Device,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        sizes: Sequence[int],
+        constants: Tensors | None = None,
     ) -> None:
         self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
-        self._buckets = {size: _Bucket(session, device, inputs, outputs, size) for size in sizes}
+        held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in (constants or {}).items()}
+        self._constants = held, constants  # on the CPU the values are those of the arrays
+        self._buckets = {size: _Bucket(session, device, inputs, outputs, size, held) for size in sizes}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -60,7 +69,7 @@ class Bound:
             self._buckets.pop(size).free()
 
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
-        """(B, n) inputs to (B, ...) outputs. `watched(options, run)` runs each piece, which uses these options."""
+        """(B, ...) inputs to (B, ...) outputs. `watched(options, run)` runs each piece, which uses these options."""
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
         for start, stop, size in pieces(rows, self.sizes):
@@ -78,7 +87,15 @@ class Bound:
 class _Bucket:
     """The buffers of one batch size."""
 
-    def __init__(self, session: Any, device: Device, inputs: Sequence[Tensor], outputs: Sequence[Tensor], size: int) -> None:
+    def __init__(
+        self,
+        session: Any,
+        device: Device,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        size: int,
+        constants: dict[str, Any],
+    ) -> None:
         self._session, self._device, self._binding = session, device, session.io_binding()
         self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in inputs}
         self._inputs = {one.name: _on_device(one, size, device) for one in inputs}
@@ -88,7 +105,7 @@ class _Bucket:
             self.options.add_run_config_entry("gpu_graph_id", str(size))
         for buffer in self._host.values():
             device.pin(buffer)
-        for name, value in self._inputs.items():
+        for name, value in (self._inputs | constants).items():
             self._binding.bind_ortvalue_input(name, value)
         for name, value in self._outputs.items():
             self._binding.bind_ortvalue_output(name, value)

@@ -21,8 +21,9 @@ from model_registry.onnx import requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
+from model_registry.package.feeding import Feeding, neutral_rows
 from model_registry.package.signature import Signature, SignatureError
-from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows, neutral_row
+from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measured
 from scorer.backends.onnx import gpu
 from scorer.backends.onnx.buckets import CANDIDATES
@@ -140,7 +141,8 @@ class OnnxRuntime:
             return kept
         sizes = sorted(self._settings.buckets or CANDIDATES)
         for word, size in (("min", sizes[0]), ("opt", sizes[len(sizes) // 2]), ("max", sizes[-1])):
-            shapes = (f"{one.tensor}:{size}x{one.width}" for one in package.signature.inputs)
+            given = [(one.tensor, [length or size for length in one.given]) for one in package.signature.inputs]
+            shapes = (f"{name}:{'x'.join(map(str, shape))}" for name, shape in given if shape)
             kept[f"trt_profile_{word}_shapes"] = ",".join(shapes)
         return kept
 
@@ -160,6 +162,7 @@ class OnnxModel:
         self._signature = package.signature or _derived(inputs, outputs)
         if fault := tensors.fault(self._signature, inputs, outputs):
             raise ModelRefused(fault)
+        self._feeding = Feeding(self._signature)
         self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))
         self._read = [one for one in outputs if one.name in self._outputs]
         self._watch = watch
@@ -169,7 +172,8 @@ class OnnxModel:
     @property
     def bindable(self) -> bool:
         """Whether buckets can hold its tensors."""
-        return fixed([*self._fed(), *self._read])
+        strings = any(one.dtype == "string" for one in self._signature.inputs)
+        return not strings and fixed([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -180,11 +184,11 @@ class OnnxModel:
         """Run in buckets from now on: in these, or in those of them that are worth it (`choose`). Each is run beforehand, which
         may take `seconds`. Raises InferenceFailed."""
         try:
-            self._bound = Bound(self._session, device, self._fed(), self._read, sizes)
+            self._bound = Bound(self._session, device, self._batched(), self._read, sizes, self._feeding.fixed)
         except Exception as error:
             raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
         patience, self._watch.seconds = self._watch.seconds, seconds
-        row = neutral_row(self._signature)
+        row = neutral_rows(self._signature)
         curve = measured(sizes, lambda size: self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()}))
         if choose:
             self._bound.keep(choose_buckets(curve))
@@ -196,8 +200,9 @@ class OnnxModel:
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         try:
             if self._bound is not None:
-                return self._bound.run(tensors, self._watch)
-            outputs = self._watch(self._options, lambda: self._session.run(self._outputs, tensors, self._options))
+                return self._bound.run(self._feeding.rows(tensors), self._watch)
+            given = self._feeding.all(tensors)
+            outputs = self._watch(self._options, lambda: self._session.run(self._outputs, given, self._options))
         except InferenceFailed:
             raise
         except Exception as error:
@@ -211,8 +216,9 @@ class OnnxModel:
             self._bound.free()
         self._bound = self._session = None
 
-    def _fed(self) -> list[Tensor]:
-        return [Tensor(one.tensor, one.dtype, (None, one.width)) for one in self._signature.inputs]
+    def _batched(self) -> list[Tensor]:
+        """The inputs that have a batch dimension."""
+        return [Tensor(one.tensor, one.dtype, one.given) for one in self._signature.inputs if one.batch]
 
 
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:

@@ -100,7 +100,8 @@ class Probed:
 
 
 class Flight:
-    """Runs batches of one model version. `deadline` is that of a request, in seconds; `control` one row that may be asked."""
+    """Runs batches of one model version. `deadline` is that of a request, in seconds; `control` one row that may be asked;
+    `constants` go with every request."""
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class Flight:
         addresses: Sequence[str],
         deadline: float,
         control: Tensors,
+        constants: Tensors | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoints = Endpoints(addresses)
@@ -115,13 +117,14 @@ class Flight:
         self.remote = remote
         self._deadline = deadline
         self._control = control
+        self._constants = constants or {}
         self._proven = False
         self._clock = clock
         self._inbox: queue.SimpleQueue[Sent | Probed] = queue.SimpleQueue()
         self._run = 0
 
     def run(self, tensors: Tensors) -> Tensors:
-        """(B, n) inputs to (B, ...) outputs. Raises InferenceFailed (a smaller batch may do) and BackendAway."""
+        """(B, ...) inputs to (B, ...) outputs. Raises InferenceFailed (a smaller batch may do) and BackendAway."""
         self._run += 1
         for one in self.endpoints.all:
             one.in_flight = 0
@@ -147,10 +150,13 @@ class Flight:
     def warm(self, at: int, seconds: float) -> None:
         """Ask for one row. Raises grpc.RpcError where that shows that the server cannot answer at all."""
         try:
-            self.remote.send(at, self._control, seconds).result()
+            self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
             if self._proven or error.code() in (*GONE, *OVERLOAD):
                 raise
+
+    def _send(self, at: int, rows: Tensors, seconds: float) -> Any:
+        return self.remote.send(at, rows | self._constants, seconds)
 
     def _launch(self, tensors: Tensors, waiting: deque[Chunk], flying: dict[int, Sent]) -> None:
         """Probe who is due, send what there is room for."""
@@ -164,7 +170,7 @@ class Flight:
             chunk = waiting.popleft()
             chunk.tries += 1
             rows = {name: tensor[chunk.start : chunk.stop] for name, tensor in tensors.items()}
-            call = self.remote.send(to, rows, self._deadline)
+            call = self._send(to, rows, self._deadline)
             sent = Sent(self._run, chunk, to, now, call)
             flying[chunk.start] = sent
             self.endpoints.all[to].in_flight += 1
@@ -241,7 +247,7 @@ class Flight:
     def _answers(self, at: int) -> bool:
         """Whether a request that is known to be good is answered by this server now."""
         try:
-            self.remote.send(at, self._control, self._deadline).result()
+            self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             return not self._proven and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
         return True

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, TypeVar
 
 import grpc
 
+from model_registry.onnx.tensors import Tensor, input_fault
 from model_registry.package import Package
+from model_registry.package.feeding import Feeding, neutral_rows
 from model_registry.package.signature import Signature
-from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused, neutral_row
+from scorer.backends import BackendAway, BackendMissing, InferenceFailed, ModelRefused
 from scorer.backends.servers.flight import GONE, OVERLOAD, Flight, NotReady, Remote, Stated, Tensors, explain
 from scorer.backends.servers.placement import Named, place, read_remote
 from scorer.settings import ModelSettings
@@ -91,9 +93,11 @@ class RemoteBackend(ABC):
         version = self.version(package, named, folder if files.is_dir() else None, outputs)
         if version.target is not None:
             place(files, version.target)
-        flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, neutral_row(signature))
+        feeding = Feeding(signature)
+        control = feeding.rows(neutral_rows(signature))
+        flight = Flight(version, settings.endpoints, settings.deadline_ms / 1_000, control, feeding.fixed)
         open_on_all(flight, settings.load_seconds, signature)
-        return RemoteModel(signature, flight)
+        return RemoteModel(signature, flight, feeding)
 
     @abstractmethod
     def version(self, package: Package, named: Named, folder: Path | None, outputs: list[str]) -> Remote:
@@ -118,15 +122,16 @@ def method(channel: grpc.Channel, path: str, reply: Any) -> Any:
 class RemoteModel:
     """A version that is ready on at least one server."""
 
-    def __init__(self, signature: Signature, flight: Flight) -> None:
+    def __init__(self, signature: Signature, flight: Flight, feeding: Feeding) -> None:
         self._signature = signature
+        self._feeding = feeding
         self.flight = flight
 
     def signature(self) -> Signature:
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
-        return self.flight.run(tensors)
+        return self.flight.run(self._feeding.rows(tensors))
 
     def close(self) -> None:
         """Unload the version where it was loaded by us. A server that does not answer keeps it."""
@@ -178,15 +183,9 @@ def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
     if inputs and set(declared) != set(inputs):
         raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
     for name, (dtype, shape) in inputs.items():
-        tensor = declared[name]
-        if dtype != tensor.dtype:
-            raise ModelRefused(f"input {name!r}: the signature says {tensor.dtype}, the model wants {dtype}")
-        if shape is None:
-            continue
-        if len(shape) != 2 or shape[1] not in (-1, tensor.width):
-            raise ModelRefused(f"input {name!r}: the signature gives (B, {tensor.width}), the model wants {list(shape)}")
-        if shape[0] != -1:
-            raise ModelRefused(f"input {name!r} has the fixed batch size {shape[0]}; export it with a free first axis")
+        given = declared[name]
+        if fault := input_fault(given, Tensor(name, dtype, given.given if shape is None else tuple(shape))):
+            raise ModelRefused(fault)
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:
             raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model_registry.package.signature import FLOAT_LIMITS, INTEGER_LIMITS, InputField, Signature
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.signature import InputField, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ def _changes(old: InputField | None, new: InputField) -> Iterator[str]:
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
-    if old.array != new.array:
+    if old.array != new.array or old.shape not in (None, new.shape):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
     if fault := _type_change(old.dtype, new.dtype):
         yield fault
@@ -69,4 +70,6 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
 
 
 def _shape(field: InputField) -> str:
+    if field.shape:
+        return f"an array of shape {list(field.shape)}"
     return f"an array of {field.array}" if field.array else "one value"

@@ -1,15 +1,17 @@
 """Schemas for producers, made from a signature: events that follow them are valid for the version.
 
 The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
-has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end.
+has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
+a shape are flat in Avro and Protobuf; in JSON either is valid.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from model_registry.package.signature import FLOAT_LIMITS, INTEGER_LIMITS, InputField, Signature
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Unsuited
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -75,12 +77,22 @@ def _json(field: InputField) -> dict[str, Any]:
         one = {"type": "number", "minimum": -limit, "maximum": limit}
     else:
         one = {"type": "boolean" if field.dtype == "bool" else "string"}
+    if field.shape:
+        either = [_array(one, (field.array or 0,)), _array(one, field.shape), *([] if field.required else [{"type": "null"}])]
+        return {"anyOf": either}
     if field.array:
-        one = {"type": "array", "items": one, "minItems": field.array, "maxItems": field.array}
+        one = _array(one, (field.array,))
     if field.required:
         return one
     default = {} if field.allows_nan or field.array else {"default": field.default}
     return {**one, "type": [one["type"], "null"], **default}
+
+
+def _array(items: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:
+    """Nested arrays of this shape."""
+    for length in reversed(shape):
+        items = {"type": "array", "items": items, "minItems": length, "maxItems": length}
+    return items
 
 
 def _named(name: str, format_: str) -> str:

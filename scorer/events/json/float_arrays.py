@@ -1,9 +1,10 @@
 """Arrays of floats out of JSON objects by simdjson, which writes them into a buffer without making a number of each.
 
-It takes an event only where its answer is certain to be msgspec's: no name twice, no array inside an array, every array of the
-length that the signature names. Every other event is left to msgspec.
+It takes an event only where its answer is certain to be msgspec's: no name twice, every array of the length that the signature
+names, and no array inside an array, unless the only one is nested exactly in its shape. Every other event is left to msgspec.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from model_registry.package.signature import Signature
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.tensors import Row
 
+NUMBERS = b" \t\r\n+-.0123456789Ee"  # what stands between brackets and commas
 WIDE = 32  # elements from which on simdjson is quicker, its fixed cost being 1 us an event
 
 
@@ -31,11 +33,27 @@ def brackets(value: bytes, count: int) -> bool:
     return value.find(b"[", at + 1) < 0
 
 
+def structure(value: bytes) -> bytes:
+    """A value from its first `[` to its last `]` without its numbers: brackets and commas, where nothing else is there."""
+    return value[value.find(b"[") : value.rfind(b"]") + 1].translate(None, NUMBERS)
+
+
+def structure_of(shape: Sequence[int]) -> bytes:
+    """The structure of arrays nested in this shape."""
+    found = b""
+    for length in reversed(shape):
+        found = b"[" + b",".join([found] * length) + b"]"
+    return found
+
+
 class FloatArrays:
     """Reads events whose fields of floats are arrays: these as buffers of float64, the others as values."""
 
     def __init__(self, fields: Fields) -> None:
-        arrays = {f.name: f.array for f in fields.signature.fields if f.array and f.required and "float" in f.dtype}
+        found = [f for f in fields.signature.fields if f.array and f.required and "float" in f.dtype]
+        arrays = {f.name: f.array or 0 for f in found}
+        shape = found[0].shape if len(found) == 1 else None
+        self._nested = (structure_of(shape), shape[0]) if shape else None
         self._arrays = [(fields.names.index(name), name, length) for name, length in arrays.items()]
         self._others = [name for name in fields.names if name not in arrays]
         self._struct = fields.struct_of(self._others)
@@ -46,15 +64,20 @@ class FloatArrays:
     def read(self, value: bytes) -> Row | None:
         """The row of one event, or None where the other path has to look at it."""
         try:
-            return self._row(self._parse(value)) if brackets(value, len(self._arrays)) else None
+            if brackets(value, len(self._arrays)):
+                return self._row(self._parse(value), [length for _, _, length in self._arrays])
+            if self._nested is not None and structure(value) == self._nested[0]:
+                return self._row(self._parse(value), [self._nested[1]])
+            return None
         except (ValueError, TypeError, KeyError, RuntimeError, AttributeError, msgspec.ValidationError):
             return None
 
-    def _row(self, event: Any) -> Row | None:
+    def _row(self, event: Any, lengths: Sequence[int]) -> Row | None:
+        """The row of an event whose arrays, by their own elements, have these lengths; None where they have not."""
         if len(set(event.keys())) != len(event):
             return None
         row: list[Any] = [None] * self._width
-        for at, name, length in self._arrays:
+        for (at, name, _), length in zip(self._arrays, lengths, strict=True):
             array = event[name]
             if len(array) != length:
                 return None

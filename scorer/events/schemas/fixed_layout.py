@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.signature import INTEGER_LIMITS, TensorInput
+from model_registry.package.dtypes import INTEGER_LIMITS
+from model_registry.package.signature import TensorInput
 from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields
 from scorer.events.schemas.varints import varints
@@ -192,7 +193,7 @@ class Layout:
         return good
 
     def _view(self, rows: list[int], parts: _Parts) -> Decoded:
-        tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.inputs}
+        tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.fed}
         ids: Sequence[str | int | None] = [None] * len(rows)
         if self._id_field in parts.texts:
             ids = parts.texts[self._id_field]

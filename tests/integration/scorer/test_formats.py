@@ -5,6 +5,7 @@ import contextlib
 import json
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from onnx import TensorProto, helper
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
@@ -38,6 +40,51 @@ def test_a_format_without_names(make_rig: MakeRig) -> None:
     until(lambda: rig.answered() == 4, "all answers")
     assert by_id(rig) == {"0": 2.0, "1": 4.0, "2": 6.0}
     assert [letter["reason"] for letter in rig.dead()] == ["malformed"]
+
+
+def convolution(path: Path) -> None:
+    """y = rate * (the mean of a 3 by 3 box over x of (B, 2, 4, 4)), of a rate of shape []."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+        helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Mul", ["f", "rate"], ["y"]),
+    ]
+    inputs = [models.tensor("x", TensorProto.FLOAT, "N", 2, 4, 4), models.tensor("rate", TensorProto.FLOAT)]
+    box = models.constant("w", np.full((1, 2, 3, 3), 1 / 18))
+    models.save(nodes, inputs, [models.tensor("y", TensorProto.FLOAT, "N", 1)], path, [box])
+
+
+IMAGES = {
+    "inputs": [
+        {"tensor": "x", "dtype": "float32", "shape": [2, 4, 4], "fields": [{"name": "image", "array": True}]},
+        {"tensor": "rate", "dtype": "float32", "value": 10, "batch": False},
+    ],
+    "output": {"tensor": "y"},
+}
+
+
+def test_arrays_of_a_shape_come_nested_and_flat(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    golden = [{"event": {"image": np.ones((2, 4, 4)).tolist()}, "score": 10.0, "tolerance": 1e-4}]
+    rig.push(models.package(rig.folder / "images", convolution, IMAGES, golden), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    scorer = rig.start().ready()
+    x = np.ones((2, 4, 4))
+    shaped = [(number * x).tolist() for number in range(3)] + [(number * x).ravel().tolist() for number in range(3, 6)]
+    bad = [(5 * x)[:, :3].tolist(), x.ravel().tolist()[:-1]]
+    rig.emit([{"key": "k", "id": f"e{number}", "image": image} for number, image in enumerate([*shaped, *bad])])
+    until(lambda: rig.answered() == 8, "all answers")
+    assert {name: round(score, 4) for name, score in by_id(rig).items()} == {f"e{n}": 10.0 * n for n in range(6)}
+    assert [(letter["reason"], letter["error"]) for letter in rig.dead()] == [
+        ("wrong-type", "field 'image'[0]: an array of 4 was expected, not of 3 (shape [2, 4, 4], nested or flat)"),
+        ("wrong-type", "field 'image': an array of 32 was expected, not of 31 (shape [2, 4, 4], nested or flat)"),
+    ]
+    assert scorer.stop() == 0
+    rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8")
+    schema = json.loads(rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "json-schema").stdout)
+    assert [one["minItems"] for one in schema["properties"]["image"]["anyOf"]] == [32, 2]
 
 
 def avro_writer(client: SchemaRegistryClient, schema: str, topic: str) -> Callable[[dict[str, Any]], bytes]:

@@ -6,9 +6,12 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from model_registry.stores.layout import LayoutStore
+from tests.support import models
 from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run
 
@@ -82,6 +85,31 @@ def test_promote_says_from_to_and_revision(pushed: list[str]) -> None:
     assert (moved["from_version"], moved["to_version"], moved["reason"]) == ("1.0.0", "2.0.0", "better AUC")
     assert run("promote", REPO, "--to", "1.0.0").stdout == "prod: 2.0.0 -> 1.0.0 (revision 3)\n"
     assert run("promote", REPO, "--to", "1.0.0", "--channel", "canary").stdout == "canary: nothing -> 1.0.0 (revision 1)\n"
+
+
+def shaped(path: Path, rows: int, columns: int) -> bytes:
+    """A model of x (B, rows, columns) and a rate of shape []."""
+    x, rate = models.tensor("x", TensorProto.FLOAT, "N", rows, columns), models.tensor("rate", TensorProto.INT64)
+    node = helper.make_node("Identity", ["x"], ["p"])
+    models.save([node], [x, rate], [models.tensor("p", TensorProto.FLOAT, "N", rows, columns)], path)
+    return path.read_bytes()
+
+
+def test_shapes_and_constants_are_shown(folder: Path, make_package: MakePackage) -> None:
+    for version, shape, rate in (("5.0.0", (2, 4), 16000), ("6.0.0", (4, 2), 8000)):
+        image = {"tensor": "x", "dtype": "float32", "shape": shape, "fields": [{"name": "image", "array": True}]}
+        constant = {"tensor": "rate", "dtype": "int64", "value": rate, "batch": False}
+        signature = json.dumps({"inputs": [image, constant], "output": {"tensor": "p"}})
+        golden = json.dumps({"event": {"image": np.ones(shape).tolist()}, "score": np.ones(shape).tolist(), "tolerance": 0})
+        make_package(version, model=shaped(folder / "m.onnx", *shape), signature=signature, golden=golden + "\n")
+        run("push", version, f"{REPO}:{version}")
+    shown = run("inspect", f"{REPO}:5.0.0").stdout
+    assert "image: float32[2, 4]" in shown
+    assert "rate: int64 (), always 16000" in shown
+    found = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
+    assert found["breaks"] == ["field image was float32[2, 4] and is float32[4, 2]"]
+    assert "tensor x: float32 (B, 2, 4) -> float32 (B, 4, 2)" in found["signature"]
+    assert "tensor rate: int64 (), always 16000 -> int64 (), always 8000" in found["signature"]
 
 
 @pytest.mark.usefixtures("pushed")

@@ -104,6 +104,11 @@ def signed(
     return Signature((TensorInput(tensor, dtype, fields),), (Output(None, "y", index),))
 
 
+def shaped(*shape: int) -> Signature:
+    field = InputField("v", "float32", array=2, shape=shape)
+    return Signature((TensorInput("x", "float32", (field,), shape),), (Output(None, "y"),))
+
+
 @pytest.mark.parametrize(
     ("signature", "inputs", "outputs", "message"),
     [
@@ -117,6 +122,22 @@ def signed(
         (signed(index=1), [X], [Y], "reads column 1, the model gives 1"),
         (signed(), [Tensor("x", "float32", (None, "n"))], [Tensor("y", UNKNOWN, ())], None),
         (signed(index=1), [X], [Tensor("y", "float32", ("N", "k"))], None),
+        (signed(), [Tensor("x", "float32", (-1, 2))], [Y], None),
+        (signed(), [Tensor("x", "float32", ("N", 3, "H"))], [Y], "the model wants ['N', 3, 'H']; write \"shape\": [3, ?]"),
+        (
+            signed(),
+            [Tensor("x", "float32", ())],
+            [Y],
+            "input 'x' has the shape [] (or states none), without a batch",
+        ),
+        (shaped(2, 1), [Tensor("x", "float32", ("N", 2, "W"))], [Y], None),
+        (
+            shaped(2, 1),
+            [Tensor("x", "float32", ("N", 1, 2))],
+            [Y],
+            "signature gives (B, 2, 1), the model wants ['N', 1, 2]",
+        ),
+        (shaped(2, 1), [X], [Y], "the signature gives (B, 2, 1), the model wants ['N', 2]; write \"shape\": [2]"),
     ],
 )
 def test_why_a_signature_does_not_fit(
@@ -135,7 +156,12 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ("carrier", "string", None),
         ("numbers", "float32", 6),
     ]
-    for signature in (pixels, columns):
+    image = derive([Tensor("image", "float32", ("N", 3, 8, 8)), Tensor("age", "int64", (None,))], [Y])
+    assert [(one.given, one.fields) for one in image.inputs] == [
+        ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
+        ((None,), (InputField("age", "int64"),)),
+    ]
+    for signature in (pixels, columns, image):
         assert Signature.parse(signature.to_json()) == signature
 
 
@@ -147,7 +173,9 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ([X], [], "which output is the score"),
         ([Tensor("x", "float32", (None, None))], [Y], "name its fields"),
         ([Tensor("x", "float32", (None, 0))], [Y], "name its fields"),
-        ([Tensor("x", "float32", (None, 3, 3))], [Y], "events are fed as (B, n)"),
+        ([Tensor("x", "float32", ("N", 3, "H", -1))], [Y], "['N', 3, 'H', -1]: write the open dimensions in \"shape\""),
+        ([Tensor("x", "float32", ("N", 1 << 10, 1 << 11))], [Y], "at most 1048576 elements in 8 dimensions"),
+        ([Tensor("rate", "int64", ())], [Y], '"value": ..., "batch": false'),
         ([Tensor("x", "float32", (8, 3))], [Y], "fixed batch size 8"),
         ([Tensor("x", "bfloat16", (None, 3))], [Y], "is bfloat16"),
         ([], [Y], "no inputs"),
@@ -158,6 +186,18 @@ def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[Tensor], outp
         derive(inputs, outputs)
     assert any(todo in one for one in caught.value.todo)
     assert '"inputs"' in caught.value.skeleton
+
+
+def test_a_skeleton_of_shapes_and_constants() -> None:
+    image, rate, state = ("N", 3, "H", 8), (), (2, "K")
+    with pytest.raises(Underivable) as caught:
+        derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
+    signature = Signature.parse(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
+    assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
+        ("x", (None, 3, 5, 8), None),
+        ("r", (), 5),
+        ("s", (2, 5), 5.0),
+    ]
 
 
 def test_a_skeleton_holds_what_is_known() -> None:
@@ -220,4 +260,5 @@ def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) 
     with pytest.raises(Refused, match="cannot run the model"):
         golden_run.run(write(model, domain="org.example"), signature, [])
     word: Any = InputField("c", "string", required=False, default="")
-    assert golden_run.feed(TensorInput("c", "string", (word,)), [{"c": "UA"}, {}]).tolist() == [["UA"], [""]]
+    words = Signature((TensorInput("c", "string", (word,)),), (Output(None, "y"),))
+    assert golden_run.fed(words, [{"c": "UA"}, {}])["c"].tolist() == [["UA"], [""]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from model_registry import package
 from model_registry.errors import Refused
-from model_registry.package import signature as contract
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.signature import Decision, InputField, Output, Signature, SignatureError, TensorInput
 from tests.unit.model_registry.conftest import GOLDEN, MakePackage
 
@@ -28,23 +28,38 @@ texts = st.text(min_size=1, max_size=8)
 
 
 def values(dtype: str) -> st.SearchStrategy[Any]:
-    if dtype in contract.FLOAT_LIMITS:
-        limit = contract.FLOAT_LIMITS[dtype]
+    if dtype in FLOAT_LIMITS:
+        limit = FLOAT_LIMITS[dtype]
         return st.just(math.nan) | st.floats(-limit, limit)
-    if dtype in contract.INTEGER_LIMITS:
-        return st.integers(*contract.INTEGER_LIMITS[dtype])
+    if dtype in INTEGER_LIMITS:
+        return st.integers(*INTEGER_LIMITS[dtype])
     return st.booleans() if dtype == "bool" else st.text(max_size=5)
 
 
 @st.composite
 def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
-    dtype = draw(st.sampled_from(contract.DTYPES))
+    dtype = draw(st.sampled_from(DTYPES))
     array = draw(st.none() | st.integers(1, 1000)) if len(field_names) == 1 else None
+    shape: tuple[int, ...] | None = draw(st.none() | st.just((array or len(field_names),)))
+    nested: tuple[int, ...] | None = None
+    if array and draw(st.booleans()):
+        shape = nested = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4).map(tuple))
+        array = math.prod(nested)
     fields = []
     for field in field_names:
         default = draw(st.none() | values(dtype))
-        fields.append(InputField(field, dtype, draw(st.booleans()) if default is not None else True, default, array))
-    return TensorInput(name, dtype, tuple(fields))
+        fields.append(InputField(field, dtype, draw(st.booleans()) if default is not None else True, default, array, nested))
+    return TensorInput(name, dtype, tuple(fields), shape)
+
+
+@st.composite
+def constants(draw: st.DrawFn) -> TensorInput:
+    dtype = draw(st.sampled_from(DTYPES))
+    shape, one = draw(st.lists(st.integers(1, 3), max_size=3)), values(dtype)
+    filled: st.SearchStrategy[Any] = one
+    for length in reversed(shape):
+        filled = st.lists(filled, min_size=length, max_size=length).map(tuple)
+    return TensorInput("constant", dtype, (), tuple(shape), draw(one | filled), draw(st.booleans()))
 
 
 @st.composite
@@ -53,6 +68,7 @@ def signatures(draw: st.DrawFn) -> Signature:
     cut = draw(st.integers(1, len(names)))
     parts = [part for part in (names[:cut], names[cut:]) if part]
     inputs = tuple(draw(tensors(f"t{at}", part)) for at, part in enumerate(parts))
+    inputs += draw(st.just(()) | st.tuples(constants()))
     index = st.none() | st.integers(0, 100)
     if draw(st.booleans()):
         outputs = tuple(
@@ -221,3 +237,13 @@ def test_array_fields_of_golden_examples(make_package: MakePackage) -> None:
     for at, bad in enumerate(("[1]", "[1, 2, 3]", "[1, 200]", "1")):
         with pytest.raises(Refused, match="event field 'a'"):
             package.read(make_package(f"bad{at}", signature=signature, golden=good.replace("[1, 2]", bad)))
+
+
+@given(st.sampled_from(["tensor", "dtype", "fields", "default", "shape", "value", "batch"]), json_values)
+def test_any_value_in_a_tensor_is_read_or_refused(key: str, value: Any) -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a"}]} | {key: value}
+    try:
+        signature = Signature.parse(json.dumps(GOOD | {"inputs": [tensor]}))
+    except SignatureError:
+        return
+    assert signature.inputs[0].width >= 1

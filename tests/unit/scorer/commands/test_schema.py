@@ -21,13 +21,14 @@ from tests.unit.scorer.events.schema_events import Encode, avro_encoder, configu
 def signature(*fields: Any, dtype: str = "float32") -> Signature:
     """One tensor of these fields, or a tensor a field where it says its dtype."""
     inputs = [
-        {"tensor": f"t{at}", "dtype": field.pop("dtype", dtype), "fields": [field]}
+        {"tensor": f"t{at}", "dtype": field.pop("dtype", dtype), "shape": field.pop("shape", None), "fields": [field]}
         for at, field in enumerate({"name": one} if isinstance(one, str) else dict(one) for one in fields)
     ]
     return Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
 
 
 A, B = {"name": "a"}, {"name": "b", "default": 1}
+IMAGE = {**A, "array": True, "shape": [2, 4]}
 BREAKS = [
     ([A], [A, "b"], "b: is required now, and was no field before"),
     ([B], ["b"], "b: is required now, and might be absent before"),
@@ -45,6 +46,10 @@ BREAKS = [
     ([{**A, "dtype": "uint8"}], [{**A, "dtype": "int16"}], None),
     ([{**A, "dtype": "int64"}], [{**A, "dtype": "float64"}], None),
     ([A], [{**A, "dtype": "float64"}], None),
+    ([IMAGE], [{**IMAGE, "shape": [4, 2]}], "a: is an array of shape [4, 2] now, and was an array of shape [2, 4] before"),
+    ([IMAGE], [{**A, "array": True, "length": 8}], "a: is an array of 8 now, and was an array of shape [2, 4] before"),
+    ([{**A, "array": True, "length": 8}], [IMAGE], None),
+    ([A], [{**A, "shape": []}], None),
 ]
 
 

@@ -1,0 +1,49 @@
+"""What a model is given: rows as events give them, put into the shapes of its tensors, and the constants beside them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.signature import Signature, TensorInput
+
+Tensors = dict[str, NDArray[Any]]
+
+
+class Feeding:
+    """The tensors of one signature. `fixed` are those that have no batch dimension, by name: the same for every batch."""
+
+    def __init__(self, signature: Signature) -> None:
+        constants = [one for one in signature.inputs if one.value is not None]
+        self._shapes = {one.tensor: one.shape for one in signature.fed if one.shape is not None}
+        self._repeated = {one.tensor: _constant(one)[np.newaxis] for one in constants if one.batch}
+        self.fixed: Tensors = {one.tensor: _constant(one) for one in constants if not one.batch}
+
+    def rows(self, flat: Tensors) -> Tensors:
+        """Every tensor that has a batch dimension, of (B, n) rows by tensor name. Reshapes without a copy."""
+        if not self._shapes and not self._repeated:
+            return flat
+        count = len(next(iter(flat.values())))
+        shaped = {name: tensor.reshape(count, *self._shapes.get(name, (-1,))) for name, tensor in flat.items()}
+        return shaped | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
+
+    def all(self, flat: Tensors) -> Tensors:
+        """All tensors, of (B, n) rows by tensor name."""
+        found = self.rows(flat)
+        return found | self.fixed if self.fixed else found
+
+
+def neutral_rows(signature: Signature) -> Tensors:
+    """One (1, n) row of zeros or empty strings for each tensor that events feed."""
+    return {
+        one.tensor: np.full((1, one.width), "", object) if one.dtype == "string" else np.zeros((1, one.width), one.dtype)
+        for one in signature.fed
+    }
+
+
+def _constant(tensor: TensorInput) -> NDArray[Any]:
+    """The row of a constant."""
+    dtype = object if tensor.dtype == "string" else tensor.dtype
+    if isinstance(tensor.value, tuple):
+        return np.array(tensor.value, dtype)
+    return np.full(tensor.row, tensor.value, dtype)

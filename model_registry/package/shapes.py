@@ -1,0 +1,127 @@
+"""Shapes of tensors, and arrays that have one: flat (row by row), or nested. All of it is Python's lists and numbers."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from model_registry.package.documents import whole
+from model_registry.package.dtypes import value_fault
+
+MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
+MAX_RANK = 8  # dimensions beside the batch
+
+Shape = tuple[int, ...]
+Found = tuple[str, str, Any]
+"""The place in an array (`[2][5]`, empty for the array itself), what is wrong there, and the element, None for an array."""
+
+
+def stated(raw: Any) -> Any:
+    """The shape that a document states. Raises ValueError where it is none, or holds too many elements."""
+    if raw is None:
+        return None
+    if not isinstance(raw, list) or len(raw) > MAX_RANK:
+        raise ValueError(f"{raw!r:.100} is no list of at most {MAX_RANK} whole numbers, the dimensions that follow the batch")
+    for one in raw:
+        if one is None:
+            raise ValueError("null is no length; every dimension beside the batch is fixed")
+        whole(1, MAX_WIDTH, one)
+    if math.prod(raw) > MAX_WIDTH:
+        raise ValueError(f"{raw} holds {math.prod(raw)} elements; at most {MAX_WIDTH} are fed")
+    return raw
+
+
+def of_value(value: Any) -> list[int]:
+    """The lengths of nested lists, each by its first element; nothing for a single value. Raises ValueError, as `stated`."""
+    shape: list[int] = []
+    while isinstance(value, list) and value and len(shape) <= MAX_RANK:
+        shape.append(len(value))
+        value = value[0]
+    stated(shape)
+    return shape
+
+
+def fault(value: object, shape: Sequence[int], check: Callable[[object], str | None]) -> Found | None:
+    """What keeps nested lists from having this shape, or None. `check` says what is wrong with an element."""
+    if not shape:
+        said = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
+        return ("", said, value) if said else None
+    if not isinstance(value, list | tuple):
+        return "", f"an array of {shape[0]} was expected, not {_kind(value)}", None
+    if len(value) != shape[0]:
+        return "", f"an array of {shape[0]} was expected, not of {len(value)}", None
+    rest = shape[1:]
+    for at, one in enumerate(value):
+        if found := fault(one, rest, check):
+            return f"[{at}]{found[0]}", *found[1:]
+    return None
+
+
+def _kind(value: object) -> str:
+    """A value in few words, however large or deep it is."""
+    if isinstance(value, list | tuple | dict):
+        return "an object" if isinstance(value, dict) else "an array"
+    return f"{value!r:.60}"
+
+
+def array_fault(value: object, length: int, shape: Shape | None, check: Callable[[object], str | None]) -> Found | None:
+    """What keeps a value from being an array field's: `length` elements, or the same nested in the shape. None: nothing."""
+    if shape is None:
+        return fault(value, (length,), check)
+    found = fault(value, shape if is_nested(value) else (length,), check)
+    return found and (found[0], f"{found[1]} (shape {list(shape)}, nested or flat)", found[2])
+
+
+def is_nested(value: object) -> bool:
+    """Whether a value is meant as lists in a list."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
+
+
+def flat(value: Any, rank: int) -> list[Any]:
+    """The elements of nested lists of so many dimensions, row by row."""
+    for _ in range(rank - 1):
+        value = [one for row in value for one in row]
+    return list(value)
+
+
+def written(shape: Sequence[int | str | None]) -> str:
+    """(B, 3, 8, 8); None is the batch."""
+    return f"({', '.join('B' if size is None else str(size) for size in shape)})"
+
+
+def is_open(size: int | str | None) -> bool:
+    """Whether a model's dimension takes any length: it has a name, or none, or is negative."""
+    return not isinstance(size, int) or size < 0
+
+
+def fits(given: Sequence[int | None], wanted: Sequence[int | str | None]) -> bool:
+    """Whether a model's input of the shape `wanted` takes what is given. None in `given` is the batch: it needs an open one."""
+    return len(given) == len(wanted) and all(is_open(w) or w == g for g, w in zip(given, wanted, strict=True))
+
+
+def each(value: Any, made: Callable[[Any], Any]) -> Any:
+    """Nested lists or tuples as tuples, with every element made into another."""
+    return tuple(each(one, made) for one in value) if isinstance(value, list | tuple) else made(value)
+
+
+def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
+    """Raises ValueError where a value neither has the shape nor is one element that fills it."""
+    if value is None:
+        raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
+    wanted = shape if isinstance(value, list) else ()
+    if found := fault(value, wanted, lambda one: value_fault(one, dtype, nan=True)):
+        raise ValueError(f"the value{found[0]}: {found[1]}" + (f" (shape {list(shape)})" if wanted else ""))
+
+
+def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:
+    """Raises ValueError where a tensor's fields are not as many elements as its shape. `array` is the name of its one array
+    field, `length` what that states."""
+    width = math.prod(shape)
+    if array is not None and not shape:
+        raise ValueError(f"the shape [] is one value, and field {array!r} is an array; name a scalar field")
+    if array is not None and (length or width) != width:
+        raise ValueError(f"the shape {list(shape)} holds {width} elements, and field {array!r} has {length}; leave length out")
+    if array is None and fields != width:
+        if not shape:
+            raise ValueError(f"the shape [] is one value, and {fields} fields are named; name one")
+        hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}}'
+        raise ValueError(f"the shape {list(shape)} holds {width} elements, and {fields} fields are named; {hint}")
