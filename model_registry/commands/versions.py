@@ -96,7 +96,10 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """What a version reads of an event, and what its score is."""
-    lines = [("input", f"{field.name}: {field.dtype}") for field in signature.fields]
+    from model_registry.package import paths
+
+    where = {field.name: f" at {paths.written(field.path)}" if field.path else "" for field in signature.fields}
+    lines = [("input", f"{field.name}: {field.dtype}{where[field.name]}") for field in signature.fields]
     for one in signature.outputs:
         kind = "the whole row" if one.index is None else f"a number, column {one.index}"
         lines.append(("output", f"{one.name or 'score'}: {kind} of {one.tensor}"))

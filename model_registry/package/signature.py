@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from model_registry.errors import Refused
-from model_registry.package import documents
+from model_registry.package import documents, event_tree, paths
 from model_registry.package.documents import Part, Text, each_once, nearest, whole
 
 MAX_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class InputField:
     """One field of the event. Absent and null are the same: an error where `required`, else `default` stands in.
 
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
-    stands for every element), None for a scalar field.
+    stands for every element), None for a scalar field. `path` leads to the value where it is not at the top under the name.
     """
 
     name: str
@@ -40,6 +40,12 @@ class InputField:
     required: bool = True
     default: Scalar | None = None
     array: int | None = None
+    path: tuple[paths.Step, ...] | None = None
+
+    @property
+    def steps(self) -> tuple[paths.Step, ...]:
+        """Where the event has the value."""
+        return self.path or (self.name,)
 
     @property
     def allows_nan(self) -> bool:
@@ -132,6 +138,7 @@ def _field_json(one: InputField) -> Any:
     if one == InputField(one.name, one.dtype):
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
+    document |= {"path": one.path and paths.written(one.path)}
     return _without_none(document | ({"array": True, "length": one.array} if one.array else {}))
 
 
@@ -172,8 +179,15 @@ def _threshold(value: Any) -> float:
     return float(value)
 
 
+def _path(text: Any) -> Any:
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r:.100} is no path such as after.amount or items[0].price")  # noqa: TRY004
+    return paths.of_object(text)
+
+
 class _Field(Part):
     name: Text
+    path: Annotated[tuple[paths.Step, ...], BeforeValidator(_path)] | None = None
     required: bool | None = None
     default: Any = None
     array: bool = False
@@ -216,7 +230,8 @@ class _Tensor(Part):
         if self.dtype in FLOAT_LIMITS and default is not None:
             default = math.nan if default == "nan" else float(default)
         required = default is None if one.required is None else one.required
-        return InputField(one.name, self.dtype, required, default, one.length)
+        path = None if one.path == (one.name,) else one.path
+        return InputField(one.name, self.dtype, required, default, one.length, path)
 
 
 class _Output(Part):
@@ -249,7 +264,12 @@ class _Document(Part):
         seen: dict[str, InputField] = {}
         for one in (one for tensor in self.inputs for one in tensor.read().fields):
             if seen.setdefault(one.name, one) != one:
-                raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another dtype, default or length in each")
+                what = "dtype, default, path or length"
+                raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another {what} in each")
+        try:
+            event_tree.tree((one.name, one.steps) for one in seen.values())
+        except ValueError as error:
+            raise ValueError(f"inputs: {error}") from None
         each_once((name for name, _ in self.outputs if name is not None), "output: name")
         each_once(self.labels or (), "labels: label")
         if self.decision and len(self.outputs) > 1:

@@ -105,6 +105,25 @@ def test_an_array_field() -> None:
     assert signature.fields == (InputField("pixels", "float32", False, 0.0, 784),)
 
 
+def test_fields_by_path() -> None:
+    fields = [
+        {"name": "amount", "path": "after.amount"},
+        {"name": "a.b"},
+        {"name": "c", "path": "c"},
+        {"name": "d", "path": '"c.d"'},
+    ]
+    signature = Signature.parse(json.dumps(GOOD | with_field(fields[0], "float32", *fields[1:])))
+    assert [field.steps for field in signature.fields] == [("after", "amount"), ("a.b",), ("c",), ("c.d",)]
+    assert signature.fields[0] == InputField("amount", "float32", path=("after", "amount"))
+    assert signature.fields[2] == InputField("c", "float32")
+    assert json.loads(signature.to_json())["inputs"][0]["fields"] == [
+        {"name": "amount", "path": "after.amount", "required": True},
+        "a.b",
+        "c",
+        {"name": "d", "path": '"c.d"', "required": True},
+    ]
+
+
 def test_nan_is_a_word_for_strings() -> None:
     document = GOOD | {"inputs": [{"tensor": "x", "dtype": "string", "fields": ["a"], "default": "nan"}]}
     (field,) = Signature.parse(json.dumps(document)).fields
@@ -149,6 +168,12 @@ def with_field(field: Any, dtype: str = "float32", *others: Any) -> dict[str, An
         (with_field({"name": "a", "array": True, "length": 3}, "int8", "b"), "one array field and no other"),
         (with_field(7), "inputs[0].fields[0]: 7 is no object"),
         (with_field(""), "is no text of at least one character"),
+        (with_field({"name": "a", "path": "b..c"}), "inputs[0].fields[0].path: 'b..c' is no path: what stands at character 2"),
+        (with_field({"name": "a", "path": "[0].b"}), "inputs[0].fields[0].path: '[0].b': a path begins with a name"),
+        (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is no path such as after.amount"),
+        (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),
+        ({"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
+         "inputs: field 'a' feeds two tensors with another dtype, default, path or length in each"),
         ({"output": {"tensor": "p", "index": -1}}, "output.index: -1 is no whole number from 0"),
         ({"output": {"tensor": "p", "index": True}}, "output.index: True is no whole number"),
         ({"output": [{"tensor": "p"}]}, "output[0]: the key 'name' is missing"),
@@ -187,6 +212,16 @@ def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
     except SignatureError:
         return
     assert Signature.parse(signature.to_json()).to_json() == signature.to_json()
+
+
+@given(st.lists(json_values | st.text('ab.[]0"\\u', max_size=8), min_size=1, max_size=3))
+def test_any_path_is_read_or_refused(found: list[Any]) -> None:
+    fields = [{"name": f"f{number}", "path": path} for number, path in enumerate(found)]
+    try:
+        signature = Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "fields": fields}]}))
+    except SignatureError:
+        return
+    assert Signature.parse(signature.to_json()) == signature
 
 
 @given(st.sampled_from(["tensor", "dtype", "fields", "default"]), json_values)
