@@ -8,7 +8,7 @@ from model_registry.package.paths import Step, written
 Tree = dict[Step, "Tree | str"]
 """The parts of an object (by name) or of an array (by place), down to the names of fields."""
 
-MOST_PARTS = 16_384  # objects, arrays and places in arrays: each is a type where events are read
+MOST_PARTS = 4_096  # objects, arrays and places in arrays: each is a type where events are read
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 
 

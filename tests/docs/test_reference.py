@@ -8,6 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from model_registry.package.event_tree import look_up
+from model_registry.package.golden import parse_lines
 from model_registry.package.signature import Signature
 from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
@@ -79,6 +81,8 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     example = json.loads(blocks["golden"])
     assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
     assert set(example) == {"event", "score", "tolerance"}
+    (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
+    assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
 
 
 @pytest.mark.parametrize("page", ["README.md", "model_registry/README.md"])
