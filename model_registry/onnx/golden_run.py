@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding
 from model_registry.package.golden import Golden, agrees
 from model_registry.package.shapes import flat, is_nested
@@ -63,7 +64,7 @@ def score(signature: Signature, outputs: dict[str, NDArray[Any]], row: int) -> A
 
 
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
-    value = event.get(field.name)
+    value = look_up(event, field.steps)
     if field.array is None:
         return [field.default if value is None else value]
     if value is None:

@@ -1,8 +1,10 @@
 """What differs between two versions, and whether events that were good for one are good for the other. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model_registry.oci.manifest import Version
+from model_registry.package import event_tree, paths
 from model_registry.package.shapes import written
 from model_registry.package.signature import InputField, Signature, TensorInput
 
@@ -70,8 +72,10 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     for what in ("outputs", "labels", "decision"):
         if getattr(old, what) != getattr(new, what):
             lines.append(f"{what}: {getattr(old, what)} -> {getattr(new, what)}")
-    breaks = [f"field {name} is required and was not read" for name, f in after.items() if name not in before and f.required]
-    breaks += [fault for was, now in both if (fault := _fault(was, now))]
+    places = {f.steps: f for f in old.fields}
+    events = event_tree.tree((f.name, f.steps) for f in old.fields)
+    faults = [_fault(places.get(f.steps) or before.get(f.name), f) or _crossing(events, places, f) for f in new.fields]
+    breaks = [fault for fault in faults if fault]
     return tuple(lines), tuple(breaks)
 
 
@@ -91,12 +95,22 @@ def _fed(one: TensorInput) -> tuple[object, ...]:
     return one.given, repr(one.value)  # NaN is not itself
 
 
-def _fault(was: InputField, now: InputField) -> str:
+def _fault(was: InputField | None, now: InputField) -> str:
+    if was is None:
+        return f"field {now.name} is required and was not read" if now.required else ""
+    if now.steps != was.steps:
+        return f"field {now.name} was read at {paths.written(was.steps)} and is read at {paths.written(now.steps)}"
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
     if (was.dtype, was.array) != (now.dtype, now.array) or was.shape not in (None, now.shape):
         return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
     return ""
+
+
+def _crossing(events: event_tree.Tree, places: Mapping[tuple[paths.Step, ...], InputField], now: InputField) -> str:
+    """Why a field cannot be read from events that were good."""
+    fault = "" if now.steps in places else event_tree.crossing(events, now.steps)
+    return f"field {now.name} is read at {paths.written(now.steps)}{fault}" if fault else ""
 
 
 def _kind(field: InputField) -> str:
@@ -106,4 +120,5 @@ def _kind(field: InputField) -> str:
 
 
 def _shown(field: InputField) -> str:
-    return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}"
+    where = f", at {paths.written(field.path)}" if field.path else ""
+    return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}{where}"

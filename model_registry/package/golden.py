@@ -7,7 +7,9 @@ from typing import Any, NoReturn
 import msgspec
 
 from model_registry.errors import Refused
+from model_registry.package import paths
 from model_registry.package.dtypes import value_fault
+from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import array_fault
 from model_registry.package.signature import InputField, Signature
 
@@ -57,13 +59,18 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
     if not _is_number(raw["tolerance"]) or raw["tolerance"] < 0:
         _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
     for field in signature.fields if signature else ():
-        if fault := _field_fault(field, raw["event"].get(field.name)):
-            _fail(number, f"event field {field.name!r}{fault}")
+        if fault := _field_fault(field, raw["event"]):
+            where = f" ({paths.written(field.path)})" if field.path else ""
+            _fail(number, f"event field {field.name!r}{where}{fault}")
     return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
 
 
-def _field_fault(field: InputField, value: object) -> str | None:
+def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     """Why an event's value does not fit a field (the place in it, a colon, the fault), or None if it does."""
+    try:
+        value = look_up(event, field.steps)
+    except WrongStep as error:
+        return f": {error}"
     if value is None:
         return ": it is required, but missing or null" if field.required else None
     if field.array is None:

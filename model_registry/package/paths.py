@@ -21,12 +21,25 @@ def parse(text: str) -> tuple[Step, ...]:
         is_place = found is not None and found["place"] is not None
         if found is None or (found["dot"] is not None) is not (bool(steps) and not is_place):
             wanted = 'names between dots, places as [0], names with dots in "quotation marks"'
-            raise ValueError(f"{text!r} is no path: what stands at character {at + 1} is none of: {wanted}")
+            raise ValueError(f"{text!r:.100} is no path: what stands at character {at + 1} is none of: {wanted}")
         steps.append(_step(found))
         at = found.end()
     if len(steps) > MOST_STEPS:
-        raise ValueError(f"{text!r} has {len(steps)} steps; at most {MOST_STEPS} are followed")
+        raise ValueError(f"{text!r:.100} has {len(steps)} steps; at most {MOST_STEPS} are followed")
     return tuple(steps)
+
+
+def of_object(text: str) -> tuple[Step, ...]:
+    """The steps of a path into an object: the first is a name. Raises ValueError."""
+    steps = parse(text)
+    if not isinstance(steps[0], str):
+        raise ValueError(f"{text!r:.100}: a path begins with a name, for an event is an object")  # noqa: TRY004
+    return steps
+
+
+def canonical(text: str) -> str:
+    """The path into an object as `written` writes it. Raises ValueError."""
+    return written(of_object(text))
 
 
 def written(path: Sequence[Step]) -> str:
@@ -41,9 +54,11 @@ def _step(found: re.Match[str]) -> Step:
     if found["quoted"] is None:
         return found["name"]
     try:
-        return str(json.loads(found["quoted"]))
+        name = str(json.loads(found["quoted"]))
+        name.encode()  # half of a surrogate pair is no text
     except ValueError as error:
-        raise ValueError(f"{found['quoted']} is no name in quotation marks: {error}") from None
+        raise ValueError(f"{found['quoted']:.100} is no name in quotation marks: {error}") from None
+    return name
 
 
 def _name(name: str) -> str:

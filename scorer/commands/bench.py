@@ -24,6 +24,8 @@ from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digests import of_bytes
 from model_registry.package import Package
+from model_registry.package.event_tree import placed
+from model_registry.package.paths import Step
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, Set, print_data
@@ -139,11 +141,11 @@ def measure(settings: Settings, folder: Package | None) -> Report:
 def example(signature: Signature) -> dict[str, Any]:
     """An event that this signature can be fed from."""
     values = {"string": "a", "bool": False}
-    event: dict[str, Any] = {}
+    found: dict[tuple[Step, ...], Any] = {}
     for tensor in signature.fed:
         value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
-        event |= {field.name: [value] * field.array if field.array else value for field in tensor.fields}
-    return event
+        found |= {field.steps: [value] * field.array if field.array else value for field in tensor.fields}
+    return placed(found.items())
 
 
 def _measured(

@@ -31,7 +31,9 @@ def emit(
     flags: Set = None,
     file: Annotated[Path | None, typer.Option(help="Events, one JSON object a line; default: stdin.")] = None,
     topic: Annotated[str | None, typer.Option(help="Another topic than the first input topic.")] = None,
-    key: Annotated[str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}'.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}', '{after[id]}'.")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option(help="name=value, on every event; repeatable.")] = None,
     rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
     as_json: Json = False,

@@ -31,7 +31,7 @@ def schema(
     format_: Annotated[
         Literal["json-schema", "avro", "protobuf"], typer.Option("--format", help="The kind of schema.")
     ] = "json-schema",
-    id_field: Annotated[str | None, typer.Option("--id", help="The event field of the id (input.id), to stand in it.")] = None,
+    id_field: Annotated[str | None, typer.Option("--id", help="The path of the id (input.id), to stand in it.")] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Say which events for OLD would be bad for NEW; 1 if any.")] = False,
     positional: Annotated[
         bool, typer.Option("--positional", help="With --diff: for json-array, json-envelope, float32: the order counts.")
@@ -68,7 +68,7 @@ def _event_schema(ref: str, format_: str, id_field: str | None) -> tuple[str, st
     try:
         return name, GENERATORS[format_](signature, name, id_field)
     except Unsuited as error:
-        raise Fatal(str(error), "rename the field in the signature, or use --format json-schema", USAGE) from error
+        raise Fatal(str(error), "change the name or the path, or use --format json-schema", USAGE) from error
 
 
 def _score_schema(format_: str, config: Path | None) -> str:

@@ -13,10 +13,13 @@ from typing import Annotated, Any
 import msgspec
 from numpy.typing import NDArray
 
+from model_registry.package import paths
+from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
-from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.native.texts import Texts
-from scorer.events.nested import element_type
+from scorer.events.nested import NestedRows
+from scorer.events.shaped import element_type
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -25,10 +28,13 @@ FEWEST_ROWS = 32
 
 
 class Fields:
-    """The fields of one signature. `id_field` is the event field that holds the id, or None.
+    """The fields of one signature. `id_field` is the path of the event field that holds the id, or None.
 
-    A row ends with the id, unless there is none or the signature has a field of that name. `id_apart`: the id stands outside
+    A row ends with the id, unless there is none or the signature has a field in that place. `id_apart`: the id stands outside
     the fields. Then the reader of an event puts it at the row's end, and `names`, `struct` and `checked` leave it out.
+    `nested`: some field is not at the top under its name. `id_name` is the id's name at the top, or its path. `tree` is where
+    the fields are. `struct` is an event for msgspec, and `row` makes a row of it. Raises Unsuited where the id cannot stand
+    beside the fields.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
@@ -38,11 +44,35 @@ class Fields:
         self._slice = max(FEWEST_ROWS, SLICE_VALUES // max(1, sum(field.array or 1 for field in signature.fields)))
         self.by_name = {field.name: field for field in signature.fields}
         self.names = list(self.by_name)
-        if id_field and not id_apart and id_field not in self.by_name:
-            self.names.append(id_field)
+        self._steps = {field.name: field.steps for field in signature.fields}
+        id_steps = paths.of_object(id_field) if id_field else ()
+        self.id_name = str(id_steps[0]) if len(id_steps) == 1 else id_field
+        self.nested = any(field.path for field in signature.fields) or (len(id_steps) > 1 and not id_apart)
+        self._id_at = -1 if id_field and id_apart else self._id_place(id_steps) if id_steps else None
         self.types = {name: json_type(self.by_name.get(name)) for name in self.names}
-        self._id_at = None if id_field is None else -1 if id_apart else self.names.index(id_field)
-        self.struct = self.struct_of(self.names)
+        self._flat = self.struct = self.struct_of(self.names)
+        self.row = as_tuple
+        self.tree: Tree = {name: name for name in self.names}
+        if self.nested:
+            self._nest(id_field)
+
+    def _id_place(self, steps: tuple[paths.Step, ...]) -> int:
+        """The place of the id in a row; where no field has its path, it is added, without a name if it may be below the top."""
+        found = next((at for at, one in enumerate(self._steps.values()) if one == steps), None)
+        if found is not None:
+            return found
+        name = "" if self.nested else str(steps[0])
+        self.names.append(name)
+        self._steps[name] = steps
+        return len(self.names) - 1
+
+    def _nest(self, id_field: str | None) -> None:
+        try:
+            self.tree = tree(self._steps.items())
+        except ValueError as error:
+            raise Unsuited(f"input.id {id_field!r} does not go with the signature: {error}") from None
+        rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
+        self.struct, self.row = rows.type, rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
         """A msgspec type with these fields, as astuple() gives them in this order."""
@@ -122,17 +152,30 @@ class Fields:
     def converted(self, event: Mapping[str, Any]) -> Row:
         """The row of one event that a format's own library has read. Raises Poison."""
         try:
-            return as_tuple(msgspec.convert(event, self.struct))
+            return self.row(msgspec.convert(event, self.struct))
         except (msgspec.ValidationError, ValueError):
             return self.checked(event)
 
     def checked(self, event: Mapping[str, Any]) -> Row:
         """The row of one event, field by field. Raises Poison, which names the field."""
-        values = {name: self._checked(name, event.get(name)) for name in self.names}
+        values = {name: self._checked(name, self._looked_up(event, name)) for name in self.names}
         try:
-            return as_tuple(msgspec.convert(values, self.struct))
+            return as_tuple(msgspec.convert(values, self._flat))
         except msgspec.ValidationError as error:
             raise Poison(Reason.WRONG_TYPE, str(error)) from None
+
+    def _looked_up(self, event: Mapping[str, Any], name: str) -> Any:
+        try:
+            return look_up(event, self._steps[name])
+        except WrongStep as error:
+            raise Poison(Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
+
+    def _called(self, name: str) -> str:
+        """A field as errors name it."""
+        steps = self._steps[name]
+        if steps == (name,):
+            return repr(name)
+        return f"{name or 'input.id'!r} ({paths.written(steps)})"
 
     def _checked(self, name: str, value: Any) -> Any:
         """One field of an event, or the Poison that names it."""
@@ -140,15 +183,24 @@ class Fields:
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
-            raise Poison(Reason.NOT_FINITE, f"field {name!r} is {value}")
+            raise Poison(Reason.NOT_FINITE, f"field {self._called(name)} is {value}")
         if value is None and field is not None and field.required:
-            raise Poison(Reason.MISSING_FIELD, f"required field {name!r} is missing or null")
+            raise Poison(Reason.MISSING_FIELD, f"required field {self._called(name)} is missing or null")
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and "int" in field.dtype
-            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {name!r}: {error}") from None
+            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
         return value
+
+
+def without_paths(signature: Signature, format_: str) -> Signature:
+    """The signature, if its fields have no paths. Raises Unsuited: the format has no names that a path could follow."""
+    for field in signature.fields:
+        if field.path:
+            told = f"the path {paths.written(field.path)} of field {field.name!r} leads"
+            raise Unsuited(f"input.format {format_} has no names, by which {told}; use json, avro or protobuf")
+    return signature
 
 
 def json_type(field: InputField | None) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
-from scorer.events.fields import Fields
+from scorer.events.fields import Fields, without_paths
 from scorer.events.native.texts import Texts
 from scorer.events.tensors import Columns, all_float, matrix
 
@@ -15,7 +15,7 @@ SIZE = 4  # bytes of a number
 
 
 class Float32Decoder:
-    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats."""
+    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats, or a field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         if not all_float(signature):
@@ -23,7 +23,7 @@ class Float32Decoder:
             raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
         self._columns = Columns(signature)
         self._bytes = self._columns.width * SIZE
-        self._fields = Fields(signature, None, max_event_bytes)
+        self._fields = Fields(without_paths(signature, "float32"), None, max_event_bytes)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         rows = list(range(len(values)))

@@ -1,73 +1,62 @@
-"""Array fields that have a shape: an event carries their elements flat, row by row, or nested as the shape says."""
+"""Fields below the top of an event: one compiled type for whole batches, and how an event of it becomes a row."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, value_fault
-from model_registry.package.shapes import array_fault, is_nested
-from model_registry.package.signature import InputField
-from scorer.events.decoder import Poison, Reason
+from model_registry.package.event_tree import Tree, is_array, length
+from scorer.events.tensors import Row
 
-SHOWN = 200  # characters of a fault
+Leaf = tuple[Any, ...]
+"""The msgspec type of a field, and what stands for it where it is absent; nothing where it is required."""
+OPTIONS: dict[str, Any] = {"kw_only": True, "gc": False}
 
 
-class Nested:
-    """The arrays of one field, which has a shape."""
+class NestedRows:
+    """Events with the fields of a tree. `leaves` says of each what it is; rows have them in that order."""
 
-    def __init__(self, field: InputField) -> None:
-        element = element_type(field.dtype)
-        self._field = field
-        self._dtype = np.dtype(object if field.dtype == "string" else field.dtype)
-        self._types = {nested: _typed(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
+    def __init__(self, tree: Tree, leaves: Mapping[str, Leaf]) -> None:
+        self._ways: dict[str, str] = {}
+        self.type, _ = self._part(tree, leaves, "")
+        ways = [self._ways[name] for name in leaves]
+        self._row = attrgetter(*ways)
+        self._single = len(ways) == 1
+        self._each = [(way.split("."), (*leaf, None, None)[1]) for way, leaf in zip(ways, leaves.values(), strict=True)]
 
-    def row(self, value: Any) -> NDArray[Any]:
-        """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
-        if not isinstance(value, list):
-            return np.frombuffer(value, "<f8").astype(self._dtype)
-        found = msgspec.convert(value, self._types[is_nested(value)])
-        return np.array(found, self._dtype).reshape(self._field.array or 0)
-
-    def poison(self, value: Any) -> Poison | None:
-        """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
-        if not isinstance(value, list):
-            return None
-        field = self._field
-        found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
-        if found is None:
-            return None
-        place, said, at_fault = found
-        number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
-        ranged = (type(at_fault) is int and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
-        return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {field.name!r}{place}: {said:.{SHOWN}}")
-
-
-def element_type(dtype: str) -> Any:
-    """The msgspec type of a value of a dtype. Whole numbers of 64 bits have no limits: msgspec takes none so large."""
-    kind = np.dtype("O" if dtype == "string" else dtype).kind
-    if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
-        return type_
-    low, high = INTEGER_LIMITS[dtype]
-    return Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int
-
-
-def _typed(shape: Any, element: Any) -> Any:
-    """The msgspec type of nested lists of exactly this shape."""
-    for length in reversed(shape):
-        element = Annotated[list[element], msgspec.Meta(min_length=length, max_length=length)]
-    return element
-
-
-def _element_fault(value: object, dtype: str) -> str | None:
-    """Why a value is no element; floats that are not finite are found in the tensor."""
-    if type(value) is float and dtype in FLOAT_LIMITS:
-        return None
-    if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):
+    def row(self, event: Any) -> Row:
+        """The row of an event of the type."""
         try:
-            float(value)
-        except OverflowError:
-            return f"the whole number is beyond {dtype}"
-        return None
-    return value_fault(value, dtype)
+            found = self._row(event)
+        except AttributeError:  # a part is absent, with all that is in it
+            return [_value(event, way, absent) for way, absent in self._each]
+        return (found,) if self._single else found
+
+    def _part(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
+        """The type of an object or an array, and whether a required field is in it."""
+        fields: dict[str, Leaf] = {}
+        array, required = is_array(part), False
+        for number, (step, below) in enumerate(part.items()):
+            own = f"f{step if array else number}"
+            if isinstance(below, str):
+                self._ways[below] = above + own
+                fields[own] = leaves[below]
+            else:
+                type_, needed = self._part(below, leaves, f"{above}{own}.")
+                fields[own] = (type_,) if needed else (type_ | None, None)
+            required |= len(fields[own]) == 1
+        if array:
+            each = [(f"f{place}", *fields.get(f"f{place}", (Any, None))) for place in range(length(part))]
+            return msgspec.defstruct("Array", each, array_like=True, **OPTIONS), required
+        rename = {f"f{number}": str(name) for number, name in enumerate(part)}
+        named = [(own, *leaf) for own, leaf in fields.items()]
+        return msgspec.defstruct("Object", named, rename=rename, **OPTIONS), required
+
+
+def _value(event: Any, way: list[str], absent: Any) -> Any:
+    for own in way:
+        if event is None:
+            return absent
+        event = getattr(event, own)
+    return event

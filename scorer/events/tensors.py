@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model_registry.package.dtypes import FLOAT_LIMITS
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
-from scorer.events.nested import Nested
+from scorer.events.shaped import Shaped
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -118,7 +118,7 @@ class _Builder:
         self._fields = tensor.fields
         self._dtype = np.dtype(object if tensor.dtype == "string" else tensor.dtype)
         self._array = tensor.fields[0].array is not None
-        self._nested = Nested(tensor.fields[0]) if tensor.fields[0].shape else None
+        self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
         span = slice(columns[0], columns[-1] + 1)
         contiguous = list(columns) == list(range(span.start, span.stop))
         self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
@@ -156,7 +156,7 @@ class _Builder:
 
     def poison(self, row: Row) -> Poison | None:
         """What is wrong with a row's array of a shape, or None."""
-        return self._nested.poison(self._pick(row)) if self._nested is not None else None
+        return self._shaped.poison(self._pick(row)) if self._shaped is not None else None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -171,8 +171,8 @@ class _Builder:
         if not field.required:
             picked = [[field.default] * field.array if row is None else row for row in picked]  # type: ignore[operator]
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._nested is not None and any(isinstance(row, list) for row in picked):
-                return np.stack([self._nested.row(row) for row in picked])
+            if self._shaped is not None and any(isinstance(row, list) for row in picked):
+                return np.stack([self._shaped.row(row) for row in picked])
             if picked and not any(isinstance(row, list) for row in picked):
                 return matrix(picked, field.array or 0, "<f8").astype(self._dtype)
             lists = [row if isinstance(row, list) else np.frombuffer(row, "<f8") for row in picked]

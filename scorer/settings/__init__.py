@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
 from model_registry.limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
 from model_registry.oci import reference
+from model_registry.package import paths
 from publisher.kafka import pem, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
@@ -37,8 +38,8 @@ class InputSettings(Section):
     """The schema of `avro` or `protobuf` events that come without a registry: `.avsc`, `.proto`, or a descriptor set."""
     message: str | None = Field(default=None, min_length=1)
     """The Protobuf message, where `schema_file` has several."""
-    id: str = Field(default="header:ce_id", min_length=1)
-    """The event's field that holds its id, or the header `ce_id`; without one it is `<region>/<topic>/<partition>/<offset>`."""
+    id: Annotated[str, AfterValidator(paths.canonical)] = Field(default="header:ce_id", min_length=1)
+    """The path of the id in an event (`after.id`, `"a.b"`), or header `ce_id`; else `<region>/<topic>/<partition>/<offset>`."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where a group that has never read a topic begins. A partition that is added later is read from its beginning."""
     tombstones: Literal["dead-letter", "skip"] = "dead-letter"
@@ -48,13 +49,15 @@ class InputSettings(Section):
 
     @property
     def id_field(self) -> str | None:
-        """The event field that holds the id, or None where only the header does."""
+        """The path of the event field that holds the id, or None where only the header does."""
         return None if self.id == "header:ce_id" else self.id
 
     @model_validator(mode="after")
     def _consistent(self) -> "InputSettings":
         if self.format in NAMELESS and self.id_field:
             raise ValueError(f"format {self.format} has no named fields to find the id {self.id!r} in; use header:ce_id")
+        if self.format == "json-envelope" and len(paths.parse(self.id)) > 1:
+            raise ValueError(f"format json-envelope has the id beside the features: a name, and no path as {self.id!r}")
         if self.schema_file and self.format not in SCHEMA_FORMATS:
             raise ValueError(f"format {self.format} has no schema; leave schema_file out")
         if self.message and not (self.schema_file and self.format == "protobuf"):

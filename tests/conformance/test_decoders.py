@@ -22,8 +22,8 @@ from scorer.loop.scoring import Scoring, Target
 from scorer.scores.record import RecordEncoder, Scores
 from scorer.servables.servable import Servable
 from scorer.settings import InputSettings, Settings
-from tests.unit.scorer.events.formats import MIXED, NUMBERS, assert_plain, damaged, mixed_events, number_events
-from tests.unit.scorer.events.schema_events import settings_of, with_schema
+from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_plain, damaged, mixed_events, nested, number_events
+from tests.unit.scorer.events.schema_events import settings_of, with_nested_schema, with_schema
 
 LARGEST = 5_000
 TIMELY, LATE = 2_000, 1_000  # deadlines
@@ -58,9 +58,16 @@ def no_id(_: Event) -> None:
     return None
 
 
-def json_object(signature: Signature, _: Path) -> Case:
+def json_object(signature: Signature, folder: Path) -> Case:
+    if signature is NESTED:
+        return nested_json_object(signature, folder)
     encode = lambda event: json.dumps(event | {"unknown": [None, {}]}).encode()  # noqa: E731
     return Case(settings_of("json"), signature, encode, id_field)
+
+
+def nested_json_object(signature: Signature, _: Path) -> Case:
+    encode = lambda event: json.dumps(nested(event) | {"unknown": [None, {}]}).encode()  # noqa: E731
+    return Case(settings_of("json", id="meta.id"), signature, encode, id_field)
 
 
 def json_array(signature: Signature, _: Path) -> Case:
@@ -89,6 +96,9 @@ def text_id(event: Event) -> str | None:
 
 def of_a_schema(format_: str) -> Callable[[Signature, Path], Case]:
     def make(signature: Signature, folder: Path) -> Case:
+        if signature is NESTED:
+            encode, configuration = with_nested_schema(format_, folder)
+            return Case(configuration, signature, lambda event: encode(nested(event | {"id": text_id(event)})), text_id)
         encode, configuration = with_schema(format_, folder, mixed=signature is MIXED)
         return Case(configuration, signature, lambda event: encode(event | {"id": text_id(event)}), text_id)
 
@@ -96,14 +106,15 @@ def of_a_schema(format_: str) -> Callable[[Signature, Path], Case]:
 
 
 CASES: dict[str, tuple[Callable[[Signature, Path], Case], tuple[Signature, ...]]] = {
-    "json": (json_object, (NUMBERS, MIXED)),
+    "json": (json_object, (NUMBERS, MIXED, NESTED)),
     "json-array": (json_array, (NUMBERS, MIXED)),
     "json-envelope": (json_envelope, (NUMBERS, MIXED)),
     "float32": (float32, (NUMBERS,)),
-    "avro": (of_a_schema("avro"), (NUMBERS, MIXED)),
-    "protobuf": (of_a_schema("protobuf"), (NUMBERS, MIXED)),
+    "avro": (of_a_schema("avro"), (NUMBERS, MIXED, NESTED)),
+    "protobuf": (of_a_schema("protobuf"), (NUMBERS, MIXED, NESTED)),
 }
 """By `input.format`: what makes a case, and the signatures that the format can carry."""
+KINDS = {id(NUMBERS): "numbers", id(MIXED): "mixed", id(NESTED): "nested"}
 bad = st.sampled_from([None, bytes(LARGEST + 1)]) | st.binary(max_size=20)
 """What is no event in any format."""
 some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,7 +123,7 @@ some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_sco
 @pytest.fixture(
     scope="module",
     params=[(name, signature) for name, (_, signatures) in CASES.items() for signature in signatures],
-    ids=lambda param: f"{param[0]}-{'numbers' if param[1] is NUMBERS else 'mixed'}",
+    ids=lambda param: f"{param[0]}-{KINDS[id(param[1])]}",
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     name, signature = request.param

@@ -8,6 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from model_registry.package.event_tree import look_up
+from model_registry.package.golden import parse_lines
 from model_registry.package.signature import Signature
 from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
@@ -92,6 +94,8 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     assert set(example) == {"event", "score", "tolerance"}
+    (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
+    assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
 
 
 @pytest.mark.parametrize("page", ["README.md", "model_registry/README.md"])

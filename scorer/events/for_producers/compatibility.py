@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.event_tree import Tree, crossing, tree
+from model_registry.package.paths import written
 from model_registry.package.signature import InputField, Signature
 
 
@@ -20,22 +22,32 @@ def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[
 
     `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
     """
-    known = {field.name: field for field in old.fields}
-    found = [Break(field.name, change) for field in new.fields for change in _changes(known.get(field.name), field)]
+    known, places = {field.name: field for field in old.fields}, {field.steps: field for field in old.fields}
+    events = tree((field.name, field.steps) for field in old.fields)
+    found = []
+    for field in new.fields:
+        was = places.get(field.steps) or known.get(field.name)
+        found += [Break(field.name, change) for change in _changes(was, field, events)]
     return found + (_moved(old, new) if positional else [])
 
 
-def _changes(old: InputField | None, new: InputField) -> Iterator[str]:
+def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[str]:
+    """`old` is what was read in the same place, or else by the same name; `events` is where everything was read."""
     if old is None:
         if new.required:
             yield "is required now, and was no field before"
+        elif fault := crossing(events, new.steps):
+            yield f"is read at {written(new.steps)} now{fault} before"
+        return
+    if old.steps != new.steps:
+        yield f"is read at {written(new.steps)} now, and was read at {written(old.steps)} before"
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
     if old.array != new.array or old.shape not in (None, new.shape):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
-    if fault := _type_change(old.dtype, new.dtype):
-        yield fault
+    if change := _type_change(old.dtype, new.dtype):
+        yield change
     if old.allows_nan and not new.allows_nan:
         yield "may not be NaN now, and might be before"
 
@@ -60,6 +72,9 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
     before = [field.name for field in old.fields]
     after = [field.name for field in new.fields]
     moved = [
+        Break(field.name, f"has the path {written(field.path)} now: there are no names") for field in new.fields if field.path
+    ]
+    moved += [
         Break(name, f"is element {at} now, where {before[at]!r} was before")
         for at, name in enumerate(after[: len(before)])
         if before[at] != name

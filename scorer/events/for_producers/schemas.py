@@ -3,14 +3,18 @@
 The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
 has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
 a shape are flat in Avro and Protobuf; in JSON either is valid.
+
+Fields with paths stand in objects, records and messages inside the event's.
 """
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
+from model_registry.package.event_tree import Tree, is_array, length, tree
+from model_registry.package.paths import Step, of_object
 from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Unsuited
 
@@ -25,37 +29,24 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 
 
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
-    properties = {field.name: _json(field) for field in signature.fields}
-    if id_field and id_field not in properties:
-        properties = {id_field: {"type": ["string", "integer"], "description": "identifies the event"}} | properties
-    required = [field.name for field in signature.fields if field.required]
-    document = {"$schema": DRAFT, "title": name, "type": "object", "properties": properties, "required": required}
-    return json.dumps(document, indent=2)
+    """JSON Schema of an event. Raises Unsuited where the id has no place in it."""
+    fields = {field.name: field for field in signature.fields}
+    return json.dumps(
+        {"$schema": DRAFT, "title": name} | _json_part(_events(signature, id_field, first=True), fields), indent=2
+    )
 
 
 def avro(signature: Signature, name: str, id_field: str | None) -> str:
     """Avro schema of an event. Raises Unsuited where a name cannot be one in Avro."""
-    fields: list[dict[str, Any]] = []
-    if id_field and id_field not in {field.name for field in signature.fields}:
-        fields.append({"name": _named(id_field, "Avro"), "type": "string"})
-    for field in signature.fields:
-        type_: Any = AVRO[field.dtype]
-        if field.array:
-            type_ = {"type": "array", "items": type_}
-        optional = {} if field.required else {"default": None}
-        fields.append({"name": _named(field.name, "Avro"), "type": type_ if field.required else ["null", type_], **optional})
-    return json.dumps({"type": "record", "name": _type_name(name), "fields": fields}, indent=2)
+    fields = {field.name: field for field in signature.fields}
+    record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
+    return json.dumps(record, indent=2)
 
 
 def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
     """Protobuf schema of an event. Raises Unsuited where a name cannot be one in Protobuf."""
-    lines = [
-        f"{'repeated' if field.array else 'optional'} {PROTOBUF[field.dtype]} {_named(field.name, 'Protobuf')}"
-        for field in signature.fields
-    ]
-    if id_field and id_field not in {field.name for field in signature.fields}:
-        lines.append(f"optional string {_named(id_field, 'Protobuf')}")
-    body = "".join(f"  {line} = {number};\n" for number, line in enumerate(lines, start=1))
+    fields = {field.name: field for field in signature.fields}
+    body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
     return f'syntax = "proto3";\n\nmessage {_type_name(name)} {{\n{body}}}'
 
 
@@ -65,6 +56,75 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
     "protobuf": protobuf,
 }
 """By format: (signature, name of the model, the event's id field or None) to the schema's text."""
+
+
+def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
+    """The fields in an event, and the id (a field without a name) before them or behind them."""
+    fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in signature.fields]
+    try:
+        id_steps = of_object(id_field) if id_field else ()
+        if id_steps and id_steps not in {steps for _, steps in fields}:
+            fields.insert(0 if first else len(fields), ("", id_steps))
+        return tree(fields)
+    except ValueError as error:
+        raise Unsuited(f"id {id_field!r}: {error}") from None
+
+
+def _required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
+    """Whether an event must have a field, or one that is inside."""
+    if isinstance(below, str):
+        return below in fields and fields[below].required
+    return any(_required(part, fields) for part in below.values())
+
+
+def _json_part(part: Tree, fields: Mapping[str, InputField]) -> dict[str, Any]:
+    needed = [step for step, below in part.items() if _required(below, fields)]
+    inside = {step: _json_value(below, fields) for step, below in part.items()}
+    if not is_array(part):
+        return {"type": "object", "properties": inside, "required": needed}
+    least = max((step + 1 for step in needed if isinstance(step, int)), default=0)
+    return {"type": "array", "prefixItems": [inside.get(place, True) for place in range(length(part))], "minItems": least}
+
+
+def _json_value(below: Tree | str, fields: Mapping[str, InputField]) -> dict[str, Any]:
+    if below == "":
+        return {"type": ["string", "integer"], "description": "identifies the event"}
+    if isinstance(below, str):
+        return _json(fields[below])
+    found = _json_part(below, fields)
+    return found if _required(below, fields) else {**found, "type": [found["type"], "null"]}
+
+
+def _avro_record(part: Tree, fields: Mapping[str, InputField], type_name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for step, below in part.items():
+        name = _named(step, "Avro")
+        if isinstance(below, str):
+            field = fields.get(below)
+            type_: Any = AVRO[field.dtype] if field else "string"
+            type_ = {"type": "array", "items": type_} if field and field.array else type_
+        else:
+            type_ = _avro_record(below, fields, f"{type_name}.{name}")
+        optional = below != "" and not _required(below, fields)
+        found.append({"name": name, "type": ["null", type_], "default": None} if optional else {"name": name, "type": type_})
+    return {"type": "record", "name": type_name, "fields": found}
+
+
+def _protobuf_body(part: Tree, fields: Mapping[str, InputField], margin: str) -> str:
+    body = ""
+    for number, (step, below) in enumerate(part.items(), start=1):
+        name, label = _named(step, "Protobuf"), "optional"
+        if isinstance(below, str):
+            field = fields.get(below)
+            type_ = PROTOBUF[field.dtype] if field else "string"
+            label = "repeated" if field and field.array else label
+        else:
+            type_ = f"{name}Part"
+            while type_ in part:
+                type_ += "_"
+            body += f"{margin}message {type_} {{\n{_protobuf_body(below, fields, margin + '  ')}{margin}}}\n"
+        body += f"{margin}{label} {type_} {name} = {number};\n"
+    return body
 
 
 def _json(field: InputField) -> dict[str, Any]:
@@ -90,12 +150,14 @@ def _json(field: InputField) -> dict[str, Any]:
 
 def _array(items: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:
     """Nested arrays of this shape."""
-    for length in reversed(shape):
-        items = {"type": "array", "items": items, "minItems": length, "maxItems": length}
+    for count in reversed(shape):
+        items = {"type": "array", "items": items, "minItems": count, "maxItems": count}
     return items
 
 
-def _named(name: str, format_: str) -> str:
+def _named(name: Step, format_: str) -> str:
+    if isinstance(name, int):
+        raise Unsuited(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise Unsuited(f"field {name!r} cannot be a name in {format_}: letters, digits and _ only, no digit first")
     return name

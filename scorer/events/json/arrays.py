@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason
-from scorer.events.fields import FAULTS, Fields, as_tuple
+from scorer.events.fields import FAULTS, Fields, as_tuple, without_paths
 from scorer.events.json.float_arrays import WIDE, brackets
 from scorer.events.json.rows import JsonRows, an_object, check_utf8
 from scorer.events.tensors import Columns, Row, all_float, matrix
@@ -92,10 +92,10 @@ class _Elements:
 
 
 class JsonArrayDecoder(JsonRows):
-    """Decodes `[f0, f1, ...]` for one signature."""
+    """Decodes `[f0, f1, ...]` for one signature. Raises Unsuited where a field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
-        fields = Fields(signature, None, max_event_bytes)
+        fields = Fields(without_paths(signature, "json-array"), None, max_event_bytes)
         self._elements = _Elements(fields)
         super().__init__(fields, self._elements.type, self._elements.row, self._elements.checked)
 
@@ -104,12 +104,15 @@ class JsonArrayDecoder(JsonRows):
 
 
 class JsonEnvelopeDecoder(JsonRows):
-    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None."""
+    """Decodes `{"id": ..., "features": [f0, f1, ...]}` for one signature. `id_field` names the id beside them, or None.
+
+    Raises Unsuited where a field has a path.
+    """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
-        fields = Fields(signature, id_field, max_event_bytes, id_apart=True)
+        fields = Fields(without_paths(signature, "json-envelope"), id_field, max_event_bytes, id_apart=True)
         self._elements = _Elements(fields)
-        self._id_field = id_field
+        self._id_field = fields.id_name
         super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
         self._open = msgspec.json.Decoder(self._envelope(msgspec.Raw)).decode
         self._parse = simdjson.Parser().parse

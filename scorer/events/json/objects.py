@@ -16,7 +16,7 @@ from scorer.events.tensors import Row
 
 
 class JsonDecoder(JsonRows):
-    """Decodes JSON objects for one signature. `id_field` is the event field that holds the id, or None.
+    """Decodes JSON objects for one signature. `id_field` is the path of the event field that holds the id, or None.
 
     The native scanner reads batches of `fewest` events and more, and all that are in one buffer; None leaves it out. The
     results are the same.
@@ -26,9 +26,9 @@ class JsonDecoder(JsonRows):
         self, signature: Signature, id_field: str | None, max_event_bytes: int, *, fewest: int | None = FEWEST
     ) -> None:
         fields = Fields(signature, id_field, max_event_bytes)
-        super().__init__(fields, fields.struct, as_tuple, lambda event: fields.checked(an_object(event)))
-        self._arrays = FloatArrays(fields) if wide(signature) else None
-        self._scanned = None if fewest is None else ScannedObjects.of(signature, id_field)
+        super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
+        self._arrays = FloatArrays(fields) if wide(signature) and not fields.nested else None
+        self._scanned = None if fewest is None or fields.nested else ScannedObjects.of(signature, fields.id_name)
         self._fewest = fewest or 0
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:
@@ -50,18 +50,18 @@ class JsonDecoder(JsonRows):
 
 
 class IdField:
-    """Reads the configured id field (None: there is none) out of events that may be anything at all."""
+    """Reads the id at the configured path (None: there is none) out of events that may be anything at all."""
 
-    def __init__(self, name: str | None) -> None:
-        fields = [("value", str | int | None, None)] if name else []
-        rename = {"value": name} if name else {}
-        self._decode = msgspec.json.Decoder(msgspec.defstruct("Id", fields, rename=rename)).decode
-        self._named = name is not None
+    def __init__(self, path: str | None) -> None:
+        fields = Fields(Signature((), ()), path, 0)
+        self._decode = msgspec.json.Decoder(fields.struct).decode
+        self._row = fields.row
+        self._named = path is not None
 
     def of(self, value: bytes | None) -> str | int | None:
         """The id, or None where the event has none that can be read."""
         try:
-            found: str | int | None = self._decode(value or b"").value if self._named else None  # type: ignore[attr-defined]
+            found: str | int | None = self._row(self._decode(value or b""))[0] if self._named else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return found

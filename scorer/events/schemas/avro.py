@@ -34,7 +34,8 @@ class AvroReader:
             document = _plain(json.loads(schema.text))
             self._schema = parse_schema(document, named)
             lengths = {field.name: field.array for field in fields.signature.fields}
-            self.layout: Layout | None = layout(list(_record(document, lengths)), fields, id_field)
+            items = [None] if fields.nested else list(_record(document, lengths))
+            self.layout: Layout | None = layout(items, fields, id_field)
         except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType, RecursionError) as error:
             raise BadSchema(f"no Avro schema: {error!r}") from error
         self._fields = fields

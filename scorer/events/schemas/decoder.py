@@ -18,12 +18,13 @@ from scorer.settings import Settings
 class SchemaDecoder:
     """Decodes for one signature; `schemas` is where readers come from, without it the configured source.
 
-    Raises Fatal where a schema file is none, or the format's library is missing.
+    Raises Fatal where a schema file is none, or the format's library is missing; Unsuited where the id cannot stand beside the
+    fields.
     """
 
     def __init__(self, signature: Signature, settings: Settings, schemas: Source | None = None) -> None:
-        self._id_field = settings.input.id_field
-        self._fields = Fields(signature, self._id_field, settings.input.max_event_bytes)
+        self._fields = Fields(signature, settings.input.id_field, settings.input.max_event_bytes)
+        self._id_field = self._fields.id_name
         self._source = schemas or source(settings)
         self._readers: dict[bytes, Reader] = {}
         self._last: bytes | None = None
@@ -85,8 +86,8 @@ class SchemaIdField:
     """Reads the configured id field by the schema of each event; `schemas` as above."""
 
     def __init__(self, settings: Settings, schemas: Source | None = None) -> None:
-        self._name = settings.input.id_field or ""
-        self._fields = Fields(Signature((), ()), self._name, settings.input.max_event_bytes)
+        self._fields = Fields(Signature((), ()), settings.input.id_field, settings.input.max_event_bytes)
+        self._name = self._fields.id_name
         self._source = schemas or source(settings)
         self._readers: dict[bytes, Reader] = {}
 

@@ -11,6 +11,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from model_registry.package.event_tree import Tree, is_array, length
 from scorer.events.carrying import Path
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
@@ -18,6 +19,7 @@ from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, T
 from scorer.events.schemas.varints import encoded
 from scorer.events.tensors import Row
 
+Read = Callable[[Any], Any]
 WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
 FIXED = {
     FieldDescriptor.TYPE_FLOAT: (WIRE_32, "<f4"),
@@ -39,9 +41,10 @@ class ProtobufReader:
     def __init__(self, message: Descriptor, fields: Fields, id_field: str | None) -> None:
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
-        self._getters = {name: _getter(message.fields_by_name[name]) for name in fields.names if name in message.fields_by_name}
+        self._event = _object(message, fields.tree)
         lengths = {field.name: field.array for field in fields.signature.fields}
-        self.layout: Layout | None = layout(list(_items(message, lengths)), fields, id_field)
+        items = [None] if fields.nested else list(_items(message, lengths))
+        self.layout: Layout | None = layout(items, fields, id_field)
 
     def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
         message = self._new()
@@ -58,16 +61,48 @@ class ProtobufReader:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
             raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
-        return self._fields.converted({name: get(message) for name, get in self._getters.items()})
+        return self._fields.converted(self._event(message))
 
 
-def _getter(field: FieldDescriptor) -> Callable[[Any], Any]:
+def _object(message: Descriptor, part: Tree) -> Read:
+    """What reads the parts that the message type has."""
+    known = message.fields_by_name
+    reads = {name: _read(known[name], below) for name, below in part.items() if isinstance(name, str) and name in known}
+    return lambda found: {name: read(found) for name, read in reads.items()}
+
+
+def _read(field: FieldDescriptor, below: Tree | str) -> Read:
+    """What reads a field of a message: as it is, or as an object or an array with the parts that are below."""
     name = field.name
+    inside = None if isinstance(below, str) or field.message_type is None else _inside(field, field.message_type, below)
+    if inside is not None:
+        if field.is_repeated:
+            return lambda message: inside(getattr(message, name))
+        return lambda message: inside(getattr(message, name)) if message.HasField(name) else None
     if field.is_repeated:
         return lambda message: list(getattr(message, name)) or None
     if field.has_presence:
         return lambda message: getattr(message, name) if message.HasField(name) else None
     return lambda message: getattr(message, name)
+
+
+def _inside(field: FieldDescriptor, message: Descriptor, part: Tree) -> Read | None:
+    """What reads the parts of a field that is a message, a map or an array of messages; None: an array has no such parts."""
+    if not field.is_repeated:
+        return _object(message, part)
+    if message.GetOptions().map_entry:
+        value = message.fields_by_name["value"].message_type
+        reads = {str(key): _whole(value, below) for key, below in part.items() if isinstance(key, str)}
+        return lambda found: {str(key): reads[str(key)](found[key]) for key in found if str(key) in reads}
+    if not is_array(part):
+        return None
+    each = [_whole(message, part.get(place, "")) for place in range(length(part))]
+    return lambda found: [read(one) for read, one in zip(each, found, strict=False)] or None
+
+
+def _whole(message: Descriptor | None, below: Tree | str) -> Read:
+    """What reads an element of an array or a map: as it is, or the parts that are below."""
+    return (lambda found: found) if message is None or isinstance(below, str) else _object(message, below)
 
 
 def _items(message: Descriptor, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:

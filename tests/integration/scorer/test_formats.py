@@ -15,6 +15,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 from onnx import TensorProto, helper
 
+from model_registry.package.event_tree import placed
+from model_registry.package.paths import parse
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.schema_registry import SchemaRegistry
 from tests.support import auditor, models
@@ -149,6 +151,79 @@ def test_protobuf_schemas_change_while_events_flow(make_rig: MakeRig, schema_reg
     until(lambda: rig.answered() == 4, "all answers")
     assert by_id(rig) == {"e0": 0.0, "e1": 2.0}
     assert [letter["reason"] for letter in rig.dead()] == ["missing-field", "malformed"]
+
+
+def nested_package(folder: Path, **paths: str) -> Path:
+    """Score = 2 * (a + b), the fields at these paths, with a golden example."""
+    fields = [{"name": name, "path": path} for name, path in paths.items()]
+    signature = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": fields}], "output": {"tensor": "y"}}
+    event = placed((parse(path), value) for path, value in zip(paths.values(), (1.0, 2.0), strict=True))
+    made = models.package(folder, lambda path: models.linear(path, 2.0), signature)
+    (made / "golden.jsonl").write_text(json.dumps({"event": event, "score": 6.0, "tolerance": 0}))
+    return made
+
+
+def debezium(number: int) -> dict[str, Any]:
+    """A change of a row, as Debezium's JSON without schemas has it."""
+    row = {"id": f"e{number}", "a": number, "amounts": [0, {"b": 1}]}
+    source = {"version": "3.0.0", "connector": "postgresql", "name": "shop", "table": "orders", "lsn": 24023128}
+    return {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1_700_000_000_000, "transaction": None}
+
+
+def cloud_event(number: int) -> dict[str, Any]:
+    """An event in CloudEvents' structured mode."""
+    told = {"specversion": "1.0", "id": f"e{number}", "source": "/orders", "type": "com.example.order"}
+    return told | {"datacontenttype": "application/json", "data": {"order.total": {"a": number}, "b": 1}}
+
+
+ENVELOPES: dict[str, tuple[Callable[[int], dict[str, Any]], dict[str, str], str, str, str]] = {
+    "debezium": (debezium, {"a": "after.a", "b": "after.amounts[1].b"}, "after.id", "{after[id]}", "after"),
+    "cloudevents": (cloud_event, {"a": 'data."order.total".a', "b": "data.b"}, "id", "{id}", "data"),
+}
+"""By envelope: an event, the paths of a model's fields, the path of the id, a key, and the part that bad events lack."""
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_json_in_an_envelope_is_scored_as_it_is(make_rig: MakeRig, envelope: str) -> None:
+    write, paths, id_path, key, part = ENVELOPES[envelope]
+    rig = make_rig(input={"id": id_path})
+    rig.push(nested_package(rig.folder / "nested", **paths), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    scorer = rig.start().ready()
+    assert rig.emit([json.dumps(write(number)).encode() for number in range(50)], key=key) == 50
+    assert "the newest 50 events" in rig.run("scorer", "check", "scorer.yaml").stderr
+    rig.produce(json.dumps(write(50) | {part: None}).encode(), key=b"k")
+    rig.produce(json.dumps(write(50) | {part: "x"}).encode(), key=b"k")
+    until(lambda: rig.answered() == 52, "all answers")
+    assert by_id(rig) == {f"e{n}": 2.0 * (n + 1) for n in range(50)}
+    dead = {letter["reason"]: letter["error"] for letter in rig.dead()}
+    assert dead == {
+        "missing-field": f"required field 'a' ({paths['a']}) is missing or null",
+        "wrong-type": f"field 'a' ({paths['a']}): {part} is a string, not an object with {parse(paths['a'])[1]!r}",
+    }
+    assert scorer.stop() == 0
+    nameless = ["--set", "input.format=json-array", "--set", "input.id=header:ce_id"]
+    said = rig.run("scorer", "check", "scorer.yaml", *nameless, code=1).stderr
+    assert f"input.format json-array has no names, by which the path {paths['a']} of field 'a' leads" in said
+
+
+def test_avro_records_in_records_are_scored_as_they_are(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:
+    url = schema_registry.url
+    rig = make_rig(input={"format": "avro", "id": "meta.id"}, schema_registry={"url": url})
+    rig.push(nested_package(rig.folder / "nested", a="after.order.a", b="after.order.b"), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    schema = rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "avro", "--id", "meta.id").stdout
+    write = avro_writer(SchemaRegistryClient({"url": url}), schema, rig.events_topic)
+    scorer = rig.start().ready()
+    for number in range(5):
+        rig.produce(write({"meta": {"id": f"e{number}"}, "after": {"order": {"a": float(number), "b": 1.0}}}), key=b"k")
+    rig.produce(write({"meta": {"id": "bad"}, "after": {"order": {"a": float("nan"), "b": 1.0}}}), key=b"k")
+    until(lambda: rig.answered() == 6, "all answers")
+    assert by_id(rig) == {f"e{n}": 2.0 * (n + 1) for n in range(5)}
+    assert [letter["error"] for letter in rig.dead()] == ["tensor 'x' would hold a number that is not finite in its dtype"]
+    assert scorer.stop() == 0
 
 
 def test_scores_in_avro_by_a_registry(make_rig: MakeRig, schema_registry: SchemaRegistry) -> None:

@@ -139,6 +139,23 @@ def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
 
 
 @pytest.mark.usefixtures("pushed")
+def test_inspect_tells_paths_and_what_moving_a_field_breaks(make_package: MakePackage) -> None:
+    signature = """{"inputs": [{"tensor": "x", "dtype": "float32", "fields":
+     [{"name": "a", "path": "after.a"}, {"name": "c", "path": "b.c", "default": 0}]}], "output": {"tensor": "p"}}"""
+    make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")
+    run("push", "v3", f"{REPO}:3.0.0")
+    assert "a: float32 at after.a" in run("inspect", f"{REPO}:3.0.0").stdout
+    assert answer("inspect", f"{REPO}:3.0.0")["signature"]["inputs"][0]["fields"][0]["path"] == "after.a"
+    found = answer("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0")
+    assert found["breaks"] == [
+        "field a was read at a and is read at after.a",
+        "field c is read at b.c, and field 'b' at b",
+    ]
+    assert "field a: float32, required -> float32, required, at after.a" in found["signature"]
+    assert answer("inspect", f"{REPO}:3.0.0", "--diff", "3.0.0")["breaks"] == []
+
+
+@pytest.mark.usefixtures("pushed")
 def test_roles_rollback_and_status() -> None:
     run("promote", REPO, "--to", "1.0.0", "--reason", "first")
     roles_index.promote(LayoutStore(Path("registry/flight-delay")), ("champion", "1.0.0", 90), ("canary", "2.0.0", 10))

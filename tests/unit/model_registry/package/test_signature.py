@@ -123,6 +123,25 @@ def test_what_a_field_means(dtype: str, stated: dict[str, Any], field: InputFiel
     assert not field.allows_nan
 
 
+def test_fields_by_path() -> None:
+    fields = [
+        {"name": "amount", "path": "after.amount"},
+        {"name": "a.b"},
+        {"name": "c", "path": "c"},
+        {"name": "d", "path": '"c.d"'},
+    ]
+    signature = Signature.parse(json.dumps(GOOD | with_field(fields[0], "float32", *fields[1:])))
+    assert [field.steps for field in signature.fields] == [("after", "amount"), ("a.b",), ("c",), ("c.d",)]
+    assert signature.fields[0] == InputField("amount", "float32", path=("after", "amount"))
+    assert signature.fields[2] == InputField("c", "float32")
+    assert json.loads(signature.to_json())["inputs"][0]["fields"] == [
+        {"name": "amount", "path": "after.amount", "required": True},
+        "a.b",
+        "c",
+        {"name": "d", "path": '"c.d"', "required": True},
+    ]
+
+
 def test_named_outputs() -> None:
     outputs = [{"name": "late", "tensor": "p", "index": 1}, {"name": "minutes", "tensor": "m"}]
     signature = Signature.parse(json.dumps(GOOD | {"output": outputs, "decision": None}))
@@ -157,6 +176,12 @@ def test_named_outputs() -> None:
         (with_field({"name": "a", "array": True, "length": 3}, "int8", "b"), "one array field and no other"),
         (with_field(7), "inputs[0].fields[0]: 7 is no object"),
         (with_field(""), "is no text of at least one character"),
+        (with_field({"name": "a", "path": "b..c"}), "inputs[0].fields[0].path: 'b..c' is no path: what stands at character 2"),
+        (with_field({"name": "a", "path": "[0].b"}), "inputs[0].fields[0].path: '[0].b': a path begins with a name"),
+        (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is no path such as after.amount"),
+        (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),
+        ({"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
+         "inputs: field 'a' feeds two tensors with another dtype, default, path, length or shape in each"),
         ({"output": {"tensor": "p", "index": -1}}, "output.index: -1 is no whole number from 0"),
         ({"output": {"tensor": "p", "index": True}}, "output.index: True is no whole number"),
         ({"output": [{"tensor": "p"}]}, "output[0]: the key 'name' is missing"),
@@ -237,6 +262,27 @@ def test_array_fields_of_golden_examples(make_package: MakePackage) -> None:
     for at, bad in enumerate(("[1]", "[1, 2, 3]", "[1, 200]", "1")):
         with pytest.raises(Refused, match="event field 'a'"):
             package.read(make_package(f"bad{at}", signature=signature, golden=good.replace("[1, 2]", bad)))
+
+
+def test_golden_events_have_their_fields_at_their_paths(make_package: MakePackage) -> None:
+    signature = """{"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "path": "after.list[1]"}]}],
+     "output": {"tensor": "p"}}"""
+    good = '{"event": {"after": {"list": [null, 5]}}, "score": 1, "tolerance": 0}'
+    assert package.read(make_package("good", signature=signature, golden=good)).golden
+    with pytest.raises(Refused, match=r"event field 'a' \(after.list\[1\]\): it is required, but missing or null"):
+        package.read(make_package("missing", signature=signature, golden=good.replace(", 5", "")))
+    with pytest.raises(Refused, match=r"event field 'a' \(after.list\[1\]\): after.list is a number, not an array"):
+        package.read(make_package("wrong", signature=signature, golden=good.replace("[null, 5]", "5")))
+
+
+@given(st.lists(json_values | st.text('ab.[]0"\\u', max_size=8), min_size=1, max_size=3))
+def test_any_path_is_read_or_refused(found: list[Any]) -> None:
+    fields = [{"name": f"f{number}", "path": path} for number, path in enumerate(found)]
+    try:
+        signature = Signature.parse(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "fields": fields}]}))
+    except SignatureError:
+        return
+    assert Signature.parse(signature.to_json()) == signature
 
 
 @given(st.sampled_from(["tensor", "dtype", "fields", "default", "shape", "value", "batch"]), json_values)

@@ -1,20 +1,25 @@
 """Schemas for producers and the difference between two signatures, held against the decoders."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
-from model_registry.package.signature import Signature
+from model_registry.package.event_tree import placed
+from model_registry.package.paths import parse
+from model_registry.package.signature import Signature, SignatureError
+from scorer.commands.bench import example
 from scorer.events.decoder import Unsuited
 from scorer.events.for_producers.compatibility import breaks
 from scorer.events.for_producers.schemas import GENERATORS
 from scorer.events.json.arrays import JsonArrayDecoder
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.schemas.decoder import SchemaDecoder
-from tests.unit.scorer.events.formats import MIXED, NUMBERS, assert_plain, number_events
+from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_plain, by_path, mixed_events, nested, number_events
 from tests.unit.scorer.events.schema_events import Encode, avro_encoder, configured, proto_encoder
 
 
@@ -29,6 +34,7 @@ def signature(*fields: Any, dtype: str = "float32") -> Signature:
 
 A, B = {"name": "a"}, {"name": "b", "default": 1}
 IMAGE = {**A, "array": True, "shape": [2, 4]}
+INNER = {"name": "a", "path": "o.a"}
 BREAKS = [
     ([A], [A, "b"], "b: is required now, and was no field before"),
     ([B], ["b"], "b: is required now, and might be absent before"),
@@ -50,6 +56,13 @@ BREAKS = [
     ([IMAGE], [{**A, "array": True, "length": 8}], "a: is an array of 8 now, and was an array of shape [2, 4] before"),
     ([{**A, "array": True, "length": 8}], [IMAGE], None),
     ([A], [{**A, "shape": []}], None),
+    ([A], [INNER], "a: is read at o.a now, and was read at a before"),
+    ([A], [INNER | {"default": 1}], "a: is read at o.a now, and was read at a before"),
+    ([A], [{**B, "path": "a.b"}], "b: is read at a.b now, and field 'a' at a before"),
+    ([INNER], [{"name": "o", "default": 1}], "o: is read at o now, and field 'a' inside of it before"),
+    ([A], [{"name": "c", "path": "a", "dtype": "int8"}], "c: is int8 now, and was float32 before"),
+    ([INNER], [INNER, {**B, "path": "o.b"}], None),
+    ([INNER], [{"name": "c", "path": "o.a"}], None),
 ]
 
 
@@ -62,8 +75,12 @@ def test_without_names_the_order_counts() -> None:
     old, new = signature("a", "b"), signature("b", "a", B | {"name": "c"})
     assert breaks(old, new) == []
     assert [one.field for one in breaks(old, new, positional=True)] == ["b", "a", "*"]
+    found = breaks(signature(INNER), signature(INNER), positional=True)
+    assert [one.change for one in found] == ["has the path o.a now: there are no names"]
 
 
+DEEP_PATHS = {"a": "after.a", "vector": "after.more.vector", "c": "after_more.c", "id": "meta.id"}
+DEEP = by_path(NUMBERS, DEEP_PATHS)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "float32": st.floats(width=32, allow_nan=False, allow_infinity=False),
     "float64": st.floats(allow_nan=False, allow_infinity=False),
@@ -80,21 +97,27 @@ DEFAULTS = {"float32": 0.5, "float64": 0.5, "int8": 1, "uint16": 1, "int64": 1, 
 def fields(draw: st.DrawFn) -> dict[str, Any]:
     dtype = draw(st.sampled_from(list(VALUES)))
     optional = {"default": DEFAULTS[dtype]} if draw(st.booleans()) else {}
-    return {"name": draw(st.sampled_from("abc")), "dtype": dtype, **optional}
+    path = draw(st.sampled_from(["", "", "", "o", "o.a", "o.b", "l[0]", "l[1].a", "l[1].b", "l.a"]))
+    return {"name": draw(st.sampled_from("abc")), "dtype": dtype, **optional, **({"path": path} if path else {})}
 
 
-signatures = st.lists(fields(), min_size=1, max_size=3, unique_by=lambda one: str(one["name"])).map(
-    lambda all_: signature(*all_)
-)
+@st.composite
+def signatures(draw: st.DrawFn) -> Signature:
+    """Of the fields that an event can have together."""
+    drawn = draw(st.lists(fields(), min_size=1, max_size=3, unique_by=lambda one: str(one["name"])))
+    for count in range(len(drawn), 1, -1):
+        with contextlib.suppress(SignatureError):
+            return signature(*drawn[:count])
+    return signature(drawn[0])
 
 
 @settings(max_examples=150)
-@given(signatures, signatures, st.data())
+@given(signatures(), signatures(), st.data())
 def test_where_nothing_breaks_every_event_of_the_old_is_valid_for_the_new(
     old: Signature, new: Signature, data: st.DataObject
 ) -> None:
     event = {field.name: data.draw(VALUES[field.dtype]) for field in old.fields if field.required or data.draw(st.booleans())}
-    value = json.dumps(event).encode()
+    value = json.dumps(placed((field.steps, event[field.name]) for field in old.fields if field.name in event)).encode()
     assert JsonDecoder(old, None, 10_000).decode([value]).rows == [0]
     if not breaks(old, new):
         assert JsonDecoder(new, None, 10_000).decode([value]).rows == [0]
@@ -119,6 +142,62 @@ def test_events_of_the_generated_schemas_are_read(
     decoded = decoder.decode([encode(event) for event in events])
     assert_plain(decoded, NUMBERS, events)
     assert decoded.ids == [event["id"] for event in events]
+
+
+@pytest.fixture(scope="module", params=["avro", "protobuf"])
+def generated_nested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Encode, SchemaDecoder]:
+    """The same with fields in records and messages."""
+    schema = GENERATORS[request.param](DEEP, "event", "meta.id")
+    encode = avro_encoder(json.loads(schema)) if request.param == "avro" else proto_encoder(schema)
+    return encode, SchemaDecoder(DEEP, configured(tmp_path_factory.mktemp("schemas"), request.param, schema, id="meta.id"))
+
+
+@settings(max_examples=25)
+@given(events=st.lists(number_events, max_size=3))
+def test_nested_events_of_the_generated_schemas_are_read(
+    generated_nested: tuple[Encode, SchemaDecoder], events: list[dict[str, Any]]
+) -> None:
+    encode, decoder = generated_nested
+    given_ = [placed((parse(DEEP_PATHS.get(k, k)), v) for k, v in event.items() if v is not None) for event in events]
+    decoded = decoder.decode([encode(event) for event in given_])
+    assert_plain(decoded, DEEP, events)
+    assert decoded.ids == [event["id"] for event in events]
+
+
+@settings(max_examples=40)
+@given(mixed_events, st.data())
+def test_what_the_json_schema_admits_is_read_and_nothing_else(event: dict[str, Any], data: st.DataObject) -> None:
+    validator = Draft202012Validator(json.loads(GENERATORS["json-schema"](NESTED, "event", "meta.id")))
+    found = nested(event)
+    for part, key in (("after", "more"), ("after", "a"), ("note", "other"), ("meta", "id")):
+        if data.draw(st.integers(0, 4)) == 0:
+            found.setdefault(part, {})[key] = data.draw(st.sampled_from([None, {}, [], "x"]))
+    if data.draw(st.integers(0, 4)) == 0:
+        found["items"] = data.draw(st.sampled_from([None, [], [{}, {}], [0, {"word": "w"}], {"word": "w"}]))
+    good = not JsonDecoder(NESTED, "meta.id", 10_000).decode([json.dumps(found).encode()]).rejected
+    assert validator.is_valid(found) is good or (good and found["meta"]["id"] is None)
+
+
+def test_the_schemas_of_nested_events() -> None:
+    document = json.loads(GENERATORS["json-schema"](NESTED, "m", "meta.id"))
+    assert document["required"] == ["after", "items"]
+    assert document["properties"]["items"]["minItems"] == 2
+    assert document["properties"]["note"]["type"] == ["object", "null"]
+    avro = json.loads(GENERATORS["avro"](DEEP, "my-model", None))
+    assert avro["fields"][0]["type"]["name"] == "MyModel.after"
+    for format_ in ("avro", "protobuf"):
+        with pytest.raises(Unsuited, match="place 2 of an array has no type of its own"):
+            GENERATORS[format_](NESTED, "m", None)
+    with pytest.raises(Unsuited, match=r"id 'after': field 'a' is read at after.a, and the id at after"):
+        GENERATORS["json-schema"](NESTED, "m", "after")
+    with pytest.raises(Unsuited, match=r"id 'a\.\.b': 'a\.\.b' is no path"):
+        GENERATORS["json-schema"](NESTED, "m", "a..b")
+
+
+def test_an_example_has_its_fields_at_their_paths() -> None:
+    event = example(NESTED)
+    assert event["items"][:2] == [None, {"word": "a", "size": 1}]
+    assert JsonDecoder(NESTED, None, 10_000).decode([json.dumps(event).encode()]).rows == [0]
 
 
 def test_every_dtype_has_a_type_in_every_format() -> None:

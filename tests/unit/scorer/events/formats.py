@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from model_registry.package.event_tree import placed
+from model_registry.package.paths import parse
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
 from scorer.events.native.library import native
@@ -35,6 +37,37 @@ MIXED = signature_of(
     ("v", "float64", [{**VECTOR, "length": 3}]),
 )
 """Every kind of dtype, and fields with defaults."""
+
+PATHS = {
+    "a": "after.a",
+    "b": "after.b",
+    "count": "after.more.count",
+    "vector": "after.more.vector",
+    "word": "items[1].word",
+    "size": "items[1].size",
+    "c": "items[2].c",
+    "other": "note.other",
+    "id": "meta.id",
+}
+"""Where the fields of MIXED are in nested events; those that are not here stay at the top."""
+
+
+def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
+    """The same fields, read from elsewhere."""
+    document = json.loads(signature.to_json())
+    for tensor in document["inputs"]:
+        stated = [{"name": one} if isinstance(one, str) else one for one in tensor["fields"]]
+        tensor["fields"] = [one | ({"path": paths[one["name"]]} if one["name"] in paths else {}) for one in stated]
+    return Signature.parse(json.dumps(document))
+
+
+def nested(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event for MIXED as one for NESTED."""
+    return placed((parse(PATHS.get(name, name)), value) for name, value in event.items())
+
+
+NESTED = by_path(MIXED, PATHS)
+"""MIXED, its fields in objects and arrays."""
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 vectors = st.lists(floats, min_size=WIDTH, max_size=WIDTH)

@@ -55,6 +55,37 @@ message Event {
 """
 
 
+def nullable(type_: str) -> dict[str, Any]:
+    return {"type": ["null", type_], "default": None}
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, **type_} for key, type_ in fields.items()]}
+
+
+DOUBLE, LONG, STRING = nullable("double"), nullable("long"), nullable("string")
+INNER = record("More", count={"type": "int"}, vector={"type": {"type": "array", "items": "double"}})
+ITEM = record("Item", word=STRING, size=LONG, c=DOUBLE)
+NESTED_AVRO = record(
+    "Event",
+    after={"type": record("After", a={"type": "double"}, b=DOUBLE, more={"type": INNER})},
+    items={"type": {"type": "array", "items": ["null", ITEM]}},
+    flag=nullable("boolean"),
+    note={"type": ["null", record("Note", other=STRING)], "default": None},
+    meta={"type": ["null", record("Meta", id=STRING)], "default": None},
+)
+NESTED_PROTO = """syntax = "proto3";
+message Event {
+  message More { sint32 count = 1; repeated double vector = 2; }
+  message After { double a = 1; optional double b = 2; More more = 3; }
+  message Item { optional string word = 1; optional int64 size = 2; optional double c = 3; }
+  message Note { optional string other = 1; }
+  message Meta { optional string id = 1; }
+  After after = 1; repeated Item items = 2; optional bool flag = 3; Note note = 4; Meta meta = 5;
+}
+"""
+
+
 def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
     path = folder / ("schema.avsc" if format_ == "avro" else "schema.proto")
     path = path.with_name(f"{abs(hash(text))}-{path.name}")  # a file is read once in a process
@@ -69,6 +100,21 @@ def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Set
         return avro_encoder(schema), configured(folder, "avro", json.dumps(schema))
     text, more = (MIXED_PROTO, {}) if mixed else (PROTO, {"at": 1_700_000_000_000, "opaque": b"\xff\0"})
     return proto_encoder(text, **more), configured(folder, "protobuf", text, message="Event")
+
+
+def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
+    """An encoder of events for NESTED in `formats.py`, and settings with the schema that it writes by."""
+    if format_ == "avro":
+        return avro_encoder(NESTED_AVRO), configured(folder, "avro", json.dumps(NESTED_AVRO), id="meta.id")
+    encode = proto_encoder(NESTED_PROTO)
+    return lambda event: encode(_for_proto(event)), configured(folder, "protobuf", NESTED_PROTO, message="Event", id="meta.id")
+
+
+def _for_proto(value: Any) -> Any:
+    """Without null: absent fields, and empty elements."""
+    if isinstance(value, dict):
+        return {key: _for_proto(one) for key, one in value.items() if one is not None}
+    return [{} if one is None else _for_proto(one) for one in value] if isinstance(value, list) else value
 
 
 def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:

@@ -1,0 +1,73 @@
+"""Array fields that have a shape: an event carries their elements flat, row by row, or nested as the shape says."""
+
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, value_fault
+from model_registry.package.shapes import array_fault, is_nested
+from model_registry.package.signature import InputField
+from scorer.events.decoder import Poison, Reason
+
+SHOWN = 200  # characters of a fault
+
+
+class Shaped:
+    """The arrays of one field, which has a shape."""
+
+    def __init__(self, field: InputField) -> None:
+        element = element_type(field.dtype)
+        self._field = field
+        self._dtype = np.dtype(object if field.dtype == "string" else field.dtype)
+        self._types = {nested: _typed(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
+
+    def row(self, value: Any) -> NDArray[Any]:
+        """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
+        if not isinstance(value, list):
+            return np.frombuffer(value, "<f8").astype(self._dtype)
+        found = msgspec.convert(value, self._types[is_nested(value)])
+        return np.array(found, self._dtype).reshape(self._field.array or 0)
+
+    def poison(self, value: Any) -> Poison | None:
+        """What is wrong with an array: the field, the place, and what was expected. None: nothing, or it is no list."""
+        if not isinstance(value, list):
+            return None
+        field = self._field
+        found = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
+        if found is None:
+            return None
+        place, said, at_fault = found
+        number = isinstance(at_fault, int | float) and not isinstance(at_fault, bool)
+        ranged = (type(at_fault) is int and field.dtype in INTEGER_LIMITS) or (number and field.dtype in FLOAT_LIMITS)
+        return Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {field.name!r}{place}: {said:.{SHOWN}}")
+
+
+def element_type(dtype: str) -> Any:
+    """The msgspec type of a value of a dtype. Whole numbers of 64 bits have no limits: msgspec takes none so large."""
+    kind = np.dtype("O" if dtype == "string" else dtype).kind
+    if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
+        return type_
+    low, high = INTEGER_LIMITS[dtype]
+    return Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int
+
+
+def _typed(shape: Any, element: Any) -> Any:
+    """The msgspec type of nested lists of exactly this shape."""
+    for length in reversed(shape):
+        element = Annotated[list[element], msgspec.Meta(min_length=length, max_length=length)]
+    return element
+
+
+def _element_fault(value: object, dtype: str) -> str | None:
+    """Why a value is no element; floats that are not finite are found in the tensor."""
+    if type(value) is float and dtype in FLOAT_LIMITS:
+        return None
+    if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            float(value)
+        except OverflowError:
+            return f"the whole number is beyond {dtype}"
+        return None
+    return value_fault(value, dtype)

@@ -1,0 +1,95 @@
+"""What stands at a path, and which fields an event can have together."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.package.event_tree import MOST_PARTS, WrongStep, crossing, look_up, placed, tree
+from model_registry.package.paths import Step, parse
+
+EVENT = {"after": {"amount": 5, "none": None, "list": [1, {"x": 2}]}, "a.b": 3, "text": "t", "yes": True, "bytes": b""}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("after.amount", 5),
+        ("after.list[1].x", 2),
+        ('"a.b"', 3),
+        ("before", None),
+        ("before.amount", None),
+        ("after.none.x[3]", None),
+        ("after.list[2].x", None),
+    ],
+)
+def test_what_stands_at_a_path(path: str, value: Any) -> None:
+    assert look_up(EVENT, parse(path)) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("text.x", "text is a string, not an object with 'x'"),
+        ("after.amount.x", "after.amount is a number, not an object with 'x'"),
+        ("yes[0]", "yes is a boolean, not an array with a place 0"),
+        ("after[0].x", "after is an object, not an array with a place 0"),
+        ("after.list.x", "after.list is an array, not an object with 'x'"),
+        ("after.list[0].x.y", "after.list[0] is a number, not an object with 'x'"),
+        ("bytes.x", "bytes is of the type bytes, not an object with 'x'"),
+    ],
+)
+def test_a_step_through_something_else_is_said(path: str, said: str) -> None:
+    with pytest.raises(WrongStep) as caught:
+        look_up(EVENT, parse(path))
+    assert str(caught.value) == said
+
+
+def of(*paths: str) -> list[tuple[str, tuple[Step, ...]]]:
+    return [(f"f{number}", parse(path)) for number, path in enumerate(paths)]
+
+
+def test_the_tree_of_fields() -> None:
+    assert tree(of("a.b", "c", "a.d[1].e", "a.d[0]")) == {"a": {"b": "f0", "d": {1: {"e": "f2"}, 0: "f3"}}, "c": "f1"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (("a", "a.b"), "field 'f1' is read at a.b, and field 'f0' at a"),
+        (("a.b.c", "a"), "field 'f1' is read at a, and field 'f0' inside of it"),
+        (("a.b", "a.b"), "field 'f1' is read at a.b, and field 'f0' is too"),
+        (("a.b[0]", "a.b.c"), "field 'f1' is read at a.b.c: a.b is no array and object at once, and field 'f0' is inside"),
+        (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and places of arrays; at most 4096"),
+        (tuple(f"a{n}.b" for n in range(MOST_PARTS)), "the paths lead through 4097 objects"),
+    ],
+)  # fmt: skip
+def test_fields_that_no_event_has_together(paths: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=r"the paths|read at") as caught:
+        tree(of(*paths))
+    assert str(caught.value).startswith(said)
+
+
+def test_a_field_beside_others() -> None:
+    root = tree(of("a.b", "l[2]"))
+    assert [crossing(root, parse(path)) for path in ("a.c", "l[0].x", "b.c[0]")] == ["", "", ""]
+    assert crossing(root, parse("a.b.c")) == ", and field 'f0' at a.b"
+
+
+steps = st.sampled_from(["a", "b", ""]) | st.integers(0, 3)
+paths = st.lists(st.tuples(st.sampled_from("abc"), st.lists(steps, max_size=3)), min_size=1, max_size=6)
+
+
+@given(paths)
+def test_what_is_placed_is_found(drawn: list[tuple[str, list[Step]]]) -> None:
+    fields: list[tuple[str, tuple[Step, ...]]] = []
+    for number, (first, more) in enumerate(drawn):
+        field = (str(number), (first, *more))
+        try:
+            tree([*fields, field])
+        except ValueError:
+            continue
+        fields.append(field)
+    event = placed((path, name) for name, path in fields)
+    assert [look_up(event, path) for _, path in fields] == [name for name, _ in fields]
