@@ -17,6 +17,8 @@ LEADER_SECONDS = 60.0  # a broker that is busy elects late; nothing is half-made
 DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
 DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
+OWN_TIME = {"message.timestamp.type": "LogAppendTime"}
+"""Of topics whose records have no event's time: they are taken from a scorer whose clock is wrong, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,9 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
         settings.dead_letter.topic: NewTopic(
             settings.dead_letter.topic, width, config=UNLIMITED | {"max.message.bytes": str(largest + DEAD_LETTER_ROOM)}
         ),
-        settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config={"cleanup.policy": "compact"}),
-        settings.status_topic: NewTopic(settings.status_topic, 1, config={"cleanup.policy": "compact"}),
-        settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=UNLIMITED),
+        settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
+        settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
+        settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),
     }
     return [plan for name, plan in plans.items() if name not in found]
 
