@@ -47,7 +47,7 @@ def write(broker: EmbeddedBroker, topic: str, records: list[RawRecord]) -> None:
     """The records into both partitions of a topic that has just been made."""
     with closing(RawProducer(broker.bootstrap_servers)) as producer:
         for partition in (0, 1):
-            until(lambda at=partition: producer.write(topic, at, records, "gzip") == 0, "the topic")  # type: ignore[misc]
+            until(lambda at=partition: producer.write(topic, at, records, "zstd") == 0, "the topic")  # type: ignore[misc]
 
 
 @contextmanager
