@@ -164,7 +164,7 @@ Client = TypeVar("Client", Consumer, Producer, AdminClient, HandledConsumer, Han
 Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 
 
-def _with(plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]) -> Handled:
+def _handled(plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]) -> Handled:
     """A client that has its handle from the plugin, if there is one; a plugin that `extra` names stays."""
     if plugin is None:
         return _made(settings, kind, properties)
@@ -195,7 +195,7 @@ def consumer(
     """A group member for scoring: reads committed events only and never commits by itself. `on_commit` hears, within a poll,
     how a commit ended that did not wait for its answer."""
     properties = consumer_properties(settings, client_id, group)
-    return _with(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
+    return _handled(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
 
 
 def transactional_producer(
@@ -223,7 +223,7 @@ def transactional_producer(
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_048_576,
     }
-    return _with(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
+    return _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
 
 
 def introduced(producer: Producer, topic: str) -> Producer:
@@ -262,7 +262,7 @@ def checkpoint_producer(
         "queue.buffering.max.messages": 100_000,
         "queue.buffering.max.kbytes": 65_536,
     }
-    return _with(plugin, settings, HandledProducer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
+    return _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | {"on_delivery": on_delivery})
 
 
 def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -> Producer:

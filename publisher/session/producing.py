@@ -1,6 +1,6 @@
 """Hands the records of a batch to a producer, and finds out which of them the broker refuses."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -46,25 +46,10 @@ class RefusedRecords:
     ) -> None:
         """Hand the records to the producer, which calls `report`, if there is one, for each; `make_room` is called where its
         queue is full. Raises KafkaException, noted before, and BufferError."""
-        if report is None and isinstance(records, Packed) and getattr(producer, "handle", None):
-            first = 0
-            while (first := records.write(producer, first)) < len(records):
-                self._produce(producer, [records[first]], None, make_room)  # tells why that one was not taken
-                first += 1
-        else:
-            self._produce(producer, records, report, make_room)
-
-    def _produce(
-        self,
-        producer: Producer,
-        records: Iterable[Record],
-        report: Callable[[Record, KafkaError, Message], None] | None,
-        make_room: Callable[[], object],
-    ) -> None:
         produce = producer.produce
         record: Record | None = None
         try:
-            for record in records:
+            for record in records if report else _singly(producer, records):
                 topic, value, key, partition, timestamp, headers = record
                 told = partial(report, record) if report else None
                 try:
@@ -87,6 +72,18 @@ class RefusedRecords:
         certain = [record for record in invalid if (record[0], record[3]) in self._told_apart]
         records = certain or [record for _, record in self._reports]
         return RecordRefused(why, records, certain=bool(certain), one_or_all=len(invalid) == len(self._reports))
+
+
+def _singly(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
+    """The records that are to be handed over one by one. Packed ones are handed over here, but for those that the producer does
+    not take so: by themselves they tell why."""
+    if not isinstance(records, Packed) or not getattr(producer, "handle", None):
+        yield from records
+        return
+    first = 0
+    while (first := records.write(producer, first)) < len(records):
+        yield records[first]
+        first += 1
 
 
 class Producing:

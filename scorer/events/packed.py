@@ -60,7 +60,7 @@ LISTS: Mapping[str, Callable[[Columns], Any]] = {
     "places": _places,
     "offsets": lambda columns: columns.offsets.tolist(),
     "timestamps": lambda columns: columns.times.tolist(),
-    "keys": lambda columns: columns.keys.listed(),
+    "keys": lambda columns: columns.keys.listed,
     "values": lambda columns: columns.values,
     "headers": _headers,
 }

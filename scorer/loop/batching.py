@@ -103,7 +103,7 @@ def wire_bytes(record: Record) -> int:
 
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
-    """The same of one of these on average: of a sample, unless their columns tell."""
+    """What one of these records takes on average: of a sample, unless their columns tell."""
     if isinstance(records, PackedRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]

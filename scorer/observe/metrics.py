@@ -97,22 +97,23 @@ class Metrics:
         self.model = Gauge(
             "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
         )
-        self.device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
-        self.native = Gauge(
-            "scorer_native_info",
-            "Plain JSON objects by scanner or msgspec; events as columns or messages.",
-            ["json", "kafka"],
-            registry=at,
-        )
         self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
         paused = "1 while a partition is not read although it is ours."
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
         away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
         for what in KINDS:
             away.labels(what).set_function(partial(self.outages.is_away, what))
-        self.device.labels(model.backend, model.device).set(1)
-        self.native.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
+        self._machinery(model)
+
+    def _machinery(self, model: ModelSettings) -> None:
+        """What runs in this process, which never changes."""
+        at = self.registry
+        device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
+        device.labels(model.backend, model.device).set(1)
+        said = "Plain JSON objects by scanner or msgspec; events as columns or messages."
+        parts = Gauge("scorer_native_info", said, ["json", "kafka"], registry=at)
+        parts.labels("scanner" if native().library else "msgspec", "columns" if bus() else "messages").set(1)
 
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]

@@ -67,10 +67,9 @@ def audit(
     Exit code 1 where anything was. publisher/AUDIT.md tells each count."""
     if path is None and not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
-    report: Report
     with view.progress() as progress:
         if path is not None:
-            report = count_copies(load(path, flags or []).settings, progress, timeout)
+            report: Report = count_copies(load(path, flags or []).settings, progress, timeout)
         else:
             plan = Plan(inputs or (), outputs or (), dead or (), swaps or (), group, *time_window(start, end))
             report = topics.audit(_kafka(bootstrap_servers, kafka_config, properties or []), plan, progress, timeout)

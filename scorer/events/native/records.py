@@ -4,9 +4,8 @@ They are a sequence of plain records too: as such they are made where somebody a
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from confluent_kafka import Producer
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from publisher.session.protocol import Record
 from scorer.events.native.bus import NUMBER, POINTER, Bus
-from scorer.events.native.texts import Texts, address
+from scorer.events.native.texts import Lazy, Texts, address
 
 DIGITS = 20  # of an int64, with its sign
 
@@ -72,7 +71,7 @@ class _Records(ctypes.Structure):
     ]
 
 
-class PackedRecords(Sequence[Record]):
+class PackedRecords(Lazy[Record]):
     """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
 
     def __init__(
@@ -94,7 +93,6 @@ class PackedRecords(Sequence[Record]):
         self._largest = sum(piece.largest() for piece in pieces)
         self.largest_record = self._largest + keys.largest()
         """No key and value have more bytes together."""
-        self._listed: list[Record] | None = None
 
     def write(self, producer: Producer, first: int) -> int:
         """Hand the records from `first` on to a producer that has its handle. The number of the first that it does not take,
@@ -111,22 +109,9 @@ class PackedRecords(Sequence[Record]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._list())
-
-    @overload
-    def __getitem__(self, at: int) -> Record: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Record]: ...
-    def __getitem__(self, at: int | slice) -> Record | list[Record]:
-        return self._list()[at]
-
-    def _list(self) -> list[Record]:
-        if self._listed is None:
-            values = self._values()
-            rows = zip(values, self._keys, self._partitions.tolist(), self._times.tolist(), strict=True)
-            self._listed = [(self._topic, value, key, partition, time, None) for value, key, partition, time in rows]
-        return self._listed
+    def _made(self) -> list[Record]:
+        rows = zip(self._values(), self._keys, self._partitions.tolist(), self._times.tolist(), strict=True)
+        return [(self._topic, value, key, partition, time, None) for value, key, partition, time in rows]
 
     def _values(self) -> Texts:
         count = len(self)

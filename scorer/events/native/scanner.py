@@ -6,14 +6,13 @@
 import ctypes
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.events.native.texts import Texts, address
+from scorer.events.native.texts import Lazy, Texts, address
 
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
 PADDING = bytes(32)
@@ -23,13 +22,12 @@ PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byt
 Id = str | int | None
 
 
-class Ids(Sequence[Id]):
+class Ids(Lazy[Id]):
     """The ids of a batch, which are made where somebody asks. `text` has each and a newline, `kinds` a byte an event."""
 
     def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
         self._text = text
         self._kinds = kinds
-        self._listed: list[Id] | None = None
 
     def texts(self) -> Texts | None:
         """The ids as text; None where an event has none."""
@@ -41,26 +39,14 @@ class Ids(Sequence[Id]):
         """Whether no event has one."""
         return self._kinds.count(NO_ID) == len(self._kinds)
 
-    def listed(self) -> list[Id]:
-        if self._listed is None:
-            texts = self._text.tobytes().decode("ascii").split("\n")
-            texts.pop()  # what follows the last newline
-            plain = self._kinds.count(TEXT_ID) == len(texts)
-            self._listed = list(texts) if plain else [_id(k, t) for k, t in zip(self._kinds, texts, strict=True)]
-        return self._listed
+    def _made(self) -> list[Id]:
+        texts = self._text.tobytes().decode("ascii").split("\n")
+        texts.pop()  # what follows the last newline
+        plain = self._kinds.count(TEXT_ID) == len(texts)
+        return list(texts) if plain else [_id(k, t) for k, t in zip(self._kinds, texts, strict=True)]
 
     def __len__(self) -> int:
         return len(self._kinds)
-
-    def __iter__(self) -> Iterator[Id]:
-        return iter(self.listed())
-
-    @overload
-    def __getitem__(self, at: int) -> Id: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Id]: ...
-    def __getitem__(self, at: int | slice) -> Id | list[Id]:
-        return self.listed()[at]
 
 
 @dataclass(slots=True)

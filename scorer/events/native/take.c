@@ -35,7 +35,7 @@ typedef struct {
 
 /* What is held. `largest` is the most that one message has; errors count as messages. */
 typedef struct {
-    int64_t messages, errors, bytes, largest, key_bytes, headers, name_bytes, header_bytes, lanes;
+    int64_t messages, errors, bytes, largest, key_bytes, headers, name_bytes, header_bytes;
 } Sizes;
 
 /* Arrays of the caller, an entry a message. `codes`: 0, or why there is no event. `nulls`, `key_nulls` and `header_nulls`: 1

@@ -1,6 +1,7 @@
 """Takes events of a consumer as columns; take.c says who owns what."""
 
 import ctypes
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,6 @@ class Sizes(ctypes.Structure):
     headers: int
     name_bytes: int
     header_bytes: int
-    lanes: int
 
     _fields_ = [(name, NUMBER) for name in __annotations__]
 
@@ -75,11 +75,15 @@ class Taker:
 
     def forward(self, partitions: list[TopicPartition]) -> None:
         """These are read here from now on. To be called before they are assigned."""
-        for partition in partitions:
+        for partition in partitions if self._taker else ():
             self._library.taker_forward(self._taker, partition.topic.encode(), partition.partition)
 
     def collect(self, most: int, seconds: float) -> int:
-        """Collect up to so many messages, the first within so many seconds; how many came."""
+        """Collect up to so many messages, the first within so many seconds; how many came. Once it is closed none
+        come within that time."""
+        if not self._taker:
+            time.sleep(seconds)
+            return 0
         came: int = self._library.taker_collect(self._taker, most, int(seconds * 1_000), ctypes.addressof(self.sizes))
         if came < 0:
             raise MemoryError

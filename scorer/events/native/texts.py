@@ -1,13 +1,40 @@
 """Many byte strings in one buffer: what C reads and writes at once, and Python takes apart only where somebody asks."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from functools import cached_property
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 
-class Texts(Sequence[bytes | None]):
+
+class Lazy(Sequence[T]):
+    """A sequence whose entries are made all at once, where somebody asks for one."""
+
+    @cached_property
+    def listed(self) -> list[T]:
+        """Every entry."""
+        return self._made()
+
+    @abstractmethod
+    def _made(self) -> list[T]:
+        """The entries, asked for once."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.listed)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        return self.listed[at]
+
+
+class Texts(Lazy[bytes | None]):
     """The strings `text[starts[i]:ends[i]]`. `text` is uint8; `starts` and `ends` are int64 and ascend; `nulls`, where it is
     given, is true for those that are None."""
 
@@ -22,7 +49,6 @@ class Texts(Sequence[bytes | None]):
         self.starts = starts
         self.ends = ends
         self.nulls = nulls if nulls is not None and nulls.any() else None
-        self._listed: list[bytes | None] | None = None
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "Texts":
@@ -33,15 +59,12 @@ class Texts(Sequence[bytes | None]):
         starts[1:] = ends[:-1] + between
         return cls(np.frombuffer(text, np.uint8), starts, ends)
 
-    def listed(self) -> list[bytes | None]:
-        """Each string by itself."""
-        if self._listed is None:
-            text = self.text.tobytes()
-            found: list[bytes | None] = [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
-            for row in [] if self.nulls is None else np.flatnonzero(self.nulls).tolist():
-                found[row] = None
-            self._listed = found
-        return self._listed
+    def _made(self) -> list[bytes | None]:
+        text = self.text.tobytes()
+        found: list[bytes | None] = [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+        for row in [] if self.nulls is None else np.flatnonzero(self.nulls).tolist():
+            found[row] = None
+        return found
 
     def lengths(self) -> NDArray[np.int64]:
         """How many bytes each has; 0 for None."""
@@ -53,16 +76,6 @@ class Texts(Sequence[bytes | None]):
 
     def __len__(self) -> int:
         return len(self.ends)
-
-    def __iter__(self) -> Iterator[bytes | None]:
-        return iter(self.listed())
-
-    @overload
-    def __getitem__(self, at: int) -> bytes | None: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[bytes | None]: ...
-    def __getitem__(self, at: int | slice) -> bytes | list[bytes | None] | None:
-        return self.listed()[at]
 
 
 def address(owner: NDArray[Any]) -> int:

@@ -147,6 +147,16 @@ def test_a_position_that_is_out_of_range_is_a_failure_with_its_place(
     assert "out of range" in error.str().lower()
 
 
+def test_a_source_that_is_closed_gives_nothing(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
+    """Another consumer may not have been made when the group is heard next."""
+    (topic,) = make_topics("in", partitions=1)
+    with reading(broker, native=True, at=[TopicPartition(topic, 0, 0)]) as source:
+        source.close()
+        source.forward([TopicPartition(topic, 0)])
+        assert source.first(0.0) is None
+        assert source.skip(10, 0.1) == []
+
+
 def packed(topic: str, producer_count: int) -> PackedRecords:
     """Records with every kind of piece and key."""
     native = bus()
@@ -167,10 +177,10 @@ def written(producer: HandledProducer, records: PackedRecords) -> None:
 
 def test_records_are_written_as_the_client_writes_them(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("out", partitions=2)
-    properties = {"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.messages": 10}
-    with_room = clients.checkpoint_producer(settings(broker), "t", 1_000_000, lambda *_: None, plugin=bus())
-    full = clients._with(bus(), settings(broker), HandledProducer, properties)
-    for producer in (with_room, full):
+    for room in (100_000, 10):
+        extra: dict[str, str | int | float | bool] = {"queue.buffering.max.messages": room}
+        kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, extra=extra)
+        producer = clients.checkpoint_producer(kafka, "t", 1_000_000, lambda *_: None, plugin=bus())
         assert isinstance(producer, HandledProducer)
         assert producer.handle
         written(producer, packed(topic, 400))
