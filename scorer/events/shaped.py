@@ -21,7 +21,7 @@ class Shaped:
         element = element_type(field.dtype)
         self._field = field
         self._dtype = np.dtype(held(field.dtype))
-        self._types = {nested: _typed(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
+        self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def row(self, value: Any) -> NDArray[Any]:
         """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
@@ -53,7 +53,7 @@ def element_type(dtype: str) -> Any:
     return Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int
 
 
-def _typed(shape: Any, element: Any) -> Any:
+def array_type(shape: Any, element: Any) -> Any:
     """The msgspec type of nested lists of exactly this shape."""
     for length in reversed(shape):
         element = Annotated[list[element], msgspec.Meta(min_length=length, max_length=length)]
