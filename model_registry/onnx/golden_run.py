@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding
 from model_registry.package.golden import Golden, agrees
@@ -54,7 +55,7 @@ def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDA
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
     """The (B, width) rows of a tensor."""
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
-    return np.array(rows, dtype=object if tensor.dtype == "string" else tensor.dtype).reshape(len(events), tensor.width)
+    return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
 
 
 def score(signature: Signature, outputs: dict[str, NDArray[Any]], row: int) -> Any:

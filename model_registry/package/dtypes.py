@@ -30,6 +30,11 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
     return None if good else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
 
 
+def held(dtype: str) -> str:
+    """The dtype of arrays that hold it, for numpy."""
+    return "O" if dtype == "string" else dtype
+
+
 def stated(value: Any) -> Any:
     """The dtype that a document states. Raises ValueError."""
     if value == "bfloat16":

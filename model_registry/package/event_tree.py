@@ -1,6 +1,7 @@
 """Events as trees: what stands at a path, where several fields stand together, and an event with values at their paths."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from model_registry.package.paths import Step, written
@@ -66,15 +67,9 @@ def placed(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
     event: dict[str, Any] = {}
     for path, value in values:
         part: Any = event
-        for step, following in zip(path, [*path[1:], None], strict=True):
-            if isinstance(step, int):
-                part.extend([None] * (step + 1 - len(part)))
-            if following is None:
-                part[step] = value
-                break
-            if (part.get(step) if isinstance(step, str) else part[step]) is None:
-                part[step] = {} if isinstance(following, str) else []
-            part = part[step]
+        for step, following in pairwise(path):
+            part = _put(part, step, {} if isinstance(following, str) else [])
+        _put(part, path[-1], value)
     return event
 
 
@@ -86,6 +81,16 @@ def is_array(part: Tree) -> bool:
 def length(part: Tree) -> int:
     """The length of an array that has all of the parts."""
     return max(step for step in part if isinstance(step, int)) + 1
+
+
+def _put(part: Any, step: Step, value: Any) -> Any:
+    """What stands at a step of an object or an array: a value, unless something did before."""
+    if isinstance(step, str):
+        return part.setdefault(step, value)
+    part.extend([None] * (step + 1 - len(part)))
+    if part[step] is None:
+        part[step] = value
+    return part[step]
 
 
 def _fault(part: Tree, path: Sequence[Step], at: int) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.package.dtypes import held
 from model_registry.package.signature import Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
@@ -43,7 +44,7 @@ def neutral_rows(signature: Signature) -> Tensors:
 
 def _constant(tensor: TensorInput) -> NDArray[Any]:
     """The row of a constant."""
-    dtype = object if tensor.dtype == "string" else tensor.dtype
+    dtype = held(tensor.dtype)
     if isinstance(tensor.value, tuple):
         return np.array(tensor.value, dtype)
     return np.full(tensor.row, tensor.value, dtype)

@@ -11,14 +11,21 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from publisher.kafka import security
 from publisher.kafka.clients import is_secret
+
+TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+TopicName = Annotated[str, Field(pattern=TOPIC)]
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+"""Of a region, or of what owns topics, groups and transactions: there is room for what stands beside it in their names."""
+Listen = Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
+"""A host and a port to serve at."""
 
 
 class SettingsError(Exception):

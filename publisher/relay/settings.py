@@ -13,11 +13,9 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.security import SecuritySettings
 from publisher.positions import renamed
 from publisher.process import configuration
-from publisher.process.configuration import Configuration, Loaded, Section
+from publisher.process.configuration import TOPIC, Configuration, Listen, Loaded, Name, Section, TopicName
 
-NAME = r"^[a-zA-Z0-9._-]{1,100}$"
 PRODUCERS = 2  # of a lane: one writes while the broker ends the other's last transaction
-TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 
 
 def _topic_or_pattern(text: str) -> str:
@@ -55,7 +53,7 @@ class ClusterSettings(Section):
     """How a cluster is reached. `region` stands in the positions that records carry."""
 
     reached: ClassVar[type[KafkaSettings]]
-    region: str = Field(pattern=NAME)
+    region: Name
     bootstrap_servers: str = Field(min_length=1)
     security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict)
@@ -94,7 +92,7 @@ class DestinationSettings(ClusterSettings):
 
 
 class HttpSettings(Section):
-    listen: str = Field(default="127.0.0.1:9474", pattern=r"^.+:\d{1,5}$")
+    listen: Listen = "127.0.0.1:9474"
 
 
 class RelaySettings(Configuration):
@@ -102,12 +100,12 @@ class RelaySettings(Configuration):
 
     model_config = SettingsConfigDict(env_prefix="PUBLISHER_")
 
-    name: str = Field(pattern=NAME)
+    name: Name
     source: SourceSettings
     destination: DestinationSettings
     lanes: int = Field(default=1, ge=1, le=64)
-    checkpoint_topic: str = Field(default="scorestream.checkpoints", pattern=TOPIC)
-    refusal_topic: str | None = Field(default=None, pattern=TOPIC)
+    checkpoint_topic: TopicName = "scorestream.checkpoints"
+    refusal_topic: TopicName | None = None
     filter: dict[str, list[str]] = Field(default_factory=dict)
     transaction_records: int = Field(default=10_000, ge=1, le=100_000)
     bytes_per_second: int = Field(default=0, ge=0)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.paths import Step
 from scorer.events.decoder import Decoded, Decoder
 from scorer.settings.carry import CarriedField, Row
@@ -38,10 +39,8 @@ class CarryingDecoder:
 
 
 def followed(value: Any, path: Path) -> Any:
-    """What stands at a path below a value: maps are followed by name, sequences by place. None where there is nothing."""
-    for step in path:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
-        else:
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-    return value
+    """What stands at a path below a value; None where there is nothing, or what has no such parts."""
+    try:
+        return look_up(value, path)
+    except WrongStep:
+        return None

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.native.texts import Texts
 from scorer.events.nested import NestedRows
-from scorer.events.shaped import element_type
+from scorer.events.shaped import array_type, element_type
 from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -211,7 +211,7 @@ def json_type(field: InputField | None) -> Any:
     if field.shape is not None:
         type_ = list  # flat or nested: `tensors` looks into it
     elif field.array is not None:
-        type_ = Annotated[list[type_], msgspec.Meta(min_length=field.array, max_length=field.array)]
+        type_ = array_type((field.array,), type_)
     return type_ if field.required else type_ | None
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, value_fault
+from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, held, value_fault
 from model_registry.package.shapes import array_fault, is_nested
 from model_registry.package.signature import InputField
 from scorer.events.decoder import Poison, Reason
@@ -20,8 +20,8 @@ class Shaped:
     def __init__(self, field: InputField) -> None:
         element = element_type(field.dtype)
         self._field = field
-        self._dtype = np.dtype(object if field.dtype == "string" else field.dtype)
-        self._types = {nested: _typed(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
+        self._dtype = np.dtype(held(field.dtype))
+        self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def row(self, value: Any) -> NDArray[Any]:
         """(n,) elements of a list, or of a buffer of float64. Raises ValueError, TypeError or OverflowError."""
@@ -46,14 +46,14 @@ class Shaped:
 
 def element_type(dtype: str) -> Any:
     """The msgspec type of a value of a dtype. Whole numbers of 64 bits have no limits: msgspec takes none so large."""
-    kind = np.dtype("O" if dtype == "string" else dtype).kind
+    kind = np.dtype(held(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
         return type_
     low, high = INTEGER_LIMITS[dtype]
     return Annotated[int, msgspec.Meta(ge=low, le=high)] if np.dtype(dtype).itemsize < 8 else int
 
 
-def _typed(shape: Any, element: Any) -> Any:
+def array_type(shape: Any, element: Any) -> Any:
     """The msgspec type of nested lists of exactly this shape."""
     for length in reversed(shape):
         element = Annotated[list[element], msgspec.Meta(min_length=length, max_length=length)]

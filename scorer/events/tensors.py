@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.package.dtypes import FLOAT_LIMITS
+from model_registry.package.dtypes import FLOAT_LIMITS, held
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
 from scorer.events.shaped import Shaped
@@ -116,7 +116,7 @@ class _Builder:
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
         self._fields = tensor.fields
-        self._dtype = np.dtype(object if tensor.dtype == "string" else tensor.dtype)
+        self._dtype = np.dtype(held(tensor.dtype))
         self._array = tensor.fields[0].array is not None
         self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
         span = slice(columns[0], columns[-1] + 1)

@@ -24,6 +24,7 @@ class AvroRecordEncoder(RecordEncoder):
     def __init__(self, header: bytes, carry: Sequence[CarriedField] = (), /, **provenance: str) -> None:
         super().__init__(carry, **provenance)
         self._header = header
+        self._writers = [WRITERS[field.type or ""] for field in carry]
 
     def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
         decided = {decision: b"\0" if decision is None else b"\2" + string(decision) for decision in set(columns.decisions)}
@@ -37,8 +38,7 @@ class AvroRecordEncoder(RecordEncoder):
         ]
 
     def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:
-        types = [WRITERS[field.type or ""] for field in self.carry]
-        written = zip(types, carried.values(), strict=True)
+        written = zip(self._writers, carried.values(), strict=True)
         return last + b"".join(b"\0" if value is None else b"\2" + write(value) for write, value in written)
 
 

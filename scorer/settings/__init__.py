@@ -15,10 +15,9 @@ from model_registry.package import paths
 from publisher.kafka import pem, security
 from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
-from publisher.process.configuration import Configuration, Loaded, Section, SettingsError
+from publisher.process.configuration import Configuration, Listen, Loaded, Name, Section, SettingsError, TopicName
 from scorer.settings.carry import CarriedFields, check_source
 
-TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 NAMELESS = ("json-array", "float32")
 SCHEMA_FORMATS = ("avro", "protobuf")
 HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
@@ -26,7 +25,6 @@ TARGET_MS = 20.0
 LONGEST_DEADLINE_MS = 2_500.0  # three in a row stay below the patience of livez
 SHORTEST_DEADLINE_MS = 500.0  # of those that nobody has set
 DEADLINE_TARGETS = 50.0  # latency targets that make a deadline which nobody has set
-OWNER_PART = r"^[a-zA-Z0-9._-]{1,100}$"
 
 
 class InputSettings(Section):
@@ -176,7 +174,7 @@ class TracingSettings(Section):
 
 
 class HttpSettings(Section):
-    listen: str = Field(default="127.0.0.1:9464", pattern=r"^.+:\d{1,5}$")
+    listen: Listen = "127.0.0.1:9464"
     """Where `/livez`, `/readyz` and `/metrics` are served; worker k adds k to the port (0: any free one)."""
 
 
@@ -185,7 +183,7 @@ class Settings(Configuration):
 
     model_config = SettingsConfigDict(env_prefix="SCORER_")
 
-    name: str = Field(pattern=OWNER_PART)
+    name: Name
     """The consumer group; `<name>.status` and `<name>.swaps` are its topics."""
     kafka: KafkaSettings
     input: InputSettings
@@ -198,9 +196,9 @@ class Settings(Configuration):
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
-    region: str = Field(default="local", pattern=OWNER_PART)
+    region: Name = "local"
     """Stands in every score."""
-    replica: str = Field(default_factory=socket.gethostname, pattern=OWNER_PART)
+    replica: Name = Field(default_factory=socket.gethostname)
     """`<name>.<replica>` owns partitions and transactions; default: the host name."""
 
     @model_validator(mode="before")

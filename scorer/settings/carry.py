@@ -47,9 +47,7 @@ class CarriedField:
             raise ValueError(f"this is no carried field; {WRITTEN}")  # noqa: TRY004 - told by pydantic
         if unknown := [str(key) for key in told if key not in KEYS]:
             raise ValueError(f"{unknown[0]!r} is no key of a carried field; {WRITTEN}")
-        path, type_ = paths.parse(told["path"]), told.get("type")
-        if not isinstance(path[0], str):
-            raise ValueError(f"{told['path']!r} begins with a place; a path begins with a field of the event")  # noqa: TRY004
+        path, type_ = paths.of_object(told["path"]), told.get("type")
         if type_ is not None and type_ not in TYPES:
             raise ValueError(f"type {type_!r} is none of {', '.join(TYPES)}")
         name = told.get("as")

@@ -6,7 +6,7 @@ The same code on every device. What only a GPU has (pinned host memory, CUDA gra
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,23 +40,25 @@ def fixed(tensors: Iterable[Tensor]) -> bool:
     )
 
 
-class Bound:
-    """Runs batches of any size in buckets. One thread at a time. `inputs` and `outputs` are `fixed`, `sizes` ascend.
-    `constants` are inputs that are the same for every batch."""
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """A session, and what of it is bound. `inputs` and `outputs` are `fixed`; `constants` are inputs that are the same for
+    every batch."""
 
-    def __init__(
-        self,
-        session: Any,
-        device: Device,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        sizes: Sequence[int],
-        constants: Tensors | None = None,
-    ) -> None:
+    session: Any
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    constants: Tensors = field(default_factory=dict)
+
+
+class Bound:
+    """Runs batches of any size in buckets, whose `sizes` ascend. One thread at a time."""
+
+    def __init__(self, model: Unbound, device: Device, sizes: Sequence[int]) -> None:
         self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
-        held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in (constants or {}).items()}
-        self._constants = held, constants  # on the CPU the values are those of the arrays
-        self._buckets = {size: _Bucket(session, device, inputs, outputs, size, held) for size in sizes}
+        held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()}
+        self._constants = held, model.constants  # on the CPU the values are those of the arrays
+        self._buckets = {size: _Bucket(model, device, size, held) for size in sizes}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -85,21 +87,13 @@ class Bound:
 
 
 class _Bucket:
-    """The buffers of one batch size."""
+    """The buffers of one batch size. `constants` are on the device."""
 
-    def __init__(
-        self,
-        session: Any,
-        device: Device,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        size: int,
-        constants: dict[str, Any],
-    ) -> None:
-        self._session, self._device, self._binding = session, device, session.io_binding()
-        self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in inputs}
-        self._inputs = {one.name: _on_device(one, size, device) for one in inputs}
-        self._outputs = {one.name: _on_device(one, size, device) for one in outputs}
+    def __init__(self, model: Unbound, device: Device, size: int, constants: dict[str, Any]) -> None:
+        self._session, self._device, self._binding = model.session, device, model.session.io_binding()
+        self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in model.inputs}
+        self._inputs = {one.name: _on_device(one, size, device) for one in model.inputs}
+        self._outputs = {one.name: _on_device(one, size, device) for one in model.outputs}
         self.options = ort.RunOptions()
         if device.graphs:
             self.options.add_run_config_entry("gpu_graph_id", str(size))

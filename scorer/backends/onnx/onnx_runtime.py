@@ -40,7 +40,7 @@ except ImportError as error:
         "ONNX Runtime is not installed", "pip install 'scorestream[cpu]' (or [gpu] on a machine with an NVIDIA GPU)"
     ) from error
 
-from scorer.backends.onnx.bound import Bound, Device, fixed
+from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class OnnxModel:
         """Run in buckets from now on: in these, or in those of them that are worth it (`choose`). Each is run beforehand, which
         may take `seconds`. Raises InferenceFailed."""
         try:
-            self._bound = Bound(self._session, device, self._batched(), self._read, sizes, self._feeding.fixed)
+            self._bound = Bound(Unbound(self._session, self._batched(), self._read, self._feeding.fixed), device, sizes)
         except Exception as error:
             raise InferenceFailed(f"no buffers: {_first_line(error)}") from error
         patience, self._watch.seconds = self._watch.seconds, seconds

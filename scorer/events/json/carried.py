@@ -25,7 +25,7 @@ class JsonCarried:
             found = msgspec.structs.astuple(self._decode(event))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._leniently(event)
-        return [followed(found[column], path) if path else found[column] for column, path in self._below]
+        return [followed(found[column], path) for column, path in self._below]
 
     def _leniently(self, event: bytes) -> Sequence[Any]:
         """The same by the standard library, which takes NaN and numbers beyond all floats."""

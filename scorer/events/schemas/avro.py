@@ -4,7 +4,7 @@ Logical types are read as the types under them. A field that the schema lacks is
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -44,9 +44,12 @@ class AvroReader:
         """The values of the record behind the header of `start` bytes. Raises Poison."""
         return self._fields.converted(self._record(value, start))
 
-    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
-        event = self._record(value, start)
-        return [followed(event, path) for path in paths]
+    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+        def values(value: bytes, start: int) -> list[Any]:
+            event = self._record(value, start)
+            return [followed(event, path) for path in paths]
+
+        return values
 
     def _record(self, value: bytes, start: int) -> dict[str, Any]:
         stream = BytesIO(value)

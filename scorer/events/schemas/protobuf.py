@@ -9,10 +9,10 @@ from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from model_registry.package.event_tree import Tree, is_array, length
-from scorer.events.carrying import Path
+from scorer.events.carrying import Path, followed
 from scorer.events.decoder import Poison, Reason
 from scorer.events.fields import Fields
 from scorer.events.schemas.fixed_layout import Constant, Item, Layout, Number, Text, Varint, layout
@@ -39,6 +39,7 @@ VARINTS = {
 
 class ProtobufReader:
     def __init__(self, message: Descriptor, fields: Fields, id_field: str | None) -> None:
+        self._type = message
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
         self._event = _object(message, fields.tree)
@@ -46,22 +47,35 @@ class ProtobufReader:
         items = [None] if fields.nested else list(_items(message, lengths))
         self.layout: Layout | None = layout(items, fields, id_field)
 
-    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
-        message = self._new()
-        try:
-            message.ParseFromString(value[start:])
-        except (DecodeError, ValueError) as error:
-            raise Poison(Reason.MALFORMED, str(error)) from None
-        return [_followed(message, path) for path in paths]
-
     def row(self, value: bytes, start: int) -> Row:
         """The values of the message behind the header of `start` bytes. Raises Poison."""
+        return self._fields.converted(self._event(self._message(value, start)))
+
+    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+        reads = [(_object(self._type, _alone(path)), path) for path in paths]
+
+        def values(value: bytes, start: int) -> list[Any]:
+            message = self._message(value, start)
+            return [followed(read(message), path) for read, path in reads]
+
+        return values
+
+    def _message(self, value: bytes, start: int) -> Any:
         message = self._new()
         try:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
             raise Poison(Reason.MALFORMED, f"no message of its Protobuf schema: {error}") from None
-        return self._fields.converted(self._event(message))
+        return message
+
+
+def _alone(path: Path) -> Tree:
+    """The tree of one field."""
+    below: Tree | str = ""
+    for step in reversed(path):
+        below = {step: below}
+    assert not isinstance(below, str)
+    return below
 
 
 def _object(message: Descriptor, part: Tree) -> Read:
@@ -96,8 +110,8 @@ def _inside(field: FieldDescriptor, message: Descriptor, part: Tree) -> Read | N
         return lambda found: {str(key): reads[str(key)](found[key]) for key in found if str(key) in reads}
     if not is_array(part):
         return None
-    each = [_whole(message, part.get(place, "")) for place in range(length(part))]
-    return lambda found: [read(one) for read, one in zip(each, found, strict=False)] or None
+    count, each = length(part), {place: _whole(message, below) for place, below in part.items()}
+    return lambda found: [each[at](one) if at in each else None for at, one in enumerate(found[:count])] or None
 
 
 def _whole(message: Descriptor | None, below: Tree | str) -> Read:
@@ -142,18 +156,3 @@ def _packed(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
 
 def _tag(field: FieldDescriptor, wire: int) -> bytes:
     return encoded(field.number << 3 | wire)
-
-
-def _followed(value: Any, path: Path) -> Any:
-    """What stands at a path below a message, None where there is nothing; maps are followed by the text of a key."""
-    for step in path:
-        if isinstance(value, Message):
-            field = value.DESCRIPTOR.fields_by_name.get(step) if isinstance(step, str) else None
-            absent = field is None or (field.has_presence and not value.HasField(step))
-            value = None if absent else getattr(value, str(step))
-        elif isinstance(step, int):
-            several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-            value = value[step] if several and step < len(value) else None
-        else:
-            value = next((value[key] for key in value if str(key) == step), None) if isinstance(value, Mapping) else None
-    return value

@@ -2,7 +2,7 @@
 
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from publisher.errors import Fatal
@@ -29,8 +29,8 @@ class Reader(Protocol):
     def row(self, value: bytes, start: int) -> Row:
         """The values of one event behind a header of `start` bytes. Raises Poison."""
 
-    def at(self, value: bytes, start: int, paths: Sequence[Path]) -> list[Any]:
-        """What stands at each of these paths in such an event, None where there is nothing. Raises Poison."""
+    def at(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
+        """What reads, of one event as above, what stands at each of these paths: None where there is nothing."""
 
 
 class Source(Protocol):

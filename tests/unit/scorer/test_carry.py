@@ -47,7 +47,7 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
     ("carry", "said"),
     [
         (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: what stands at character 2"),
-        (["[0].x"], "begins with a place; a path begins with a field of the event"),
+        (["[0].x"], "'[0].x': a path begins with a name, for an event is an object"),
         ([3], "this is no carried field; write its path, or {path: after.id, as: customer, type: string}"),
         ([{"path": "x", "typ": "long"}], "'typ' is no key of a carried field"),
         ([{"path": "x", "type": "float"}], "type 'float' is none of string, long, double, boolean"),

@@ -15,7 +15,7 @@ from model_registry import package
 from model_registry.onnx.tensors import Tensor
 from scorer import backends
 from scorer.backends import ModelRefused
-from scorer.backends.onnx.bound import Bound, Device, fixed
+from scorer.backends.onnx.bound import Bound, Device, Unbound, fixed
 from scorer.backends.onnx.buckets import CANDIDATES, choose, pieces
 from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings import ModelSettings
@@ -80,7 +80,7 @@ def bound(tmp_path_factory: pytest.TempPathFactory) -> Bound:
     casts = [Tensor(name, DTYPES[name], ("N", 2)) for name in CASTS]
     outputs = [Tensor("y", "float32", ("N", 1)), *casts]
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return Bound(session, Device(), [Tensor("x", "float32", (None, 2))], outputs, (1, 4, 16))
+    return Bound(Unbound(session, [Tensor("x", "float32", (None, 2))], outputs), Device(), (1, 4, 16))
 
 
 @settings(max_examples=30)
@@ -100,7 +100,8 @@ def test_host_buffers_are_pinned_while_their_bucket_lives(tmp_path: Path) -> Non
     models.linear(tmp_path / "m.onnx", 1.0)
     session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     device = Device(pin=lambda b: pinned.add(b.ctypes.data), unpin=lambda b: pinned.discard(b.ctypes.data))
-    bound = Bound(session, device, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))], (1, 8))
+    model = Unbound(session, [Tensor("x", "float32", (None, 2))], [Tensor("y", "float32", (None, 1))])
+    bound = Bound(model, device, (1, 8))
     assert len(pinned) == 2
     bound.keep((8,))
     assert (len(pinned), bound.sizes) == (1, (8,))
