@@ -7,6 +7,7 @@ the one that started it.
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "debian(program): needs a program of Debian, one of those listed in tests/support/debian.py"
     )
     config.stash[NOT_RUN] = {}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, by what tests start too
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def asked(go: str, line: str) -> Any:
     return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
 
 
-def test_kafka_alone_runs_until_it_is_told_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     port = str(free_port())
     with contextlib.ExitStack() as closing:
@@ -90,8 +91,8 @@ def test_kafka_alone_runs_until_it_is_told_to_end(tmp_path: Path, monkeypatch: p
         assert f"127.0.0.1:{port}" in running.stderr.readline()
         assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers
         assert f"port {port} of 127.0.0.1 is taken" in demo("--only-kafka", port, code=4).stderr
-        running.terminate()
-        assert running.wait(STEP_SECONDS) == 143
+        running.send_signal(signal.SIGINT)
+        assert running.wait(STEP_SECONDS) == 130
     assert list(tmp_path.iterdir()) == []
 
 

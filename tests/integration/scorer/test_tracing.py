@@ -1,5 +1,9 @@
 """Traces on the real broker: an event's context reaches its score, and a batch is a span that links to its events."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from tests.integration.scorer.rig import MakeRig, Rig, until
 from tests.support import auditor
 from tests.support.otlp import Collector, attributes
@@ -17,8 +21,13 @@ def headers(rig: Rig, topic: str) -> dict[bytes | None, dict[str, bytes]]:
     return found
 
 
-def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig) -> None:
-    collector = Collector()
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as running:
+        yield running
+
+
+def test_an_events_trace_goes_on_with_its_score(make_rig: MakeRig, collector: Collector) -> None:
     rig = make_rig(tracing={"endpoint": collector.endpoint}, output={"headers": ["version"]}).stocked()
     rig.produce(
         b'{"id": "1", "a": 1, "b": 2}', key=b"traced", headers=[("traceparent", PARENT.encode()), ("tracestate", b"v=1")]

@@ -68,9 +68,7 @@ def test_every_metric_that_an_alert_looks_at_is_exported() -> None:
     assert asked <= exported()
 
 
-def test_every_alert_says_how_bad_it_is_and_has_its_page() -> None:
-    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("[A-Z]*.md")}
-    assert {f"{rule['alert']}.md" for rule in rules()} == pages
+def test_every_alert_says_how_bad_it_is_and_what_to_look_at() -> None:
     for rule in rules():
         assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}

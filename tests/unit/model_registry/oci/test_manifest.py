@@ -108,8 +108,10 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 @settings(max_examples=200)
-@given(st.dictionaries(st.sampled_from(list(KNOWN)), json_values, max_size=7))
-def test_any_document_is_a_version_or_corrupt(changes: dict[str, Any]) -> None:
+@given(st.dictionaries(st.sampled_from(list(KNOWN)), json_values, max_size=7), st.binary(max_size=200))
+def test_any_document_is_a_version_or_corrupt_and_any_bytes_are(changes: dict[str, Any], random: bytes) -> None:
+    with pytest.raises(Corrupt):
+        manifest.parse_version(random)
     data = json.dumps({**json.loads(version(file("model.onnx"))), **changes}).encode()
     for parse in (manifest.parse_version, manifest.parse_index, manifest.describe):
         with contextlib.suppress(Corrupt):

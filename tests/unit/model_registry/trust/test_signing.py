@@ -199,6 +199,17 @@ def test_any_value_anywhere_in_a_bundle_raises_only_our_errors(key: str, value: 
         signing.check(msgspec.json.encode(document), DIGEST, trusted(ONE), NOW)
 
 
+def signed_json(value: object) -> bytes:
+    return bundle.build(msgspec.json.encode(value), ONE)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300) | JSON.map(signed_json))
+def test_any_bytes_and_any_signed_json_raise_only_our_errors(content: bytes) -> None:
+    with pytest.raises(RegistryError):
+        signing.check(content, DIGEST, trusted(ONE), NOW)
+
+
 PUBLIC = """-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEMvIuJrgZP543YcLXxTu9Ggj2P2cd
 TytKfdyxXUwrsyZ0CsJ8r6apPUKk/B0LKOMO5kMSx/nS0ulkue1TyZOGbw==

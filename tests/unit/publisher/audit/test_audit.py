@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from publisher.audit.ledger import EventReport, Kind
+from publisher.audit.ledger import EventReport, Kind, Window
 from publisher.audit.revisions import Swap
 from tests.unit.publisher.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
 
@@ -156,6 +157,15 @@ def test_the_sum_holds_whatever_is_broken(history: History, data: st.DataObject)
     answers = report.scored + report.expired + report.dead_lettered
     assert answers == len(kept)
     assert answers == report.events - report.missing - report.pending + report.duplicates + report.phantoms
+
+
+def test_only_the_first_examples_are_kept_and_inputs_need_a_window() -> None:
+    history = History({P0: list(range(100))}, [], {})
+    report = audited(history)
+    assert report.missing == 100
+    assert report.examples == {"missing": [f"flights/0/{offset}" for offset in range(5)]}
+    with pytest.raises(KeyError):
+        audited(history, {(TOPIC, 1): Window(0, 2)})
 
 
 def test_a_swap_of_a_partition_that_is_not_audited_is_of_no_concern() -> None:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 
 from publisher.errors import Aborted
-from publisher.session.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession
+from publisher.session.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
 from publisher.session.group_commits import GroupCommits, OnCommit
 from tests.unit.publisher.session.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
 
@@ -164,3 +166,26 @@ def test_the_outcome_of_a_commit_reaches_who_began_it() -> None:
     consumer.refuses = REFUSED
     commits.begin(first, lambda error: told.append(("third", error)))
     assert told == [("second", None), ("first", REFUSED), ("third", REFUSED)]
+
+
+offsets = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4)
+
+
+@given(st.lists(st.one_of(offsets, st.sampled_from(["begin", "committed", "refused"]))))
+def test_no_position_is_forgotten(moves: list[object]) -> None:
+    positions = Positions()
+    newest: dict[int, int] = {}
+    committed: dict[int, int] = {}
+    begun: dict[int, int] = {}
+    for now, move in enumerate(moves):
+        if isinstance(move, list):
+            positions.publish([TopicPartition("e", p, offset) for p, offset in move], now)
+            newest |= dict(move)
+        elif move == "begin" and not positions.committing:
+            begun = {p: position.offset for (_, p), position in positions.begin(now).items()}
+        elif move in ("committed", "refused"):
+            committed |= begun if move == "committed" else {}
+            positions.answered(committed=move == "committed")
+            begun = {}
+        pending = {p: position.offset for (_, p), position in positions.pending().items()}
+        assert committed | pending == newest

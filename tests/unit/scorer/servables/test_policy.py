@@ -70,3 +70,7 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
             assert {snapshot.known[digest] for digest in snapshot.aspired.values()} == {State.READY}
         case Load(digest):
             assert digest not in snapshot.known
+
+
+def test_a_served_version_that_is_loaded_anew_is_no_version_to_flip_to() -> None:
+    assert next_action(Snapshot(champion("a"), 2, champion("a"), 1, {})) == Load("a")
