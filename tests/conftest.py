@@ -21,6 +21,13 @@ settings.register_profile("busy machine", deadline=None)  # how long an example 
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
 settings.load_profile("busy machine")
 pytest_plugins = ["tests.support.every_setting", "tests.support.fixtures"]
+TOGETHER = {
+    "tests/integration/relay/": "relay",
+    "tests/integration/security/": "security",
+    "tests/integration/backends/": "model servers",
+    "tests/integration/scorer/test_model_servers.py": "model servers",
+}
+"""Where tests share servers that the others do not need: one of the processes runs them all."""
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 
@@ -37,8 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, by what tests start too
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the tests whose program is missing; with CI set they stay and fail. Turn the order round where that is asked."""
+    """Put what takes long first and keep together what belongs together. Take out the tests whose program is missing; with CI
+    set they stay and fail. Turn the order round where that is asked."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/integration/"))
+    for item in items:
+        for place in filter(item.nodeid.startswith, TOGETHER):
+            item.add_marker(pytest.mark.xdist_group(TOGETHER[place]))
     if config.getoption("backwards", False):
         items.reverse()
     missing = {item: program for item in items if (program := missing_program(item))}

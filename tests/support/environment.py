@@ -69,7 +69,7 @@ def install(python: Path) -> None:
     if not _ask(python, "from importlib.util import find_spec as f; print('pip' if f('pip') else '')"):
         _run(str(python), "-m", "ensurepip")
     _say(f"installing {REQUIREMENTS.relative_to(ROOT)} (a minute or two the first time)")
-    pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
+    pip = (str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--no-input")
     _run(*pip, "--require-hashes", "-r", str(REQUIREMENTS))
     _run(*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 

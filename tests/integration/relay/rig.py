@@ -12,11 +12,11 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from tests.integration.relay.counting import compare
-from tests.support import auditor
+from tests.support import auditor, warm
 from tests.support.follower import Follower
 from tests.support.processes import Service, command
 from tests.support.topics import admin, settle
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import until
 
 
 class RelayRig:
@@ -58,9 +58,10 @@ class RelayRig:
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         words = [*arguments[:2]] if arguments[0] == "checkpoint" else [arguments[0]]
         full = [*self.program, *words, str(self.path), *arguments[len(words) :]]
-        done = subprocess.run(full, capture_output=True, text=True, check=False, timeout=STEP_SECONDS)
-        assert done.returncode == code, f"{full} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}"
-        return done
+        done = warm.run(full)
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, f"{full} ended with {done.returncode}, not {code}:\n{out}\n{err}"
+        return subprocess.CompletedProcess(full, code, out, err)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self.run(*arguments, "--json", code=code).stdout)

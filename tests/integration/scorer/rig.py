@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from model_registry.oci import reference
 from model_registry.package import push as store_package
 from model_registry.stores import open_store
-from tests.support import auditor
+from tests.support import auditor, warm
 from tests.support.follower import Follower
 from tests.support.processes import Service, command
 from tests.support.topics import settle
@@ -104,9 +104,7 @@ class Rig:
 
     def run(self, *arguments: str, code: int | None = 0, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         """A command in the rig's folder, which must end with `code`; None: with any."""
-        done = subprocess.run(
-            [command(arguments[0]), *arguments[1:]], cwd=self.folder, capture_output=True, input=stdin, check=False
-        )
+        done = warm.run([command(arguments[0]), *arguments[1:]], self.folder, stdin)
         out, err = done.stdout.decode(), done.stderr.decode()
         assert code in (None, done.returncode), f"{arguments} ended with {done.returncode}, not {code}:\n{out}\n{err}"
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
