@@ -99,7 +99,8 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
         "group.protocol": settings.group_protocol,
         "enable.auto.offset.store": False,
         "topic.metadata.refresh.interval.ms": 10_000,  # how late a partition that was added may be read
-        "queued.min.messages": 20_000,
+        "queued.min.messages": 1,  # fetched when nothing is left: a sixth of the requests at 1,000 events/s
+        "fetch.queue.backoff.ms": 2,
         "queued.max.messages.kbytes": 32_768,
     }
     if settings.group_protocol == "classic":
