@@ -1,7 +1,7 @@
 """The signature of a model that comes without one, worked out from its inputs and outputs; where that is ambiguous, a skeleton.
 
 Unambiguous is: only the batch is open of every input's shape. Each takes the event field of its own name, an array of as many
-elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float.
+elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float, of any shape.
 """
 
 import json
@@ -38,7 +38,13 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
         document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
-    return Signature(fed, (Output(None, outputs[0].name),))
+    return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
+
+
+def answer_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """The shape to state of an output, open lengths as -1; None where a number or a row says enough."""
+    row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
+    return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _fed(tensor: Tensor, *, alone: bool) -> TensorInput:
