@@ -12,10 +12,9 @@ from typing import Any
 from model_registry.onnx import tensors
 from model_registry.onnx.tensors import UNKNOWN, Tensor
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
+from model_registry.package.gaps import BLANK
 from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, is_open
 from model_registry.package.signature import InputField, Output, Signature, SignatureError, TensorInput
-
-BLANK = "FILL IN"
 
 
 class Underivable(SignatureError):
@@ -35,7 +34,7 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
+        document = {"inputs": [tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
     return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
@@ -79,7 +78,8 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}"
 
 
-def _tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
+def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
+    """An input of a document as the model states it, with gaps. `alone`: it has no other."""
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):

@@ -60,6 +60,15 @@ def _same_classes(expected: Sequence[Any], found: Sequence[Any], tolerance: floa
     return all(agrees(one["score"], scores.get(one["label"]), tolerance) for one in expected)
 
 
+def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
+    """Why an event is none of a signature's, with the field, or None if it is one."""
+    for field in signature.fields:
+        if fault := _field_fault(field, event):
+            where = f" ({paths.written(field.path)})" if field.path else ""
+            return f"event field {field.name!r}{where}{fault}"
+    return None
+
+
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
     try:
         raw = msgspec.json.decode(line)
@@ -67,16 +76,14 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
         _fail(number, f"no JSON: {error}")
     if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
         _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")
-    if not _is_score(raw["score"]):
+    if not is_score(raw["score"]):
         _fail(
             number, f"the score {raw['score']!r:.100} is no number, text, array of these, {{label, score}} or object of these"
         )
     if not _is_number(raw["tolerance"]) or raw["tolerance"] < 0:
         _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
-    for field in signature.fields if signature else ():
-        if fault := _field_fault(field, raw["event"]):
-            where = f" ({paths.written(field.path)})" if field.path else ""
-            _fail(number, f"event field {field.name!r}{where}{fault}")
+    if fault := event_fault(signature, raw["event"]) if signature else None:
+        _fail(number, fault)
     return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
 
 
@@ -95,12 +102,12 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     return found and f"{found[0]}: {found[1]}"
 
 
-def _is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
+def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
     """Whether a score record has such: a number, text, true or false, a class, nested arrays of them, or those by name."""
     if isinstance(value, list):
-        return depth > 0 and all(_is_score(one, depth - 1) if not isinstance(one, dict) else _is_class(one) for one in value)
+        return depth > 0 and all(is_score(one, depth - 1) if not isinstance(one, dict) else _is_class(one) for one in value)
     if isinstance(value, dict):
-        return bool(value) and all(not isinstance(one, dict) and _is_score(one) for one in value.values())
+        return bool(value) and all(not isinstance(one, dict) and is_score(one) for one in value.values())
     return isinstance(value, str | bool) or _is_number(value)
 
 

@@ -10,10 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.errors import Corrupt, Refused
 from model_registry.onnx import golden_run, requirements, safety
-from model_registry.onnx.derive_signature import BLANK, Underivable, derive
+from model_registry.onnx.derive_signature import Underivable, derive
 from model_registry.onnx.file import OnnxFile
 from model_registry.onnx.requirements import DEVICE, IR, OPSET, RUNTIME
 from model_registry.onnx.tensors import UNKNOWN, Tensor, fault
+from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
