@@ -13,6 +13,7 @@ from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx import derive_signature, golden_run, requirements, safety
 from model_registry.package import Package, gaps, golden
+from model_registry.package.signature import Signature
 
 CLOSE = 1e-4
 
@@ -34,10 +35,10 @@ class Prepared:
 
 
 class Unanswered(Refused):
-    """A package whose golden examples have no scores yet. `lines` are the examples with the model's own."""
+    """A package whose golden examples have no scores yet. `lines` are the examples with the model's own, where it was asked."""
 
-    def __init__(self, folder: Path, lines: str) -> None:
-        super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in")
+    def __init__(self, folder: Path, lines: str = "") -> None:
+        super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in", "write what the model answers")
         self.lines = lines
 
 
@@ -50,18 +51,32 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
             raise Refused(
                 f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
             )
-        return Prepared(package.read(folder, stated), {}, {}, remote=True)
+        found = package.read(folder, stated)
+        if _unanswered(found):
+            raise Unanswered(folder)
+        return Prepared(found, {}, {}, remote=True)
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = package.read(folder, signature)
-    try:
-        if any(gaps.is_gap(example.score) for example in found.golden):
-            raise Unanswered(folder, answered(golden_run.Loaded(path, signature), [one.event for one in found.golden]))
-        ran = golden_run.run(path, signature, found.golden)
-    except ImportError:
-        ran = ""
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, ran)
+    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature))
+
+
+def _ran(found: Package, signature: Signature) -> str:
+    """The ONNX Runtime that answered the golden examples; nothing where none is installed. Raises Refused and Unanswered."""
+    try:
+        if _unanswered(found):
+            model = golden_run.Loaded(found.model_path, signature)
+            raise Unanswered(found.folder, answered(model, [one.event for one in found.golden]))
+        return golden_run.run(found.model_path, signature, found.golden)
+    except ImportError:
+        if _unanswered(found):
+            raise Unanswered(found.folder) from None
+        return ""
+
+
+def _unanswered(found: Package) -> bool:
+    return any(gaps.is_gap(example.score) for example in found.golden)
 
 
 def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:

@@ -89,6 +89,8 @@ def _explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except Unanswered as error:
+        if not error.lines:
+            raise
         output.talk(f"error: {error}")
         output.talk("hint: on stdout are its lines with the model's own answers; write them into that file if they are right")
         output.show(False, None, error.lines.rstrip())

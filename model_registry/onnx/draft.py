@@ -25,9 +25,11 @@ TOP = 3  # classes of a draft
 
 @dataclass(slots=True)
 class Drafting:
-    """The example events' values by path, one an event, None where it has none. `notes` say what was chosen, and why."""
+    """The example events' values by path, one an event, None where it has none. `nameless` are the tensors that no field is
+    called by; `notes` say what was chosen, and why."""
 
     values: Mapping[Path, Sequence[Any]]
+    nameless: list[Tensor] = field(default_factory=list)
     taken: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -38,8 +40,9 @@ def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> t
     if not values:
         return [tensor_skeleton(one, len(tensors) == 1) for one in tensors], []
     drafting = Drafting(values)
-    ranked = sorted(tensors, key=lambda one: _named(drafting, one) is None)  # what has a name is not taken for a row
-    found = {one.name: _tensor(drafting, one) for one in ranked}
+    drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
+    called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
+    found = {one.name: _tensor(drafting, one) for one in (*called, *drafting.nameless)}
     return [found[one.name] for one in tensors], drafting.notes
 
 
@@ -57,6 +60,7 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
         gap = f"{BLANK}: the field of events that feeds it, {what}; the examples have none of that name"
         shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
         return document | shape | {"fields": [gap]}
+    drafting.taken.add(path)
     scalar = not _is_array(drafting, path)
     fed = _field(drafting, tensor, path)
     if scalar:
@@ -78,10 +82,10 @@ def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
 
 
 def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
-    """Where events have the one array that fits a tensor and is not another's."""
+    """Where events have the one array that fits a tensor, and no other tensor that has to find its own."""
     free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
-    if len(fitting) != 1:
+    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
         return None
     drafting.notes.append(f"input {tensor.name!r} takes {paths.written(fitting[0])}, the only array that fits it")
     return fitting[0]
@@ -98,7 +102,6 @@ def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
 
 def _field(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
     """One field of the events, with a gap for the default where some lack it."""
-    drafting.taken.add(path)
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
     name = paths.written(path) if name in drafting.names else name
     drafting.names.add(name)

@@ -13,7 +13,7 @@ from model_registry.package import Package
 from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import neutral_rows
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.signature import Decision, Signature
+from model_registry.package.signature import Decision, Output, Signature
 from publisher.process.outages import Away
 from scorer import backends
 from scorer.backends import InferenceFailed, Model, ModelRefused
@@ -133,9 +133,17 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
     if settings.output.format == "json":
         return
     for one in signature.outputs:
-        kind = "strings" if scores.columns[one.name].dtype == object else "classes with their labels (top)" if one.top else ""
-        if kind:
+        if kind := _placeless(one, scores):
             said = (
                 f"output {one.name or one.tensor!r} gives {kind}, which records in {settings.output.format} have no place for"
             )
             raise ModelRefused(f"{said}; set output.format to json")
+
+
+def _placeless(output: Output, scores: Scores) -> str:
+    """What an output gives that numbers row by row cannot say; nothing where they can."""
+    if scores.columns[output.name].dtype == object:
+        return "strings"
+    if output.top:
+        return "classes with their labels (top)"
+    return "arrays of several open lengths" if output.shape and output.shape.count(-1) > 1 else ""

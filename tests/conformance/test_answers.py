@@ -55,6 +55,20 @@ def test_a_detector_answers_as_its_golden_examples_say(tmp_path: Path) -> None:
     assert [one["label"] for one in equal] == ["cat", "dog"]
 
 
+@pytest.mark.parametrize("buckets", [[], [1, 4]], ids=["own size", "buckets"])
+def test_several_outputs_of_other_shapes_in_buckets(tmp_path: Path, buckets: list[int]) -> None:
+    numbers = [BOXES, CLASSES, SURE, BEST]
+    folder = detector.package(tmp_path / "detector", detector.SIGNATURE | {"output": numbers})
+    settings = settings_of("json")
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update={"buckets": buckets})})
+    model = loaded(folder, settings)
+    x = np.random.default_rng(1).normal(size=(7, 3)).astype(np.float32)
+    for row, found in zip(x.tolist(), model.score({"x": x}).encoded(), strict=True):
+        expected = detector.answer(*row)
+        expected.pop("word")
+        assert agrees(expected, json.loads(found), 1e-5)
+
+
 def test_a_wrong_golden_example_is_refused(tmp_path: Path) -> None:
     folder = detector.package(tmp_path / "detector")
     lines = [json.loads(line) for line in (folder / "golden.jsonl").read_text().splitlines()]
@@ -89,7 +103,13 @@ def test_outputs_that_do_not_fit_are_refused_at_push_and_at_start(tmp_path: Path
 
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 @pytest.mark.parametrize(
-    ("output", "kind"), [(CLASSES, "classes with their labels (top)"), (WORD, "strings")], ids=["top", "strings"]
+    ("output", "kind"),
+    [
+        (CLASSES, "classes with their labels (top)"),
+        (WORD, "strings"),
+        (BOXES | {"shape": [-1, -1]}, "arrays of several open lengths"),
+    ],
+    ids=["top", "strings", "open lengths"],
 )
 def test_records_with_types_have_no_place_for_text(tmp_path: Path, format_: str, output: dict[str, Any], kind: str) -> None:
     folder = detector.package(tmp_path / "detector", detector.SIGNATURE | {"output": [output], "decision": None})

@@ -1,6 +1,7 @@
 """`model-registry init`: what it finds out of a model and example events, what it leaves open, and the way on to a version."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,16 @@ def test_the_fields_that_a_row_may_have_are_listed_but_for_those_of_others() -> 
     assert found[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
 
 
+def test_what_may_feed_two_tensors_is_given_to_none() -> None:
+    tensors = [Tensor("one", "float32", (B, 3)), Tensor("two", "float32", (B, 3))]
+    found, notes = draft.inputs(tensors, example_events.values(FLIGHTS))
+    assert notes == []
+    for document in found:
+        gap, *candidates = document["fields"]
+        assert gaps.is_gap(gap)
+        assert candidates[:2] == ["a", "b"]
+
+
 def test_arrays_of_another_length_in_each_event_are_left_open() -> None:
     (found,), _ = draft.inputs([Tensor("v", "float32", (B, "n"))], example_events.values([{"v": [1, 2]}, {"v": [1, 2, 3]}]))
     assert gaps.is_gap(found["fields"][0])
@@ -322,6 +333,22 @@ def test_labels_that_fit_no_output_or_two_are_a_gap() -> None:
     for outputs in ([Tensor("p", "float32", (B, 3))], [Tensor(name, "float32", (B, 2)) for name in "pq"]):
         (gap,) = gaps.in_document(draft.answers(outputs, ["a", "b"]))
         assert gap == ("output.tensor", f"{BLANK}: the tensor of (B, 2) numbers, one a label")
+
+
+def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named_inputs(folder / "late.onnx")
+    written(folder / "flights.jsonl", [{"distance": 100, "dep_delay": 1}])
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    made = answer("init", "late.onnx", "--example", "flights.jsonl")
+    assert "golden.jsonl has events without scores: ONNX Runtime is not installed here" in made["notes"]
+    assert made["gaps"][-1] == "golden.jsonl: the score of 1 events"
+    (folder / "late-1.0.0" / "README.md").write_text("# late\n")
+    for model in ("model.onnx", "saved_model"):
+        (folder / "late-1.0.0" / "model.onnx").rename(folder / "late-1.0.0" / model)
+        refused = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3)
+        assert "late-1.0.0/golden.jsonl has a score that is still to be filled in\nhint: write what the model" in refused.stderr
+        assert refused.stdout == ""
+        (folder / "late-1.0.0" / model).rename(folder / "late-1.0.0" / "model.onnx")
 
 
 def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
