@@ -98,6 +98,33 @@ def test_every_mistake_is_named(parts: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from(["tensor", "index", "shape", "top", "labels", "name"]),
+    st.sampled_from(["argmax", "threshold", "below", "output", "at_or_above"]),
+    json_values,
+    json_values,
+    st.booleans(),
+)
+def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str, one: Any, other: Any, several: bool) -> None:
+    stated: Any = {"tensor": "p", "top": 2, of_output: one}
+    try:
+        found = signature(
+            output=[BREED | stated, BOXES] if several else stated,
+            labels=LABELS,
+            decision={"argmax": True, of_decision: other} | ({"output": "breed"} if several else {}),
+        )
+    except SignatureError:
+        return
+    assert Signature.parse(found.to_json()) == found
+
+
 numbers = st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.uint8, np.int8])
 few = st.sampled_from([0, 1, 2, 3, 100, 127])
 
