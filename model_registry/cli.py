@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from model_registry.commands import channels, options, trust, versions
+from model_registry.commands.init import init
 from model_registry.commands.output import talk
 from model_registry.commands.push import push
 from model_registry.errors import RegistryError
@@ -32,6 +33,7 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 app.callback()(options.connection)
 VERBS: dict[str, Callable[..., None]] = {
+    "init": init,
     "push": push,
     "pull": versions.pull,
     "list": versions.list_versions,

@@ -5,11 +5,17 @@ What the model requires of a scorer is noted."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx import derive_signature, golden_run, requirements, safety
-from model_registry.package import Package
+from model_registry.package import Package, gaps, golden
+from model_registry.package.signature import Signature
+
+CLOSE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +34,64 @@ class Prepared:
     remote: bool = False
 
 
+class Unanswered(Refused):
+    """A package whose golden examples have no scores yet. `lines` are the examples with the model's own, where it was asked."""
+
+    def __init__(self, folder: Path, lines: str = "") -> None:
+        super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in", "write what the model answers")
+        self.lines = lines
+
+
 def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = ()) -> Prepared:
-    """Check a folder. Raises Refused, Corrupt (no ONNX) and Underivable: the signature has to be written."""
+    """Check a folder. Raises Refused, Corrupt (no ONNX), Underivable: the signature has to be written, and Unanswered."""
+    gaps.check(folder)
     path, stated = package.find_model(folder), package.read_signature(folder)
     if path.name != package.MODEL:
         if stated is None:
             raise Refused(
                 f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
             )
-        return Prepared(package.read(folder, stated), {}, {}, remote=True)
+        found = package.read(folder, stated)
+        if _unanswered(found):
+            raise Unanswered(folder)
+        return Prepared(found, {}, {}, remote=True)
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = package.read(folder, signature)
-    try:
-        ran = golden_run.run(path, signature, found.golden)
-    except ImportError:
-        ran = ""
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, ran)
+    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature))
+
+
+def _ran(found: Package, signature: Signature) -> str:
+    """The ONNX Runtime that answered the golden examples; nothing where none is installed. Raises Refused and Unanswered."""
+    try:
+        if _unanswered(found):
+            model = golden_run.Loaded(found.model_path, signature)
+            raise Unanswered(found.folder, answered(model, [one.event for one in found.golden]))
+        return golden_run.run(found.model_path, signature, found.golden)
+    except ImportError:
+        if _unanswered(found):
+            raise Unanswered(found.folder) from None
+        return ""
+
+
+def _unanswered(found: Package) -> bool:
+    return any(gaps.is_gap(example.score) for example in found.golden)
+
+
+def answered(model: golden_run.Loaded, events: Sequence[dict[str, Any]]) -> str:
+    """Lines of golden.jsonl: these events with the model's own answers, where those are finite. Raises Refused."""
+    found = [pair for pair in zip(events, model.answers(events), strict=True) if golden.is_score(pair[1])]
+    lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in found)
+    return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+
+
+def tolerance(score: Any) -> float:
+    """What numbers of a score may be off on another machine: 1e-4, or so much of the largest, in one digit."""
+    return float(f"{CLOSE * max(1.0, _largest(score)):.0e}")
+
+
+def _largest(score: Any) -> float:
+    if isinstance(score, dict | list):
+        return max(map(_largest, score.values() if isinstance(score, dict) else score), default=0.0)
+    return abs(float(score)) if isinstance(score, int | float) else 0.0

@@ -82,11 +82,19 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Where the signature has to be written: as far as it is known on stdout, what is missing on stderr. Ends with 3."""
+    """Where the signature or scores have to be written: as far as they are known on stdout, the rest on stderr. Ends with 3."""
+    from model_registry.commands.prepare import Unanswered
     from model_registry.onnx.derive_signature import Underivable
 
     try:
         yield
+    except Unanswered as error:
+        if not error.lines:
+            raise
+        output.talk(f"error: {error}")
+        output.talk("hint: on stdout are its lines with the model's own answers; write them into that file if they are right")
+        output.show(False, None, error.lines.rstrip())
+        raise typer.Exit(error.exit_code) from None
     except Underivable as error:
         output.talk(f"error: {folder} has no signature.json, and the model leaves open what it must say")
         for doubt in error.todo:

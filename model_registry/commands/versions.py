@@ -96,19 +96,16 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """What a version reads of an event, and what its score is."""
-    from model_registry.package import paths
-    from model_registry.package.compare import told
+    from model_registry.package import compare, paths
 
     where = {field.name: f" at {paths.written(field.path)}" if field.path else "" for field in signature.fields}
     lines = [("input", f"{one.name}: {one.dtype}{list(one.shape or ()) or ''}{where[one.name]}") for one in signature.fields]
-    lines += [("constant", f"{one.tensor}: {told(one)}") for one in signature.inputs if one.value is not None]
-    for one in signature.outputs:
-        kind = "the whole row" if one.index is None else f"a number, column {one.index}"
-        lines.append(("output", f"{one.name or 'score'}: {kind} of {one.tensor}"))
+    lines += [("constant", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.value is not None]
+    lines += [("output", f"{one.name or 'score'}: {compare.told_output(signature, one)}") for one in signature.outputs]
     if signature.labels is not None:
-        lines.append(("labels", ", ".join(signature.labels)))
-    if (decision := signature.decision) is not None:
-        lines.append(("decision", f"{decision.at_or_above} (score {decision.threshold:g} or more), else {decision.below}"))
+        lines.append(("labels", compare.told_labels(signature.labels)))
+    if signature.decision is not None:
+        lines.append(("decision", compare.told_decision(signature)))
     return lines
 
 

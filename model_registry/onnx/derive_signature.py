@@ -1,7 +1,7 @@
 """The signature of a model that comes without one, worked out from its inputs and outputs; where that is ambiguous, a skeleton.
 
 Unambiguous is: only the batch is open of every input's shape. Each takes the event field of its own name, an array of as many
-elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float.
+elements; a scalar where the shape is (B,), or (B, 1) beside other inputs. And the one output is a float, of any shape.
 """
 
 import json
@@ -12,10 +12,9 @@ from typing import Any
 from model_registry.onnx import tensors
 from model_registry.onnx.tensors import UNKNOWN, Tensor
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
+from model_registry.package.gaps import BLANK
 from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, is_open
 from model_registry.package.signature import InputField, Output, Signature, SignatureError, TensorInput
-
-BLANK = "FILL IN"
 
 
 class Underivable(SignatureError):
@@ -35,10 +34,16 @@ def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        document = {"inputs": [_tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
+        document = {"inputs": [tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
-    return Signature(fed, (Output(None, outputs[0].name),))
+    return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
+
+
+def answer_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """The shape to state of an output, open lengths as -1; None where a number or a row says enough."""
+    row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
+    return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _fed(tensor: Tensor, *, alone: bool) -> TensorInput:
@@ -73,7 +78,8 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}"
 
 
-def _tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
+def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
+    """An input of a document as the model states it, with gaps. `alone`: it has no other."""
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):

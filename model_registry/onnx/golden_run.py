@@ -4,7 +4,7 @@ A scorer does the same with its own decoder and on its own device before it serv
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.package import answers
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
-from model_registry.package.feeding import Feeding
+from model_registry.package.feeding import Feeding, neutral_rows
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.shapes import flat, is_nested
-from model_registry.package.signature import InputField, Output, Signature, TensorInput
+from model_registry.package.shapes import flat, is_nested, is_open
+from model_registry.package.signature import InputField, Signature, TensorInput
 
 
 def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
@@ -25,26 +26,68 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
 
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
-    import onnxruntime as ort
-
-    ort.set_default_logger_severity(3)
-    tensors = fed(signature, [example.event for example in examples])
-    names = list(dict.fromkeys(output.tensor for output in signature.outputs))
-    try:
-        session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-        outputs = dict(zip(names, session.run(names, tensors), strict=True)) if examples else {}
-    except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
-        raise Refused(f"ONNX Runtime {ort.__version__} cannot run the model: {reason}", "no scorer could either") from None
-    for row, example in enumerate(examples):
-        answer = score(signature, outputs, row)
+    loaded = Loaded(model, signature)
+    found = loaded.answers([example.event for example in examples])
+    for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
-            message = f"golden example {row + 1} must score {example.score} within {example.tolerance}, but scores {answer}"
+            message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             columns = isinstance(answer, list) and not isinstance(example.score, list)
             which = "`index` of the signature's output says which column is the score"
             raise Refused(message, which if columns else "golden.jsonl and model.onnx must belong together")
-    return str(ort.__version__)
+    loaded.check_batch([example.event for example in examples[:1]])
+    return loaded.version
+
+
+class Loaded:
+    """A model in ONNX Runtime, asked by its signature. Raises ImportError: ONNX Runtime is not installed; Refused: the model
+    does not load."""
+
+    def __init__(self, model: Path, signature: Signature) -> None:
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
+        import onnxruntime as ort
+
+        ort.set_default_logger_severity(3)
+        self.version = str(ort.__version__)
+        self._signature = signature
+        self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
+        self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), providers=["CPUExecutionProvider"]))
+
+    def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
+        """The score of each event, as JSON has it. Raises Refused."""
+        if not events:
+            return []
+        outputs = self._run(fed(self._signature, events), len(events))
+        try:
+            return answers.values(self._signature, outputs)
+        except answers.Unreadable as error:
+            raise Refused(str(error), "signature.json and model.onnx must belong together") from None
+
+    def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
+        """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.
+        Raises Refused where it has none."""
+        stated = [tuple(one.shape) for one in self._session.get_outputs() if one.name in self._names]
+        if all(shape and is_open(shape[0]) for shape in stated):
+            return
+        count = next(number for number in range(2, len(stated) + 3) if all(number not in shape[:1] for shape in stated))
+        neutral = {name: np.repeat(row, count, axis=0) for name, row in neutral_rows(self._signature).items()}
+        given = fed(self._signature, [*event] * count) if event else Feeding(self._signature).all(neutral)
+        self._run(given, count)
+
+    def _run(self, tensors: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
+        found = self._tried(lambda: self._session.run(self._names, tensors))
+        for name, output in zip(self._names, found, strict=True):
+            if np.shape(output)[:1] != (rows,):
+                message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
+                raise Refused(message, "export it with the batch as its first dimension, or read another output")
+        return dict(zip(self._names, found, strict=True))
+
+    def _tried(self, asked: Callable[[], Any]) -> Any:
+        try:
+            return asked()
+        except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
+            message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
+            raise Refused(message, "no scorer could either") from None
 
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
@@ -58,12 +101,6 @@ def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]
     return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
 
 
-def score(signature: Signature, outputs: dict[str, NDArray[Any]], row: int) -> Any:
-    """One row's score as `signature.json` reads it: a number, a list, or an object of them."""
-    read = {output.name: _read(output, outputs[output.tensor], row) for output in signature.outputs}
-    return read[None] if list(read) == [None] else read
-
-
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     value = look_up(event, field.steps)
     if field.array is None:
@@ -71,13 +108,3 @@ def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     if value is None:
         return [field.default] * field.array
     return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)
-
-
-def _read(output: Output, values: NDArray[Any], row: int) -> Any:
-    if np.shape(values)[:1] <= (row,):
-        raise Refused(f"output {output.tensor!r} has shape {np.shape(values)}, which is not one row for each event")
-    if output.index is not None:
-        if values.ndim != 2 or output.index >= values.shape[1]:
-            raise Refused(f"output {output.tensor!r} has shape {values.shape}, and no column {output.index}")
-        return values[row, output.index].item()
-    return values[row].reshape(-1)[0].item() if values.size == len(values) else values[row].tolist()

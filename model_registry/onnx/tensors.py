@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model_registry.package.dtypes import DTYPES
-from model_registry.package.shapes import fits, is_open, written
-from model_registry.package.signature import Signature, TensorInput
+from model_registry.package.shapes import could_be, fits, is_open, written
+from model_registry.package.signature import Argmax, Output, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
 Shape = tuple[int | str | None, ...]
@@ -77,10 +77,25 @@ def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
                 else ""
             )
             return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}{odd}"
-        dtype, shape = found[output.tensor].dtype, found[output.tensor].shape
-        if dtype not in (*DTYPES, UNKNOWN):
-            return f"output {output.tensor!r} is {dtype}, not a tensor; export it without ZipMap"
-        width = shape[1] if len(shape) == 2 else None
-        if output.index is not None and isinstance(width, int) and not output.index < width:
-            return f"output {output.tensor!r}: the signature reads column {output.index}, the model gives {width}"
+        if fault := output_fault(signature, output, found[output.tensor]):
+            return fault
+    return None
+
+
+def output_fault(signature: Signature, output: Output, found: Tensor) -> str | None:
+    """Why a model's output is not what a signature reads, or None if it may be. A shape of [] may be one that is not stated."""
+    name, dtype, shape = output.tensor, found.dtype, found.shape
+    if dtype not in (*DTYPES, UNKNOWN):
+        return f"output {name!r} is {dtype}, not a tensor; export it without ZipMap"
+    width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
+    if output.index is not None and isinstance(width, int) and not output.index < width:
+        return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"
+    if output.shape and shape and not could_be(shape[1:], output.shape):
+        return f"output {name!r}: the signature reads {written((None, *output.shape))}, the model gives {written(shape)}"
+    if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
+        labels = len(signature.labels_of(output))
+        if dtype in ("string", "bool"):
+            return f"output {name!r} is {dtype}; the largest of a row is asked of numbers"
+        if shape and (len(shape) != 2 or width not in (None, labels)):
+            return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {written(shape)}"
     return None

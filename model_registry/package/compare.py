@@ -1,14 +1,15 @@
 """What differs between two versions, and whether events that were good for one are good for the other. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from model_registry.oci.manifest import Version
 from model_registry.package import event_tree, paths
 from model_registry.package.shapes import written
-from model_registry.package.signature import InputField, Signature, TensorInput
+from model_registry.package.signature import Argmax, InputField, Output, Signature, TensorInput
 
 IMAGE = "the manifest of a container image does not tell its signature; pull both and compare"
+FEW = 12  # labels that are shown; a model may have thousands
 NO_SIGNATURE = "neither version states a signature"
 
 
@@ -69,9 +70,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     both = [(before[name], field) for name, field in after.items() if name in before]
     lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
     lines += _tensors(old, new)
-    for what in ("outputs", "labels", "decision"):
-        if getattr(old, what) != getattr(new, what):
-            lines.append(f"{what}: {getattr(old, what)} -> {getattr(new, what)}")
+    lines += _answers(old, new)
     places = {f.steps: f for f in old.fields}
     events = event_tree.tree((f.name, f.steps) for f in old.fields)
     faults = [_fault(places.get(f.steps) or before.get(f.name), f) or _crossing(events, places, f) for f in new.fields]
@@ -84,6 +83,47 @@ def _tensors(old: Signature, new: Signature) -> list[str]:
     before = {one.tensor: one for one in old.inputs}
     both = [(before[one.tensor], one) for one in new.inputs if one.tensor in before]
     return [f"tensor {now.tensor}: {told(was)} -> {told(now)}" for was, now in both if _fed(was) != _fed(now)]
+
+
+def _answers(old: Signature, new: Signature) -> list[str]:
+    """What readers of scores see of another signature."""
+    before, after = ({one.name or "score": one for one in signature.outputs} for signature in (old, new))
+    lines = [f"output {name} is not given any more" for name in before if name not in after]
+    lines += [f"output {name} is new: {told_output(new, one)}" for name, one in after.items() if name not in before]
+    both = [(name, before[name], one) for name, one in after.items() if name in before]
+    lines += [f"output {name}: {told_output(old, was)} -> {told_output(new, one)}" for name, was, one in both if was != one]
+    if old.labels != new.labels:
+        lines.append(f"labels: {told_labels(old.labels)} -> {told_labels(new.labels)}")
+    if old.decision != new.decision:
+        lines.append(f"decision: {told_decision(old)} -> {told_decision(new)}")
+    return lines
+
+
+def told_output(signature: Signature, one: Output) -> str:
+    """An output in words: what stands in a score, and of which tensor."""
+    if one.index is not None:
+        return f"a number, column {one.index} of {one.tensor}"
+    if one.top:
+        return f"the {one.top} largest of {one.tensor}, of {told_labels(signature.labels_of(one))}"
+    if one.shape is not None:
+        return f"{written((None, *one.shape))} of {one.tensor}"
+    return f"the whole row of {one.tensor}"
+
+
+def told_labels(labels: Sequence[str] | None) -> str:
+    """Some labels, and how many there are."""
+    if not labels:
+        return "none"
+    return ", ".join(labels[:FEW]) + (f" and {len(labels) - FEW} more" if len(labels) > FEW else "")
+
+
+def told_decision(signature: Signature) -> str:
+    """How a score is called."""
+    rule = signature.decision
+    where = f" of {rule.output}" if rule and rule.output else ""
+    if isinstance(rule, Argmax):
+        return f"the label of the largest{where}" + (f", {rule.below} below {rule.threshold:g}" if rule.below else "")
+    return f"{rule.at_or_above} (score{where} {rule.threshold:g} or more), else {rule.below}" if rule else "none"
 
 
 def told(one: TensorInput) -> str:

@@ -1,7 +1,9 @@
 """`golden.jsonl`: events with the scores they must give, run before a version goes live. One JSON object a line."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NoReturn
 
 import msgspec
@@ -10,18 +12,18 @@ from model_registry.errors import Refused
 from model_registry.package import paths
 from model_registry.package.dtypes import value_fault
 from model_registry.package.event_tree import WrongStep, look_up
-from model_registry.package.shapes import array_fault
+from model_registry.package.shapes import MAX_RANK, array_fault
 from model_registry.package.signature import InputField, Signature
 
 MAX_BYTES = 64 << 20
 KEYS = {"event", "score", "tolerance"}
 
-Score = float | list[Any] | dict[str, Any]
+Score = float | str | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One example. `score` is a number, an array of them, or named outputs; `tolerance` is absolute."""
+    """One example. `score` is as in a score record; `tolerance` is absolute."""
 
     event: dict[str, Any]
     score: Score
@@ -37,14 +39,34 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[Golden, ...]:
 
 
 def agrees(expected: object, found: object, tolerance: float) -> bool:
-    """Whether two scores (numbers, arrays, or objects of them) are the same within an absolute tolerance."""
+    """Whether two scores are the same, each number within an absolute tolerance."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(agrees(expected[k], found[k], tolerance) for k in expected)
     if isinstance(expected, list | tuple) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(agrees, expected, found, [tolerance] * len(found)))
+        if len(expected) != len(found):
+            return False
+        classes = bool(expected) and all(map(_is_class, [*expected, *found]))
+        return _same_classes(expected, found, tolerance) if classes else all(map(agrees, expected, found, repeat(tolerance)))
     if isinstance(expected, int | float) and isinstance(found, int | float):
         return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
     return expected == found
+
+
+def _same_classes(expected: Sequence[Any], found: Sequence[Any], tolerance: float) -> bool:
+    """Whether the largest of a row are the same. Classes nearer to each other than the tolerance may have changed places."""
+    if not all(agrees(one["score"], other["score"], tolerance) for one, other in zip(expected, found, strict=True)):
+        return False
+    scores = {one["label"]: one["score"] for one in found}
+    return all(agrees(one["score"], scores.get(one["label"]), tolerance) for one in expected)
+
+
+def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
+    """Why an event is none of a signature's, with the field, or None if it is one."""
+    for field in signature.fields:
+        if fault := _field_fault(field, event):
+            where = f" ({paths.written(field.path)})" if field.path else ""
+            return f"event field {field.name!r}{where}{fault}"
+    return None
 
 
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
@@ -54,14 +76,14 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
         _fail(number, f"no JSON: {error}")
     if not isinstance(raw, dict) or raw.keys() != KEYS or not isinstance(raw["event"], dict):
         _fail(number, "it must be an object with exactly the keys event (an object), score and tolerance")
-    if not _is_score(raw["score"]):
-        _fail(number, f"the score {raw['score']!r:.100} is no number, array of numbers or object of these")
+    if not is_score(raw["score"]):
+        _fail(
+            number, f"the score {raw['score']!r:.100} is no number, text, array of these, {{label, score}} or object of these"
+        )
     if not _is_number(raw["tolerance"]) or raw["tolerance"] < 0:
         _fail(number, f"the tolerance {raw['tolerance']!r:.100} is no number from 0 on")
-    for field in signature.fields if signature else ():
-        if fault := _field_fault(field, raw["event"]):
-            where = f" ({paths.written(field.path)})" if field.path else ""
-            _fail(number, f"event field {field.name!r}{where}{fault}")
+    if fault := event_fault(signature, raw["event"]) if signature else None:
+        _fail(number, fault)
     return Golden(raw["event"], raw["score"], float(raw["tolerance"]))
 
 
@@ -80,11 +102,20 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     return found and f"{found[0]}: {found[1]}"
 
 
-def _is_score(value: object) -> bool:
-    if isinstance(value, dict | list):
-        inner = value.values() if isinstance(value, dict) else value
-        return bool(value) and all(not isinstance(one, dict) and _is_score(one) for one in inner)
-    return _is_number(value)
+def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
+    """Whether a score record has such: a number, text, true or false, a class, nested arrays of them, or those by name."""
+    if isinstance(value, list):
+        return depth > 0 and all(is_score(one, depth - 1) if not isinstance(one, dict) else _is_class(one) for one in value)
+    if isinstance(value, dict):
+        return bool(value) and all(not isinstance(one, dict) and is_score(one) for one in value.values())
+    return isinstance(value, str | bool) or _is_number(value)
+
+
+def _is_class(value: object) -> bool:
+    """Whether a value is one of a row's largest."""
+    if not isinstance(value, dict) or value.keys() != {"label", "score"}:
+        return False
+    return isinstance(value["label"], str) and _is_number(value["score"])
 
 
 def _is_number(value: object) -> bool:

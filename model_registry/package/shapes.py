@@ -98,6 +98,11 @@ def fits(given: Sequence[int | None], wanted: Sequence[int | str | None]) -> boo
     return len(given) == len(wanted) and all(is_open(w) or w == g for g, w in zip(given, wanted, strict=True))
 
 
+def could_be(one: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
+    """Whether two shapes may be the same: each length is, where neither is open."""
+    return len(one) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(one, other, strict=True))
+
+
 def each(value: Any, made: Callable[[Any], Any]) -> Any:
     """Nested lists or tuples as tuples, with every element made into another."""
     return tuple(each(one, made) for one in value) if isinstance(value, list | tuple) else made(value)

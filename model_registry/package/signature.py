@@ -1,7 +1,7 @@
 """`signature.json`: which event field feeds which tensor, and how outputs are read. The public types and their JSON form."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
@@ -80,20 +80,37 @@ class TensorInput:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a score is read: an output tensor, and a column of it or (index None) the whole row. `name` None: the only one."""
+    """Where a score is read: an output tensor, and a column of it or (index None) the whole row. `name` None: the only one.
+
+    `shape` is what follows the batch, -1 an open length; without it a row of one is a number. `top`: so many of a row, the
+    largest first, each with its label. `labels` name the columns where they are not the signature's.
+    """
 
     name: str | None
     tensor: str
     index: int | None = None
+    shape: Shape | None = None
+    top: int | None = None
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a scalar score is called at or above the threshold, and below."""
+    """What a scalar score is called at or above the threshold, and below. `output` is its name, where there are several."""
 
     threshold: float
     at_or_above: str
     below: str
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Argmax:
+    """A row is called by the label of its largest number; `below`, where that is below the threshold. `output` as above."""
+
+    threshold: float | None = None
+    below: str | None = None
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +120,7 @@ class Signature:
     inputs: tuple[TensorInput, ...]
     outputs: tuple[Output, ...]
     labels: tuple[str, ...] | None = None
-    decision: Decision | None = None
+    decision: Decision | Argmax | None = None
     fed: tuple[TensorInput, ...] = field(init=False, repr=False, compare=False)
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
@@ -112,6 +129,23 @@ class Signature:
         object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.value is None))
         named = {one.name: one for tensor in self.inputs for one in tensor.fields}
         object.__setattr__(self, "fields", tuple(named.values()))
+
+    @property
+    def decided(self) -> Output:
+        """The output that a decision is made on."""
+        name = self.decision.output if self.decision else None
+        return next((one for one in self.outputs if one.name == name), self.outputs[0])
+
+    def labels_of(self, output: Output) -> tuple[str, ...]:
+        """The names of an output's columns; nothing where it has none."""
+        return output.labels or self.labels or ()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether rows are called by the label of their largest without a rule that says so: labels beside one output, or
+        beside several of which none has a `top` that they may belong to."""
+        alone = len(self.outputs) == 1 or not any(one.top for one in self.outputs)
+        return self.labels is not None and self.decision is None and alone
 
     @classmethod
     def parse(cls, data: bytes | str) -> "Signature":
@@ -130,19 +164,19 @@ class Signature:
             ) from None
         return cls(
             inputs=tuple(tensor.read() for tensor in found.inputs),
-            outputs=tuple(Output(name, one.tensor, one.index) for name, one in found.outputs),
+            outputs=found.outputs,
             labels=None if found.labels is None else tuple(found.labels),
-            decision=None if found.decision is None else Decision(**found.decision.model_dump()),
+            decision=None if found.decision is None else found.decision.read(),
         )
 
     def to_json(self) -> str:
         """The same signature as `parse` reads it."""
-        outputs = [_without_none({"name": o.name, "tensor": o.tensor, "index": o.index}) for o in self.outputs]
+        outputs = [_without_none(asdict(one)) for one in self.outputs]
         document = {
             "inputs": [_tensor_json(tensor) for tensor in self.inputs],
             "output": outputs[0] if self.outputs[0].name is None else outputs,
             "labels": self.labels,
-            "decision": self.decision,
+            "decision": None if self.decision is None else _decision_json(self.decision),
         }
         return msgspec.json.encode(document).decode()
 
@@ -161,6 +195,10 @@ def _field_json(one: InputField) -> Any:
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
     document |= {"path": one.path and paths.written(one.path)}
     return _without_none(document | ({"array": True, "length": one.array} if one.array else {}))
+
+
+def _decision_json(one: Decision | Argmax) -> dict[str, Any]:
+    return ({"argmax": True} if isinstance(one, Argmax) else {}) | _without_none(asdict(one))
 
 
 def _without_none(document: dict[str, Any]) -> dict[str, Any]:

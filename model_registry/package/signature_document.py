@@ -4,23 +4,17 @@ import math
 from functools import partial
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from model_registry.package import dtypes, event_tree, paths, shapes
+from model_registry.package import dtypes, event_tree, output_document, paths, shapes
 from model_registry.package.documents import Part, Text, each_once, whole
 from model_registry.package.dtypes import FLOAT_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
-from model_registry.package.signature import InputField, TensorInput
+from model_registry.package.signature import InputField, Output, TensorInput
 
 
 def _named(raw: Any) -> Any:
     return {"name": raw} if isinstance(raw, str) else raw
-
-
-def _threshold(value: Any) -> float:
-    if fault := value_fault(value, "float64"):
-        raise ValueError(fault)
-    return float(value)
 
 
 ARRAY = 'an array field is written {"name": ..., "array": true, "length": n}'
@@ -112,29 +106,11 @@ class _Tensor(Part):
         return InputField(one.name, self.dtype, required, default, length, shape if len(shape) > 1 else None, path)
 
 
-class _Output(Part):
-    tensor: Text
-    index: Annotated[int, BeforeValidator(partial(whole, 0, MAX_WIDTH))] | None = None
-
-
-class _NamedOutput(_Output):
-    name: Text
-
-
-class _Decision(Part):
-    threshold: Annotated[float, BeforeValidator(_threshold)]
-    at_or_above: Text
-    below: Text
-
-
 class Document(Part):
     inputs: Annotated[list[_Tensor], Field(min_length=1)]
-    output: Annotated[
-        Annotated[_Output, Tag("(one)")] | Annotated[list[_NamedOutput], Field(min_length=1), Tag("(several)")],
-        Discriminator(lambda raw: "(several)" if isinstance(raw, list) else "(one)"),
-    ]
-    labels: Annotated[list[Text], Field(min_length=1)] | None = None
-    decision: _Decision | None = None
+    output: output_document.Stated
+    labels: output_document.Labels | None = None
+    decision: output_document.Rule | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -150,15 +126,9 @@ class Document(Part):
             event_tree.tree((one.name, one.steps) for one in seen.values())
         except ValueError as error:
             raise ValueError(f"inputs: {error}") from None
-        each_once((name for name, _ in self.outputs if name is not None), "output: name")
-        each_once(self.labels or (), "labels: label")
-        if self.decision and len(self.outputs) > 1:
-            raise ValueError("decision: several named outputs have no one score to decide on; leave decision out")
-        if self.decision and self.labels and self.outputs[0][1].index is None:
-            hint = 'name the deciding column: "output": {..., "index": n}'
-            raise ValueError(f"decision: the score is an array with a label each; {hint}")
+        output_document.check(self.outputs, self.labels or (), self.decision)
         return self
 
     @property
-    def outputs(self) -> list[tuple[str | None, _Output]]:
-        return [(one.name, one) for one in self.output] if isinstance(self.output, list) else [(None, self.output)]
+    def outputs(self) -> tuple[Output, ...]:
+        return tuple(one.read() for one in (self.output if isinstance(self.output, list) else [self.output]))

@@ -193,7 +193,7 @@ class _Work:
         if finite.all():
             return rows, answer
         for at in np.flatnonzero(~finite).tolist():
-            error = f"the model answered {answer.scores[at].decode()}, which is not finite"
+            error = f"the model answered {answer.scores[at].decode():.500}, which is not finite"
             self.rejected[rows[at]] = Poison(Reason.SCORE_NOT_FINITE, error)
         keep = np.flatnonzero(finite).tolist()
         kept = Answer("scored", [answer.scores[k] for k in keep], [answer.decisions[k] for k in keep])

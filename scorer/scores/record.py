@@ -7,15 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
-from model_registry.package.signature import Signature
 from scorer.settings.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
-COMMA, BRACKET = b",]"
 Value = float | list[float] | dict[str, list[float]] | None
 """A score for formats that have types: one number, numbers in a row, such by name, or nothing."""
 
@@ -26,13 +22,6 @@ def json_column(values: Sequence[Any]) -> list[bytes]:
         return []
     parts = orjson.dumps(values)[1:-1].split(b",")
     return parts if len(parts) == len(values) else [orjson.dumps(value) for value in values]
-
-
-def score_column(scores: NDArray[Any]) -> list[bytes]:
-    """Each row of a (B,) or (B, n) array as JSON, shortest form for its dtype."""
-    if scores.ndim == 1:
-        return orjson.dumps(np.ascontiguousarray(scores), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
-    return [orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in np.ascontiguousarray(scores)]
 
 
 def values(scores: Sequence[bytes]) -> list[Value]:
@@ -50,71 +39,6 @@ def _value(score: Any) -> Value:
 
 def _flat(score: list[Any]) -> list[float]:
     return [number for one in score for number in (_flat(one) if isinstance(one, list) else [float(one)])]
-
-
-class Scores:
-    """The outputs of a batch as the signature reads them: one array, or several by name. One row an event."""
-
-    def __init__(self, signature: Signature, outputs: dict[str, NDArray[Any]]) -> None:
-        self._signature = signature
-        self.columns = {output.name: _column(outputs[output.tensor], output.index) for output in signature.outputs}
-
-    @property
-    def scalar(self) -> bool:
-        """Whether each row's score is one number."""
-        return all(column.ndim == 1 for column in self.columns.values())
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    def finite(self) -> NDArray[np.bool_]:
-        """(B,) booleans: whether every number of the row is finite."""
-        checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
-        return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
-
-    def encoded(self) -> list[bytes]:
-        """Each row's `score`: a number, an array, or an object of named outputs."""
-        columns = {name: score_column(column) for name, column in self.columns.items()}
-        if list(columns) == [None]:
-            return columns[None]
-        names = [orjson.dumps(name) for name in columns]
-        return [
-            b"{" + b",".join(name + b":" + value for name, value in zip(names, row, strict=True)) + b"}"
-            for row in zip(*columns.values(), strict=True)
-        ]
-
-    def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
-        """The same in one text, and where each ends: the first begins at 1, and between two is a byte. None where there are
-        several outputs, or one that is no number or row of numbers."""
-        column = np.ascontiguousarray(next(iter(self.columns.values())))
-        if list(self.columns) != [None] or column.ndim > 2 or column.dtype.kind not in "biuf" or not len(column):
-            return None
-        text = orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY)
-        each = np.frombuffer(text, np.uint8)
-        if column.ndim == 1:
-            return text, np.flatnonzero((each == COMMA) | (each == BRACKET))
-        return text, np.flatnonzero(each == BRACKET)[:-1] + 1
-
-    def decisions(self) -> list[str | None]:
-        """Each row's decision: by the threshold, by the label of the largest value, or None."""
-        names, which = self.decided()
-        return [names[at] for at in which.tolist()]
-
-    def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """All decisions that there are, and for each row (B,) which of them it is."""
-        column = next(iter(self.columns.values()))
-        if (rule := self._signature.decision) is not None:
-            return (rule.below, rule.at_or_above), (column >= rule.threshold).astype(np.int32)
-        if self._signature.labels is not None and column.ndim == 2:
-            return self._signature.labels, column.argmax(axis=1).astype(np.int32)
-        return (None,), np.zeros(len(self), np.int32)
-
-
-def _column(output: NDArray[Any], index: int | None) -> NDArray[Any]:
-    """(B,), (B, 1) or (B, n) -> the column that is the score; a single value is a scalar, several stay an array."""
-    if index is not None:
-        return output[:, index]
-    return output.reshape(len(output)) if output.size == len(output) else output
 
 
 class Columns(NamedTuple):

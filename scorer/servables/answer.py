@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from scorer.scores.record import Scores
+from scorer.scores.outputs import Scores
 
 
 class Answer:

@@ -10,8 +10,10 @@ import numpy as np
 import orjson
 
 from model_registry.package import Package
+from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import neutral_rows
 from model_registry.package.golden import Golden, agrees
+from model_registry.package.signature import Decision, Output, Signature
 from publisher.process.outages import Away
 from scorer import backends
 from scorer.backends import InferenceFailed, Model, ModelRefused
@@ -19,7 +21,7 @@ from scorer.backends.cost_curve import measured
 from scorer.events import formats
 from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
-from scorer.scores.record import Scores
+from scorer.scores.outputs import Scores
 from scorer.servables.cost import CostModel
 from scorer.settings import Settings
 
@@ -42,8 +44,8 @@ class LoadedModel:
         outputs = self.model.run(tensors)
         try:
             return Scores(self.model.signature(), outputs)
-        except IndexError as error:
-            raise InferenceFailed(f"the outputs are not as the signature reads them: {error}") from error
+        except Unreadable as error:
+            raise InferenceFailed(str(error)) from error
 
 
 def loader(settings: Settings) -> Callable[[Package], LoadedModel]:
@@ -72,7 +74,7 @@ def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], setting
     loaded = LoadedModel(model, decoder, CostModel(), CostModel())
     try:
         check_golden(loaded, golden)
-        warm(loaded, golden, settings.batching.max_events)
+        check_written(warm(loaded, golden, settings.batching.max_events), loaded.model.signature(), settings)
     except (ModelRefused, Away):
         model.close()
         raise
@@ -104,8 +106,9 @@ def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
     return JsonDecoder(loaded.model.signature(), None, max(map(len, values))).decode(values)
 
 
-def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None:
-    """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs."""
+def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> Scores:
+    """Run batches of several sizes on golden events (neutral ones where there are none) and note what each costs; the scores
+    of the last."""
     tensors = decode_golden(loaded, golden).tensors if golden else neutral_rows(loaded.model.signature())
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
@@ -120,5 +123,27 @@ def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> None
     for size, seconds in measured(sizes, run).items():
         loaded.cost.observe(size, seconds)
         loaded.inference.observe(size, seconds)
-    if loaded.model.signature().decision is not None and not scores[0].scalar:
+    return scores[0]
+
+
+def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
+    """What a model gives must have a place in the records that are configured. Raises ModelRefused, with the way out."""
+    if isinstance(signature.decision, Decision) and scores.decided_on().ndim != 1:
         raise ModelRefused("the signature has a decision, but the score is no single number; give output.index")
+    if settings.output.format == "json":
+        return
+    for one in signature.outputs:
+        if kind := _placeless(one, scores):
+            said = (
+                f"output {one.name or one.tensor!r} gives {kind}, which records in {settings.output.format} have no place for"
+            )
+            raise ModelRefused(f"{said}; set output.format to json")
+
+
+def _placeless(output: Output, scores: Scores) -> str:
+    """What an output gives that numbers row by row cannot say; nothing where they can."""
+    if scores.columns[output.name].dtype == object:
+        return "strings"
+    if output.top:
+        return "classes with their labels (top)"
+    return "arrays of several open lengths" if output.shape and output.shape.count(-1) > 1 else ""

@@ -18,7 +18,8 @@ from scorer.events.native.scanner import Ids
 from scorer.events.native.taker import Columns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
-from scorer.scores.record import RecordEncoder, Scores, decision_piece, source_piece
+from scorer.scores.outputs import Scores
+from scorer.scores.record import RecordEncoder, decision_piece, source_piece
 from scorer.settings.carry import Row
 
 FieldIds = Sequence[str | int | None]
@@ -44,9 +45,8 @@ def packed(
         return None
     if batch.carried is not None or not encoder.plain:
         return None
-    columns, joined = batch.columns, scores.joined()
-    named = _ids(ids, columns, encoder.provenance["region"])
-    if joined is None or named is None:
+    columns = batch.columns
+    if (joined := scores.joined()) is None or (named := _ids(ids, columns, encoder.provenance["region"])) is None:
         return None
     count, lanes = len(columns), columns.lanes
     decisions, which = scores.decided()

@@ -17,7 +17,7 @@ from scorer.events import formats
 from scorer.events.batch import Batch, Headers
 from scorer.loop.scoring import RECORD_OVERHEAD, Scored, Scoring, Target
 from scorer.scores import formats as score_formats
-from scorer.scores.record import Scores
+from scorer.scores.outputs import Scores
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import LONGEST

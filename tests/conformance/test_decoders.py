@@ -19,7 +19,8 @@ from scorer.events import formats
 from scorer.events.batch import Batch
 from scorer.events.decoder import Decoder, Reason
 from scorer.loop.scoring import Scoring, Target
-from scorer.scores.record import RecordEncoder, Scores
+from scorer.scores.outputs import Scores
+from scorer.scores.record import RecordEncoder
 from scorer.servables.servable import Servable
 from scorer.settings import InputSettings, Settings
 from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_plain, damaged, mixed_events, nested, number_events

@@ -22,7 +22,8 @@ from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.scoring import Scored, Scoring, Target
-from scorer.scores.record import RecordEncoder, Scores
+from scorer.scores.outputs import Scores
+from scorer.scores.record import RecordEncoder
 from scorer.servables import packing
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
@@ -48,6 +49,13 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "class": {"output": {"tensor": "classes"}},
     "several": {"output": [{"tensor": "y", "name": "one"}, {"tensor": "rows", "name": "three"}]},
     "wide": {"output": {"tensor": "wide"}},
+    "top": {"output": {"tensor": "rows", "top": 2}, "labels": ["a", 'b"', "c"]},
+    "argmax": {
+        "output": {"tensor": "rows"},
+        "labels": ["a", "b", "c"],
+        "decision": {"argmax": True, "threshold": 0.5, "below": "none"},
+    },
+    "words": {"output": {"tensor": "words"}},
 }
 
 
@@ -77,7 +85,8 @@ class Model:
         wide = rows.reshape(len(x), 3, 1)
         with np.errstate(over="ignore"):
             square = x * x
-        return Scores(self.signature, {"y": square, "rows": rows, "classes": (x > 0).astype(np.int64), "wide": wide})
+        more = {"classes": (x > 0).astype(np.int64), "words": np.array([f"{one:g}, é" for one in x], object)}
+        return Scores(self.signature, {"y": square, "rows": rows, "wide": wide, **more})
 
 
 def texts(values: list[bytes | None]) -> Texts:
@@ -215,7 +224,7 @@ PLAIN_HEADERS: Headers = [("ce_id", b"e-1"), ("deadline", b"100"), ("traceparent
 @pytest.mark.parametrize(
     ("output", "of_output", "id_field", "headers", "is_packed"),
     [
-        *((name, {}, "id", None, name not in ("several", "wide")) for name in OUTPUTS),
+        *((name, {}, "id", None, name not in ("several", "wide", "top", "words")) for name in OUTPUTS),
         ("number", {}, None, None, True),
         ("number", {"headers": ["version"]}, "id", None, False),
         ("number", {}, "id", PLAIN_HEADERS, True),

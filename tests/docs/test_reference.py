@@ -93,6 +93,11 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
     given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
+    answers = Signature.parse(blocks["answers"])
+    score = json.loads(blocks["answers-score"])
+    assert list(score) == [one.name for one in answers.outputs]
+    assert [one["label"] for one in score["species"]] == ["dog", "cat"]
+    assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
     assert set(example) == {"event", "score", "tolerance"}
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 import grpc
 
-from model_registry.onnx.tensors import Tensor, input_fault
+from model_registry.onnx.tensors import UNKNOWN, Tensor, input_fault, output_fault
 from model_registry.package import Package
 from model_registry.package.feeding import Feeding, neutral_rows
 from model_registry.package.signature import Signature
@@ -189,6 +189,11 @@ def check(signature: Signature, inputs: Stated, outputs: Stated) -> None:
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:
             raise ModelRefused(f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}")
+        dtype, stated = outputs.get(output.tensor, (UNKNOWN, None))
+        if output.index is None and (
+            fault := output_fault(signature, output, Tensor(output.tensor, dtype, tuple(stated or ())))
+        ):
+            raise ModelRefused(fault)
 
 
 def _refuse_if_final(error: grpc.RpcError | NotReady) -> None:

@@ -112,6 +112,27 @@ def test_shapes_and_constants_are_shown(folder: Path, make_package: MakePackage)
     assert "tensor rate: int64 (), always 16000 -> int64 (), always 8000" in found["signature"]
 
 
+def test_what_readers_of_scores_see_of_another_version(make_package: MakePackage) -> None:
+    inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]
+    before = {"output": {"tensor": "p", "top": 1}, "labels": ["a", "b"]}
+    after = {"output": {"tensor": "p", "shape": [2]}, "labels": ["a", "c"], "decision": None}
+    several = {"output": [{"name": "q", "tensor": "p", "top": 2}], "labels": [f"class {n}" for n in range(2)]}
+    several["decision"] = {"argmax": True, "output": "q"}
+    for version, parts in (("5.0.0", before), ("6.0.0", after), ("7.0.0", several)):
+        make_package(version, model=onnx_bytes(), signature=json.dumps({"inputs": inputs, **parts}), golden="")
+        run("push", version, f"{REPO}:{version}")
+    found = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
+    assert found["compatible"]
+    assert found["signature"] == ["output score: the 1 largest of p, of a, b -> (B, 2) of p", "labels: a, b -> a, c"]
+    found = answer("inspect", f"{REPO}:7.0.0", "--diff", "6.0.0")
+    assert found["signature"] == [
+        "output score is not given any more",
+        "output q is new: the 2 largest of p, of class 0, class 1",
+        "labels: a, c -> class 0, class 1",
+        "decision: none -> the label of the largest of q",
+    ]
+
+
 @pytest.mark.usefixtures("pushed")
 def test_history() -> None:
     run("promote", REPO, "--to", "1.0.0")

@@ -10,10 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.errors import Corrupt, Refused
 from model_registry.onnx import golden_run, requirements, safety
-from model_registry.onnx.derive_signature import BLANK, Underivable, derive
+from model_registry.onnx.derive_signature import Underivable, derive
 from model_registry.onnx.file import OnnxFile
 from model_registry.onnx.requirements import DEVICE, IR, OPSET, RUNTIME
 from model_registry.onnx.tensors import UNKNOWN, Tensor, fault
+from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
@@ -161,7 +162,12 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
         ((None,), (InputField("age", "int64"),)),
     ]
-    for signature in (pixels, columns, image):
+    boxes = derive([X], [Tensor("boxes", "float32", ("N", "found", 4))])
+    assert boxes.outputs == (Output(None, "boxes", shape=(-1, 4)),)
+    shapes: list[tuple[int | str | None, ...]] = [("N", 0, 4), ("N", 2048, 2048), ("N", *([1] * 9))]
+    for shape in shapes:
+        assert derive([X], [Tensor("y", "float32", shape)]).outputs == (Output(None, "y"),)
+    for signature in (pixels, columns, image, boxes):
         assert Signature.parse(signature.to_json()) == signature
 
 

@@ -231,10 +231,11 @@ def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
         ("[]", "line 2: it must be an object"),
         ('{"event": {"a": 1}, "score": 1}', "line 2: it must be an object"),
         ('{"event": [], "score": 1, "tolerance": 0}', "line 2: it must be an object"),
-        ('{"event": {"a": 1}, "score": "1", "tolerance": 0}', "the score '1' is no number"),
-        ('{"event": {"a": 1}, "score": [], "tolerance": 0}', "the score [] is no number"),
+        ('{"event": {"a": 1}, "score": null, "tolerance": 0}', "the score None is no number"),
+        ('{"event": {"a": 1}, "score": [[[[[[[[[[1]]]]]]]]]], "tolerance": 0}', "the score [[[[[[[[[[1]]]]]]]]]] is no number"),
+        ('{"event": {"a": 1}, "score": [{"label": "a", "score": "1"}], "tolerance": 0}', "is no number, text, array of these"),
         ('{"event": {"a": 1}, "score": {"a": {}}, "tolerance": 0}', "the score {'a': {}} is no number"),
-        ('{"event": {"a": 1}, "score": true, "tolerance": 0}', "the score True is no number"),
+        ('{"event": {"a": 1}, "score": {}, "tolerance": 0}', "the score {} is no number"),
         ('{"event": {"a": 1}, "score": 1, "tolerance": -1}', "the tolerance -1 is no number from 0 on"),
         ('{"event": {}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
         ('{"event": {"a": null}, "score": 1, "tolerance": 0}', "event field 'a': it is required, but missing or null"),
@@ -248,7 +249,19 @@ def test_a_broken_golden_example_is_named(make_package: MakePackage, line: str, 
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("score", ["1", "[0.5, 0.5]", '{"late": 0.5, "minutes": [1, 2]}'])
+@pytest.mark.parametrize(
+    "score",
+    [
+        "1",
+        "[0.5, 0.5]",
+        '{"late": 0.5, "minutes": [1, 2]}',
+        "[[[1, 2]], []]",
+        '"late"',
+        "true",
+        '[{"label": "cat", "score": 0.5}]',
+        '{"boxes": [[1, 2, 3, 4]], "top": [{"label": "cat", "score": 0.5}]}',
+    ],
+)
 def test_scores_of_every_shape(make_package: MakePackage, score: str) -> None:
     line = '{"event": {"a": 1, "b": null, "other": "x"}, "score": ?, "tolerance": 0}'.replace("?", score)
     assert package.read(make_package(golden=line)).golden[0].score == json.loads(score)

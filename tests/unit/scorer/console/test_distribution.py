@@ -64,6 +64,8 @@ def test_the_versions_that_are_kept_are_the_newest() -> None:
 def test_a_score_of_several_numbers_counts_by_its_largest() -> None:
     assert largest([0.1, 0.7, 0.2]) == 0.7
     assert largest({"a": 0.1, "b": [0.3, 0.9]}) == 0.9
+    assert largest([{"label": "cat", "score": 0.7}, {"label": "dog", "score": 0.2}]) == 0.7
+    assert largest({"boxes": [[0.1, 0.8], [0.3, 0.4]], "word": "cat"}) == 0.8
     assert largest(3) == 3.0
     assert largest([]) is None
     assert largest("x") is None

@@ -13,7 +13,8 @@ from model_registry.package.signature import Signature
 from publisher.positions import parse
 from scorer.dead_letters.headers import dead_headers
 from scorer.intake.marks import Mark
-from scorer.scores.record import RecordEncoder, Scores, score_column
+from scorer.scores.outputs import Scores, score_column
+from scorer.scores.record import RecordEncoder
 
 ONE = {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a"]}], "output": {"tensor": "y"}}
 texts = st.text(max_size=8)
@@ -82,22 +83,19 @@ TWO = [{"name": "p", "tensor": "y", "index": 0}, {"name": "n", "tensor": "z"}]
 
 
 @pytest.mark.parametrize(
-    ("changes", "encoded", "decisions", "scalar"),
+    ("changes", "encoded", "decisions"),
     [
-        ({"output": {"tensor": "y", "index": 1}, "decision": RULE}, [0.75, 0.125], ["yes", "no"], True),
-        ({"labels": ["a", "b"]}, [[0.25, 0.75], [0.5, 0.125]], ["b", "a"], False),
-        ({"output": TWO}, [{"p": 0.25, "n": 1}, {"p": 0.5, "n": 2}], [None, None], True),
+        ({"output": {"tensor": "y", "index": 1}, "decision": RULE}, [0.75, 0.125], ["yes", "no"]),
+        ({"labels": ["a", "b"]}, [[0.25, 0.75], [0.5, 0.125]], ["b", "a"]),
+        ({"output": TWO}, [{"p": 0.25, "n": 1}, {"p": 0.5, "n": 2}], [None, None]),
     ],
     ids=["one column", "several classes", "several outputs"],
 )
-def test_a_score_is_what_the_signature_reads(
-    changes: dict[str, Any], encoded: list[Any], decisions: list[Any], scalar: bool
-) -> None:
+def test_a_score_is_what_the_signature_reads(changes: dict[str, Any], encoded: list[Any], decisions: list[Any]) -> None:
     outputs: dict[str, Any] = {"y": np.array([[0.25, 0.75], [0.5, 0.125]], np.float32), "z": np.array([1, 2], np.int64)}
     scores = Scores(signature(**changes), outputs)
     assert [json.loads(row) for row in scores.encoded()] == encoded
     assert scores.decisions() == decisions
-    assert scores.scalar is scalar
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -1,0 +1,149 @@
+"""A package for a person to complete: the model, what is known of its signature, golden examples and a model card."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from model_registry import files, package
+from model_registry.commands.prepare import answered
+from model_registry.errors import Refused
+from model_registry.files import is_confined
+from model_registry.onnx import draft, golden_run, safety, tensors
+from model_registry.onnx.file import OnnxFile
+from model_registry.package import example_events, gaps, golden
+from model_registry.package.documents import each_once
+from model_registry.package.example_events import Event
+from model_registry.package.gaps import BLANK
+from model_registry.package.signature import Signature
+
+CARD = "README.md"
+MOST_GOLDEN = 5
+MAX_LABELS = 1 << 20  # bytes
+_VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][A-Za-z0-9._-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What was written, what was chosen, what is open, and the commands to go on with."""
+
+    files: list[str]
+    notes: list[str]
+    gaps: list[str]
+    commands: list[str]
+
+
+def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> Drafted:
+    """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
+    found = safety.check(model, None, domains)
+    events = example_events.read(example) if example else []
+    document, notes = _signature(found, events, read_labels(labels) if labels else [])
+    signature = None if any(gaps.in_document(document)) else Signature.parse(msgspec.json.encode(document))
+    if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
+        raise Refused(fault, "export the model anew, or write its signature.json by hand")
+    texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
+    if golden_lines := _golden(model, signature, events, notes):
+        texts[package.GOLDEN] = golden_lines
+    name, version = _called(folder)
+    texts[CARD] = (
+        f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
+    )
+    return Drafted(_written(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version))
+
+
+def read_labels(path: Path) -> list[str]:
+    """The lines of a file. Raises Refused, naming it, where they are no labels."""
+    with files.reported(f"the labels {path}"), path.open("rb") as stream:
+        data = stream.read(MAX_LABELS + 1)
+    try:
+        if len(data) > MAX_LABELS:
+            raise ValueError(f"it has more than {MAX_LABELS} bytes")
+        found = [line.strip() for line in data.decode().splitlines()]
+        if not found or not all(found):
+            raise ValueError(f"line {found.index('') + 1} is empty" if found else "it is empty")
+        each_once(found, "label")
+    except ValueError as error:
+        raise Refused(f"{path}: {error}", "a label is a line, in the order of the model's columns") from None
+    return found
+
+
+def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    inputs, notes = draft.inputs(found.inputs, example_events.values(events))
+    answers = draft.answers(found.outputs, labels)
+    read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
+    if left := [one.name for one in found.outputs if one.name not in read]:
+        notes.append(f"no score is read from {', '.join(left)}")
+    return {"inputs": inputs, **answers}, notes
+
+
+def _golden(model: Path, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
+    """Golden examples of the first good events, with the model's own answers where it can be asked; nothing without events."""
+    if not events:
+        return ""
+    if signature is None:
+        notes.append(
+            f"golden.jsonl has events without scores: once the signature is complete, push prints what {model.name} answers"
+        )
+        return _unanswered(events[:MOST_GOLDEN])
+    good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
+    try:
+        text = answered(golden_run.Loaded(model, signature), good)
+    except ImportError:
+        notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
+        return _unanswered(good)
+    notes.append(
+        "the scores in golden.jsonl are the ONNX model's own: those of the original model prove that it was exported well"
+    )
+    return text
+
+
+def _unanswered(events: Sequence[Event]) -> str:
+    lines = ({"event": event, "score": BLANK, "tolerance": 1e-4} for event in events)
+    return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+
+
+def _written(model: Path, found: OnnxFile, folder: Path, texts: dict[str, str]) -> list[str]:
+    """Write all files, or none where one is there already; their names. The model may lie there before."""
+    here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
+    beside = sorted({one.location for one in found.external if is_confined(one.location)})
+    copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}
+    with files.reported(f"the folder {folder}"):
+        for name in (*copies, *texts):
+            if (folder / name).exists() or (folder / name).is_symlink():
+                raise Refused(f"{folder / name} exists, and nothing is overwritten", "choose another folder with --into")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, source in copies.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as stream:
+                stream.write(text)
+    return [*copies, *texts]
+
+
+def _open(folder: Path, texts: dict[str, str]) -> list[str]:
+    """What is to be filled in, as `push` names it."""
+    lines = texts.get(package.GOLDEN, "").splitlines()
+    scores = sum(gaps.is_gap(msgspec.json.decode(line)["score"]) for line in lines)
+    return [*gaps.in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
+
+
+def _called(folder: Path) -> tuple[str, str]:
+    """The model's name and version, after the folder's name, as a registry takes them."""
+    found = _VERSIONED.fullmatch(folder.resolve().name)
+    name = found["name"] if found else folder.resolve().name
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", found["version"] if found else "1.0.0"
+
+
+def _commands(folder: Path, name: str, version: str) -> list[str]:
+    where = shlex.quote(str(folder))
+    return [
+        f"model-registry push {where} oci:./registry/{name}:{version}",
+        f"model-registry inspect oci:./registry/{name}:{version}",
+        f'model-registry promote oci:./registry/{name} --to {version} --reason "first version"',
+    ]

@@ -1,0 +1,42 @@
+"""The verb `init`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from model_registry.commands import output
+from model_registry.commands.options import Json
+from model_registry.limits import DEFAULT_DOMAINS
+
+Example = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Events, a JSON object a line: fields are found in them by name.", show_default=False),
+]
+LabelsFile = Annotated[
+    Path | None,
+    typer.Option("--labels", metavar="FILE", help="Names of the classes, one a line, in order.", show_default=False),
+]
+Into = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Default: the model's name with -1.0.0, here.", show_default=False)
+]
+
+
+def init(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model in ONNX.", show_default=False)],
+    example: Example = None,
+    labels: LabelsFile = None,
+    into: Into = None,
+    op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a model's package, to be completed: what only a person knows is marked FILL IN. Overwrites nothing."""
+    from model_registry.commands import drafted
+
+    folder = into or Path(f"{model.stem}-1.0.0")
+    made = drafted.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
+    value = {"folder": str(folder), "files": made.files, "notes": made.notes, "gaps": made.gaps, "next": made.commands}
+    lines = [("wrote", str(folder / name)) for name in made.files]
+    lines += [("note", note) for note in made.notes] + [("open", gap) for gap in made.gaps]
+    lines += [("next", command) for command in made.commands]
+    output.show(json, value, "\n".join(f"{key:<5} {output.plain(shown)}" for key, shown in lines))

@@ -1,0 +1,205 @@
+"""A signature as far as a model and example events tell it: a document with gaps where a person has to say what is meant.
+
+Inputs take the fields of their names, wherever events have them; an array may also be the only one of its shape. Nothing that
+can be told apart by its name or shape alone is guessed: the order of numbers in a row is left open.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from model_registry.errors import Refused
+from model_registry.onnx.derive_signature import answer_shape, tensor_skeleton
+from model_registry.onnx.tensors import UNKNOWN, Tensor
+from model_registry.package import paths
+from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
+from model_registry.package.gaps import BLANK
+from model_registry.package.paths import Step
+from model_registry.package.shapes import array_fault, is_open, of_value, written
+
+Path = tuple[Step, ...]
+MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
+TOP = 3  # classes of a draft
+
+
+@dataclass(slots=True)
+class Drafting:
+    """The example events' values by path, one an event, None where it has none. `nameless` are the tensors that no field is
+    called by; `notes` say what was chosen, and why."""
+
+    values: Mapping[Path, Sequence[Any]]
+    nameless: list[Tensor] = field(default_factory=list)
+    taken: set[Path] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """A document's inputs, and notes. Without values each is as the model states it."""
+    if not values:
+        return [tensor_skeleton(one, len(tensors) == 1) for one in tensors], []
+    drafting = Drafting(values)
+    drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
+    called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
+    found = {one.name: _tensor(drafting, one) for one in (*called, *drafting.nameless)}
+    return [found[one.name] for one in tensors], drafting.notes
+
+
+def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
+    document: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
+    if tensor.dtype not in DTYPES or not tensor.shape or not is_open(tensor.shape[0]):
+        return tensor_skeleton(tensor, False)
+    row = tensor.shape[1:]
+    path = _named(drafting, tensor) or _only_array(drafting, tensor)
+    if path is None:
+        if len(row) == 1 and row[0] != 1:
+            return document | {"fields": _row(drafting, tensor)}
+        shown = [-1 if is_open(size) else size for size in row]
+        what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}"
+        gap = f"{BLANK}: the field of events that feeds it, {what}; the examples have none of that name"
+        shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
+        return document | shape | {"fields": [gap]}
+    drafting.taken.add(path)
+    scalar = not _is_array(drafting, path)
+    fed = _field(drafting, tensor, path)
+    if scalar:
+        return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
+    length = _shape(drafting.values[path], row)
+    if len(row) == 1:
+        return document | {"fields": [fed | {"array": True, "length": length[0]}]}
+    return document | {"shape": length, "fields": [fed | {"array": True}]}
+
+
+def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
+    """Where events have the field of a tensor's name: at the top, else at the only place that fits."""
+    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    fitting = [path for path in called if _fits(drafting.values[path], tensor)]
+    exact = [path for path in fitting if path[-1] == tensor.name]
+    top = [path for path in exact or fitting if len(path) == 1]
+    found = top or exact or fitting
+    return found[0] if len(found) == 1 else None
+
+
+def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
+    """Where events have the one array that fits a tensor, and no other tensor that has to find its own."""
+    free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
+    fitting = [path for path in free if _fits(drafting.values[path], tensor)]
+    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
+        return None
+    drafting.notes.append(f"input {tensor.name!r} takes {paths.written(fitting[0])}, the only array that fits it")
+    return fitting[0]
+
+
+def _row(drafting: Drafting, tensor: Tensor) -> list[Any]:
+    """The fields that a row may be made of, behind a gap: nothing tells their order."""
+    scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
+    fitting = [path for path in scalars if not any(value_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
+    count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
+    gap = f"{BLANK}: leave here the {count}fields of a row, in the order in which the model was trained on them"
+    return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
+
+
+def _field(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+    """One field of the events, with a gap for the default where some lack it."""
+    name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
+    name = paths.written(path) if name in drafting.names else name
+    drafting.names.add(name)
+    found: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": paths.written(path)})
+    if any(one is None for one in drafting.values[path]):
+        hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
+        found |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+    return found
+
+
+def _short(document: dict[str, Any]) -> Any:
+    return document["name"] if document.keys() == {"name"} else document
+
+
+def _called(path: Path, name: str) -> bool:
+    last = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return isinstance(path[-1], str) and _plain(last) == _plain(name)
+
+
+def _plain(name: str) -> str:
+    """A name without what styles of writing add: depDelay is dep_delay."""
+    return "".join(letter for letter in name.lower() if letter.isalnum()) or name
+
+
+def _there(values: Sequence[Any]) -> list[Any]:
+    return [one for one in values if one is not None]
+
+
+def _is_array(drafting: Drafting, path: Path) -> bool:
+    return isinstance(_there(drafting.values[path])[0], list)
+
+
+def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
+    """Whether all values are a scalar of the tensor's dtype, where one feeds it, or all arrays of one shape that it takes."""
+    there, row = _there(values), tensor.shape[1:]
+    if tensor.dtype not in DTYPES:
+        return False
+    if isinstance(there[0], list):
+        shape = _shape(values, row)
+        width, nested = math.prod(shape), tuple(shape) if len(shape) > 1 else None
+        return bool(shape) and not any(
+            array_fault(one, width, nested, lambda element: value_fault(element, tensor.dtype)) for one in there
+        )
+    return row in ((), (1,)) and not any(value_fault(one, tensor.dtype) for one in there)
+
+
+def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
+    """The shape of the arrays, as far as the first tells it, where the tensor takes it; nothing where it does not. A flat array
+    has the tensor's shape where that is fixed."""
+    try:
+        found = of_value(_there(values)[0])
+    except ValueError:
+        return []
+    if len(found) == 1 and len(row) > 1 and not any(map(is_open, row)):
+        fixed = [int(size or 0) for size in row]
+        return fixed if math.prod(fixed) == found[0] else []
+    fits = len(found) == len(row) and all(is_open(wanted) or wanted == size for wanted, size in zip(row, found, strict=True))
+    return found if fits else []
+
+
+def answers(tensors: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out.
+
+    Raises Refused where nothing is left.
+    """
+    batched = [one for one in tensors if not one.shape or is_open(one.shape[0])]
+    read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
+    if not read:
+        told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
+        hint = "export it without ZipMap, and with a dynamic first axis"
+        raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
+    floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+    if labels:
+        return _labelled(floats, labels)
+    if len(read) == 1:
+        return {"output": _output(read[0])}
+    if len(floats) == 1:
+        wide = len(floats[0].shape) == 2 and floats[0].shape[1] != 1
+        gap = {"index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row"} if wide else {}
+        return {"output": _output(floats[0]) | gap}
+    return {"output": [{"name": one.name} | _output(one) for one in floats or read]}
+
+
+def _labelled(floats: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
+    """Classes of the only output that has a column for each label, beside the others."""
+    fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
+    fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
+    rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}
+    if len(fitting) != 1:
+        gap = f"{BLANK}: the tensor of (B, {len(labels)}) numbers, one a label"
+        return {"output": {"tensor": gap, "top": min(TOP, len(labels))}} | rest
+    classes: dict[str, Any] = {"tensor": fitting[0].name, "top": min(TOP, len(labels))}
+    if len(floats) == 1:
+        return {"output": classes} | rest
+    named = [{"name": one.name} | (classes if one is fitting[0] else _output(one)) for one in floats]
+    return {"output": named, "labels": list(labels), "decision": {"argmax": True, "output": fitting[0].name}}
+
+
+def _output(tensor: Tensor) -> dict[str, Any]:
+    shape = answer_shape(tensor)
+    return {"tensor": tensor.name} | ({} if shape is None else {"shape": list(shape)})

@@ -1,0 +1,108 @@
+"""The outputs of a batch as its events' scores and decisions: columns of numbers, and their JSON."""
+
+from collections.abc import Mapping, Sequence
+from operator import add
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from model_registry.package import answers
+from model_registry.package.signature import Argmax, Output, Signature
+from scorer.scores.record import json_column
+
+COMMA, BRACKET = b",]"
+
+
+def score_column(scores: NDArray[Any]) -> list[bytes]:
+    """Each row of a (B,) or (B, ...) array as JSON, numbers in the shortest form for their dtype."""
+    if scores.dtype == object:
+        return json_column(scores.tolist())
+    if scores.ndim == 1:
+        return orjson.dumps(np.ascontiguousarray(scores), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+    return [orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in np.ascontiguousarray(scores)]
+
+
+def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
+    """The `count` largest of each row of a (B, n) array as JSON: `[{"label": ..., "score": ...}, ...]`."""
+    places = answers.largest(scores, count)
+    heads = np.array([b'{"label":%b,"score":' % orjson.dumps(label) for label in labels], object)
+    numbers = score_column(np.take_along_axis(scores, places, axis=1).ravel())
+    pairs = list(map(add, heads[places.ravel()].tolist(), numbers))
+    rows = zip(*[iter(pairs)] * count, strict=True)
+    return [b"[%b}]" % b"},".join(row) for row in rows]
+
+
+class Scores:
+    """The outputs of a batch as the signature reads them: one array, or several by name. One row an event."""
+
+    def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:
+        """Raises Unreadable."""
+        self._signature = signature
+        self.columns = answers.columns(signature, outputs)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def decided_on(self) -> NDArray[Any]:
+        """The column that the decision is made on."""
+        return self.columns[self._signature.decided.name]
+
+    def finite(self) -> NDArray[np.bool_]:
+        """(B,) booleans: whether every number of the row is finite."""
+        checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
+        return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
+
+    def encoded(self) -> list[bytes]:
+        """Each row's `score`: a number, a string, an array, classes, or an object of named outputs."""
+        columns = {one.name: self._encoded(one) for one in self._signature.outputs}
+        if list(columns) == [None]:
+            return columns[None]
+        names = [orjson.dumps(name) for name in columns]
+        return [
+            b"{" + b",".join(name + b":" + value for name, value in zip(names, row, strict=True)) + b"}"
+            for row in zip(*columns.values(), strict=True)
+        ]
+
+    def _encoded(self, output: Output) -> list[bytes]:
+        column = self.columns[output.name]
+        return top_column(column, output.top, self._signature.labels_of(output)) if output.top else score_column(column)
+
+    def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
+        """The same in one text, and where each ends: the first begins at 1, and between two is a byte. None where there are
+        several outputs, or one that is no number or row of numbers."""
+        if list(self.columns) != [None] or self._signature.outputs[0].top:
+            return None
+        column = np.ascontiguousarray(self.columns[None])
+        if column.ndim > 2 or column.dtype.kind not in "biuf" or not len(column):
+            return None
+        text = orjson.dumps(column, option=orjson.OPT_SERIALIZE_NUMPY)
+        each = np.frombuffer(text, np.uint8)
+        if column.ndim == 1:
+            return text, np.flatnonzero((each == COMMA) | (each == BRACKET))
+        return text, np.flatnonzero(each == BRACKET)[:-1] + 1
+
+    def decisions(self) -> list[str | None]:
+        """Each row's decision: by the threshold, by the label of the largest value, or None."""
+        names, which = self.decided()
+        return [names[at] for at in which.tolist()]
+
+    def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+        """All decisions that there are, and for each row (B,) which of them it is."""
+        rule, column = self._signature.decision, self.decided_on()
+        if isinstance(rule, Argmax):
+            return self._largest(rule, column)
+        if rule is not None:
+            return (rule.below, rule.at_or_above), (column >= rule.threshold).astype(np.int32)
+        if self._signature.labelled and column.ndim == 2:
+            return self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
+        return (None,), np.zeros(len(self), np.int32)
+
+    def _largest(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+        """By the label of the largest of (B, n), or by what is said below the threshold."""
+        labels, which = self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
+        if rule.threshold is None:
+            return labels, which
+        which[column.max(axis=1) < rule.threshold] = len(labels)
+        return (*labels, rule.below), which

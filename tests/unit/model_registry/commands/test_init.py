@@ -1,0 +1,224 @@
+"""`model-registry init`: what it finds out of a model and example events, what it leaves open, and the way on to a version."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from model_registry.errors import Refused
+from model_registry.package import gaps
+from model_registry.package.gaps import BLANK
+from model_registry.package.signature import Signature
+from tests.docs import pages
+from tests.support import detector, models
+from tests.unit.model_registry.conftest import answer, run
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def named_inputs(path: Path) -> None:
+    """y = distance + 2 * dep_delay, each of (B, 1)."""
+    names = ["distance", "dep_delay"]
+    nodes = [helper.make_node("Concat", names, ["x"], axis=1), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    inputs = [models.tensor(name, TensorProto.FLOAT, "N", 1) for name in names]
+    models.save(nodes, inputs, [models.Y], path, [models.constant("w", [[1.0], [2.0]])])
+
+
+def image(path: Path) -> None:
+    """y = the means of the three channels of an image (B, 3, 8, 8)."""
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["p"]), helper.make_node("Flatten", ["p"], ["y"])]
+    outputs = [models.tensor("y", TensorProto.FLOAT, "N", 3)]
+    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3, 8, 8)], outputs, path)
+
+
+def written(path: Path, events: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def completed(text: str, *filled: tuple[str, str]) -> str:
+    for gap, value in filled:
+        assert text.count(gap) == 1
+        text = text.replace(gap, value)
+    return text
+
+
+CARD_GAP = f"{BLANK}: what the score says of an event, what the model was trained on, its limits."
+
+
+def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    events = [{"id": f"e{n}", "distance": 100 * n, "leg": {"depDelay": n or None}, "carrier": "UA"} for n in range(8)]
+    written(folder / "flights.jsonl", events)
+    (line,) = pages.lines("model_registry/README.md", "init")
+    said = run(*line.split()[1:]).stdout
+    made = folder / "late-1.0.0"
+    gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
+    assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in said
+    assert f"open  README.md line 3: {CARD_GAP!r}\n" in said
+    assert "open  golden.jsonl: the score of 5 events\n" in said
+    commands = [line.removeprefix("next  ") for line in said.splitlines() if line.startswith("next")]
+    push = commands[0].split()[1:]
+
+    refused = run(*push, code=3).stderr
+    assert refused.startswith("error: late-1.0.0 is not complete: signature.json: inputs[1].fields[0].default is 'FILL IN")
+    signature, card = made / "signature.json", made / "README.md"
+    signature.write_text(completed(signature.read_text(), (json.dumps(gap), "0.5")))
+    assert "README.md line 3: 'FILL IN" in run(*push, code=3).stderr
+    card.write_text(completed(card.read_text(), (CARD_GAP, "How late a flight will be.")))
+
+    unanswered = run(*push, code=3)
+    assert "late-1.0.0/golden.jsonl has a score that is still to be filled in" in unanswered.stderr
+    lines = [json.loads(line) for line in unanswered.stdout.splitlines()]
+    assert [line["score"] for line in lines] == [1.0, 102.0, 204.0, 306.0, 408.0]
+    assert [line["event"] for line in lines] == events[:5]
+    (made / "golden.jsonl").write_text(unanswered.stdout)
+
+    assert "the model answers its golden examples (5)" in run(*push).stderr
+    shown = run(*commands[1].split()[1:]).stdout
+    assert "input     depDelay: float32 at leg.depDelay\n" in shown
+    assert "output    score: the whole row of y\n" in shown
+    promoted = commands[2].replace('"', "").split()[1:]
+    assert "prod: nothing -> 1.0.0 (revision 1)" in run(*promoted[:-2], "first").stdout
+    assert answer("inspect", "oci:./registry/late:prod")["version"] == "1.0.0"
+
+
+def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
+    image(folder / "pixels.onnx")
+    x = np.random.default_rng(3).normal(size=(2, 3, 8, 8)).round(3)
+    events = [{"id": "a", "data": {"photo": x[0].tolist(), "at": 1}}, {"id": "b", "data": {"photo": x[1].tolist(), "at": 2}}]
+    written(folder / "images.jsonl", events)
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    made = answer(
+        "init", "pixels.onnx", "--example", "images.jsonl", "--labels", "labels.txt", "--into", "models/Pixel Net-2.1"
+    )
+    assert made["files"] == ["model.onnx", "signature.json", "golden.jsonl", "README.md"]
+    assert made["gaps"] == [f"README.md line 3: {CARD_GAP!r}"]
+    assert made["notes"][0] == "input 'x' takes data.photo, the only array that fits it"
+    assert made["next"][0] == "model-registry push 'models/Pixel Net-2.1' oci:./registry/pixel-net:2.1"
+    package = folder / "models" / "Pixel Net-2.1"
+    assert json.loads((package / "signature.json").read_text()) == {
+        "inputs": [
+            {
+                "tensor": "x",
+                "dtype": "float32",
+                "shape": [3, 8, 8],
+                "fields": [{"name": "photo", "path": "data.photo", "array": True}],
+            }
+        ],
+        "output": {"tensor": "y", "top": 3},
+        "labels": ["red", "green", "blue"],
+        "decision": {"argmax": True},
+    }
+    means = dict(zip(["red", "green", "blue"], x[0].mean(axis=(1, 2)).tolist(), strict=True))
+    (first, _) = [json.loads(line) for line in (package / "golden.jsonl").read_text().splitlines()]
+    found = {one["label"]: one["score"] for one in first["score"]}
+    assert list(found) == sorted(means, key=lambda label: -means[label])
+    assert found == pytest.approx(means, abs=1e-6)
+    assert first["tolerance"] == 1e-4
+
+    (package / "README.md").write_text("# Pixel Net 2.1\n\nThe colour of a picture.\n")
+    run("push", str(package), "oci:./registry/pixel-net:2.1")
+    shown = run("inspect", "oci:./registry/pixel-net:2.1").stdout
+    assert "input     photo: float32[3, 8, 8] at data.photo\n" in shown
+    assert "output    score: the 3 largest of y, of red, green, blue\n" in shown
+    assert "decision  the label of the largest\n" in shown
+    run("promote", "oci:./registry/pixel-net", "--to", "2.1")
+
+
+def test_nothing_is_overwritten(folder: Path) -> None:
+    image(folder / "pixels.onnx")
+    run("init", "pixels.onnx")
+    before = {path: path.read_bytes() for path in (folder / "pixels-1.0.0").iterdir()}
+    refused = run("init", "pixels.onnx", code=3).stderr
+    assert "error: pixels-1.0.0/model.onnx exists, and nothing is overwritten\nhint: choose another folder" in refused
+    (folder / "pixels-1.0.0" / "signature.json").unlink()
+    refused = run("init", "pixels-1.0.0/model.onnx", "--into", "pixels-1.0.0", code=3).stderr
+    assert "error: pixels-1.0.0/README.md exists" in refused
+    (folder / "pixels-1.0.0" / "README.md").unlink()
+    assert answer("init", "pixels-1.0.0/model.onnx", "--into", "pixels-1.0.0")["files"] == ["signature.json", "README.md"]
+    assert {path: path.read_bytes() for path in (folder / "pixels-1.0.0").iterdir()} == before
+
+
+def test_weights_beside_the_model_come_along(folder: Path) -> None:
+    models.linear(folder / "linear.onnx", 2.0)
+    onnx.save(
+        onnx.load(folder / "linear.onnx"), folder / "big.onnx", save_as_external_data=True, location="big.bin", size_threshold=0
+    )
+    made = answer("init", "big.onnx")
+    assert made["files"] == ["model.onnx", "big.bin", "signature.json", "README.md"]
+    (folder / "big-1.0.0" / "README.md").write_text("# big\n")
+    run("push", "big-1.0.0", "oci:./registry/big:1.0.0")
+
+
+def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
+    detector.write(folder / "detector.onnx")
+    (folder / "labels.txt").write_text("\n".join(detector.LABELS))
+    written(folder / "events.jsonl", [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, 1.0, 0.0]}])
+    made = answer("init", "detector.onnx", "--labels", "labels.txt", "--example", "events.jsonl")
+    assert "no score is read from best, word, sure, anchors" in made["notes"]
+    found = Signature.parse((folder / "detector-1.0.0" / "signature.json").read_bytes())
+    assert [(one.name, one.shape, one.top) for one in found.outputs] == [("boxes", (2, 4), None), ("p", None, 3)]
+    (folder / "detector-1.0.0" / "README.md").write_text("# detector\n")
+    assert answer("push", "detector-1.0.0", "oci:./registry/detector:1.0.0")["golden_examples"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "message"),
+    [
+        (["--example", "x"], b'{"a": 1}\n[1]\n', "x line 2: it is no object"),
+        (["--example", "x"], b'{"a": 1}\n{"a": \n', "x line 2: no JSON"),
+        (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: no JSON"),
+        (["--example", "x"], b'{"a": "' + b"a" * (16 << 20) + b'"}', "x line 1: it has more than 16777216 bytes"),
+        (["--example", "x"], b"\n\n", "x has no event"),
+        (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' stands there twice"),
+        (["--labels", "x"], b"cat\n\ndog\n", "x: line 2 is empty"),
+        (["--labels", "x"], b"", "x: it is empty"),
+        (["--labels", "x"], b"\xff\n", "x: 'utf-8' codec can't decode"),
+        (["--labels", "x"], b"a\n" * (1 << 20), "x: it has more than 1048576 bytes"),
+    ],
+)
+def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str], content: bytes, message: str) -> None:
+    image(folder / "pixels.onnx")
+    (folder / "x").write_bytes(content)
+    assert message in run("init", "pixels.onnx", *arguments, code=3).stderr
+    assert not (folder / "pixels-1.0.0").exists()
+
+
+def test_what_is_no_model_is_refused(folder: Path) -> None:
+    (folder / "x.onnx").write_bytes(b"no model")
+    assert "x.onnx is no ONNX file" in run("init", "x.onnx", code=3).stderr
+    assert "No such file" in run("init", "y.onnx", code=4).stderr
+    models.contrib(folder / "odd.onnx")
+    assert run("init", "odd.onnx").exit_code == 0
+
+
+def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named_inputs(folder / "late.onnx")
+    written(folder / "flights.jsonl", [{"distance": 100, "dep_delay": 1}])
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    made = answer("init", "late.onnx", "--example", "flights.jsonl")
+    assert "golden.jsonl has events without scores: ONNX Runtime is not installed here" in made["notes"]
+    assert made["gaps"][-1] == "golden.jsonl: the score of 1 events"
+    (folder / "late-1.0.0" / "README.md").write_text("# late\n")
+    for model in ("model.onnx", "saved_model"):
+        (folder / "late-1.0.0" / "model.onnx").rename(folder / "late-1.0.0" / model)
+        refused = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3)
+        assert "late-1.0.0/golden.jsonl has a score that is still to be filled in\nhint: write what the model" in refused.stderr
+        assert refused.stdout == ""
+        (folder / "late-1.0.0" / model).rename(folder / "late-1.0.0" / "model.onnx")
+
+
+def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
+    (tmp_path / "signature.json").write_text(json.dumps({"output": [BLANK] * 7}))
+    with pytest.raises(Refused) as caught:
+        gaps.check(tmp_path)
+    assert "signature.json: output[0] is 'FILL IN'; " in str(caught.value)
+    assert str(caught.value).endswith("; and 2 more")
+    (tmp_path / "signature.json").write_bytes(b"[" * 5_000)
+    gaps.check(tmp_path)

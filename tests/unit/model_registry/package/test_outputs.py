@@ -1,0 +1,227 @@
+"""Outputs, labels and decisions of a signature: what they mean, what is refused, and what is read of a model's answers."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from model_registry.package import answers
+from model_registry.package.answers import MOST_ELEMENTS, Unreadable
+from model_registry.package.compare import told_decision, told_output
+from model_registry.package.golden import agrees
+from model_registry.package.signature import Argmax, Decision, Output, Signature, SignatureError
+
+INPUTS = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
+LABELS = ["cat", "dog", "eel"]
+BOXES = {"name": "boxes", "tensor": "boxes", "shape": [-1, 4]}
+BREED = {"name": "breed", "tensor": "p", "top": 2, "labels": LABELS}
+
+
+def signature(**parts: Any) -> Signature:
+    return Signature.parse(json.dumps({"inputs": INPUTS, **parts}))
+
+
+def test_what_outputs_mean() -> None:
+    found = signature(output=[BOXES, BREED], decision={"argmax": True, "output": "breed"})
+    assert found.outputs == (
+        Output("boxes", "boxes", shape=(-1, 4)),
+        Output("breed", "p", top=2, labels=("cat", "dog", "eel")),
+    )
+    assert found.decision == Argmax(output="breed")
+    assert found.decided == found.outputs[1]
+    assert [told_output(found, one) for one in found.outputs] == [
+        "(B, -1, 4) of boxes",
+        "the 2 largest of p, of cat, dog, eel",
+    ]
+    unsure = signature(output={"tensor": "p"}, labels=LABELS, decision={"argmax": True, "threshold": 0.5, "below": "unsure"})
+    assert unsure.decision == Argmax(0.5, "unsure")
+    assert told_decision(unsure) == "the label of the largest, unsure below 0.5"
+    several = signature(
+        output=[BOXES, {"name": "risk", "tensor": "r"}],
+        decision={"threshold": 0.5, "at_or_above": "high", "below": "low", "output": "risk"},
+    )
+    assert several.decision == Decision(0.5, "high", "low", "risk")
+    assert told_decision(several) == "high (score of risk 0.5 or more), else low"
+    for one in (found, unsure, several):
+        assert Signature.parse(one.to_json()) == one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"inputs":[{"tensor":"x","dtype":"float32","fields":["a"]}],"output":{"tensor":"p","index":1},"labels":null,'
+        '"decision":{"threshold":0.5,"at_or_above":"late","below":"on time"}}',
+        '{"inputs":[{"tensor":"x","dtype":"float32","fields":["a"]}],"output":[{"name":"a","tensor":"p"},'
+        '{"name":"b","tensor":"p","index":0}],"labels":["u","v"],"decision":null}',
+    ],
+)
+def test_what_was_written_before_is_written_the_same(text: str) -> None:
+    assert Signature.parse(text).to_json() == text
+
+
+ONE = {"tensor": "p"}
+RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"output": ONE | {"top": 0}}, "output.top: 0 is no whole number from 1 to 1000"),
+        ({"output": ONE | {"top": 2}}, 'output: top gives classes by their labels; write "labels": ["cat", "dog", ...]'),
+        ({"output": ONE | {"top": 4}, "labels": LABELS}, "output: top is 4, and there are 3 labels"),
+        ({"output": ONE | {"top": 1, "index": 1}}, "output: index and top read the tensor in two ways; leave one of them out"),
+        ({"output": ONE | {"shape": [2, 0]}}, "output.shape: 0 is no whole number from 1"),
+        ({"output": ONE | {"shape": [None]}}, "output.shape: null is no length; -1 is any length"),
+        ({"output": ONE | {"shape": 4}}, "output.shape: 4 is no list of at most 8 lengths"),
+        ({"output": ONE | {"shape": [2048, 2048]}}, "output.shape: [2048, 2048] holds 4194304 elements; at most 1048576"),
+        ({"output": ONE | {"labels": LABELS}}, "output: labels of one output are those of its top, or of a decision by argmax"),
+        ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' stands there twice"),
+        ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the one to decide on: "output": "boxes"'),
+        ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "bred"}},
+         "decision.output: 'bred' is no output; did you mean 'breed'?"),
+        ({"output": ONE, "decision": RULE | {"output": "p"}}, "decision.output: 'p' is no output; the only output has no name"),
+        ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}}, "leave index and shape of that output"),
+        ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax gives a label; write "labels"'),
+        ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, 'decision.argmax: 1 is no way to decide'),
+        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),
+        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "above": 1}}, "decision: unknown key 'above'"),
+        ({"output": [BREED], "decision": RULE | {"output": "breed"}}, "decision: the score is an array with a label each"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_named(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        signature(**parts)
+    assert message in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from(["tensor", "index", "shape", "top", "labels", "name"]),
+    st.sampled_from(["argmax", "threshold", "below", "output", "at_or_above"]),
+    json_values,
+    json_values,
+    st.booleans(),
+)
+def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str, one: Any, other: Any, several: bool) -> None:
+    stated: Any = {"tensor": "p", "top": 2, of_output: one}
+    try:
+        found = signature(
+            output=[BREED | stated, BOXES] if several else stated,
+            labels=LABELS,
+            decision={"argmax": True, of_decision: other} | ({"output": "breed"} if several else {}),
+        )
+    except SignatureError:
+        return
+    assert Signature.parse(found.to_json()) == found
+
+
+numbers = st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.uint8, np.int8])
+few = st.sampled_from([0, 1, 2, 3, 100, 127])
+
+
+@given(st.data(), numbers)
+def test_the_largest_are_those_of_a_sort(data: st.DataObject, dtype: Any) -> None:
+    shape = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 9)))
+    elements = few if data.draw(st.booleans()) else arrays.from_dtype(np.dtype(dtype), allow_nan=False)
+    rows = data.draw(arrays.arrays(dtype, shape, elements=elements))
+    count = data.draw(st.integers(1, shape[1]))
+    plain = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
+    assert answers.largest(rows, count).tolist() == [[at for _, at in row] for row in plain]
+
+
+def test_the_largest_of_rows_with_nan_are_some_of_them() -> None:
+    rows = np.array([[1, np.nan, 2, 3], [1, 2, 3, 4]], np.float32)
+    places = answers.largest(rows, 2)
+    assert places.shape == (2, 2)
+    assert places[1].tolist() == [3, 2]
+
+
+P = np.array([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]], np.float32)
+
+
+def test_what_is_read_of_a_batch() -> None:
+    outputs = {
+        "boxes": np.arange(16.0).reshape(2, 2, 4),
+        "p": P,
+        "words": np.array([["a", "b"], ["c", ""]], object),
+        "good": np.array([True, False]),
+        "one": np.ones((2, 1)),
+    }
+    named = [BOXES, BREED, *({"name": name, "tensor": name} for name in ("words", "good", "one"))]
+    named.append({"name": "row", "tensor": "one", "shape": [1]})
+    named.append({"name": "number", "tensor": "one", "shape": []})
+    first, second = answers.values(signature(output=named), outputs)
+    assert first == {
+        "boxes": [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]],
+        "breed": [{"label": "dog", "score": 0.5}, {"label": "cat", "score": 0.25}],
+        "words": ["a", "b"],
+        "good": True,
+        "one": 1.0,
+        "row": [1.0],
+        "number": 1.0,
+    }
+    assert second["breed"] == [{"label": "eel", "score": 0.75}, {"label": "cat", "score": 0.125}]
+    assert answers.values(signature(output=ONE), outputs) == P.tolist()
+
+
+@pytest.mark.parametrize(
+    ("parts", "found", "message"),
+    [
+        ({"output": ONE | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), and no column 3"),
+        ({"output": ONE | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), and no column 0"),
+        ({"output": ONE | {"shape": [-1, 4]}}, P, r"output 'p' has shape \(2, 3\), and the signature reads \(B, -1, 4\)"),
+        ({"output": ONE | {"top": 1}, "labels": ["a", "b"]}, P, r"is float32 of shape \(2, 3\), not rows of 2 numbers, one a"),
+        ({"output": ONE | {"top": 1}, "labels": LABELS}, P.astype(str).astype(object), "output 'p' is string of shape"),
+        ({"output": ONE, "labels": LABELS, "decision": {"argmax": True}}, P[:, 0], "not rows of 3 numbers"),
+        ({"output": ONE}, np.zeros((1, MOST_ELEMENTS // 16), bool), "the answer to one event has 2097152 elements; at most"),
+        ({"output": ONE}, np.zeros((1024, 65536), bool), "the answers to 1024 events have 67108864 elements; at most 33554432"),
+    ],
+)  # fmt: skip
+def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], found: Any, message: str) -> None:
+    with pytest.raises(Unreadable, match=message):
+        answers.columns(signature(**parts), {"p": found})
+
+
+def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:
+    return [{"label": label, "score": score} for label, score in pairs]
+
+
+@pytest.mark.parametrize(
+    ("found", "same"),
+    [
+        (classes(("cat", 0.5), ("dog", 0.3)), True),
+        (classes(("cat", 0.495), ("dog", 0.304)), True),
+        (classes(("cat", 0.5), ("eel", 0.3)), False),
+        (classes(("dog", 0.5), ("cat", 0.3)), False),
+        (classes(("cat", 0.5), ("dog", 0.32)), False),
+        (classes(("cat", 0.5)), False),
+        ([0.5, 0.3], False),
+    ],
+    ids=["the same", "within the tolerance", "another class", "swapped", "off", "fewer", "numbers"],
+)
+def test_classes_agree_within_a_tolerance(found: Any, same: bool) -> None:
+    assert agrees(classes(("cat", 0.5), ("dog", 0.3)), found, 0.01) is same
+
+
+def test_classes_nearer_than_the_tolerance_change_places() -> None:
+    expected, found = classes(("cat", 0.405), ("dog", 0.4), ("eel", 0.1)), classes(("dog", 0.404), ("cat", 0.401), ("eel", 0.1))
+    assert agrees(expected, found, 0.01)
+    assert not agrees(expected, found, 0.001)
+
+
+def test_nested_arrays_agree_within_a_tolerance() -> None:
+    boxes = {"boxes": [[1.0, 2.0], [3.0, 4.0]], "names": ["a", "b"], "none": []}
+    assert agrees(boxes, {"boxes": [[1.0, 2.0], [3.0, 4.01]], "names": ["a", "b"], "none": []}, 0.1)
+    assert not agrees(boxes, {"boxes": [[1.0, 2.0], [3.0, 4.2]], "names": ["a", "b"], "none": []}, 0.1)
+    assert not agrees(boxes, {"boxes": [[1.0, 2.0, 3.0, 4.0]], "names": ["a", "b"], "none": []}, 0.1)
+    assert not agrees(boxes, boxes | {"names": ["a", "c"]}, 0.1)
