@@ -96,11 +96,12 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """What a version reads of an event, and what its score is."""
-    from model_registry.package import paths
+    from model_registry.package import paths, sources
     from model_registry.package.compare import told
 
-    where = {field.name: f" at {paths.written(field.path)}" if field.path else "" for field in signature.fields}
-    lines = [("input", f"{one.name}: {one.dtype}{list(one.shape or ()) or ''}{where[one.name]}") for one in signature.fields]
+    where = {one.name: f" at {paths.written(one.path)}" if one.path else sources.told(one) for one in signature.fields}
+    kinds = {one.name: f"{'bytes of ' if one.raw else ''}{one.dtype}{list(one.shape or ()) or ''}" for one in signature.fields}
+    lines = [("input", f"{one.name}: {kinds[one.name]}{where[one.name]}") for one in signature.fields]
     lines += [("constant", f"{one.tensor}: {told(one)}") for one in signature.inputs if one.value is not None]
     for one in signature.outputs:
         kind = "the whole row" if one.index is None else f"a number, column {one.index}"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.package import raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding
@@ -66,10 +67,14 @@ def score(signature: Signature, outputs: dict[str, NDArray[Any]], row: int) -> A
 
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     value = look_up(event, field.steps)
+    if field.raw and field.dtype == "string" and value is not None:
+        return [raw.from_base64(value).decode()]
     if field.array is None:
         return [field.default if value is None else value]
     if value is None:
         return [field.default] * field.array
+    if field.raw:
+        return list(np.frombuffer(raw.from_base64(value), np.dtype(field.dtype).newbyteorder("<")))
     return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)
 
 
