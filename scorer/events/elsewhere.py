@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package import sources
-from model_registry.package.dtypes import held
+from model_registry.package.dtypes import INTEGER_LIMITS, held, value_fault
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.events.decoder import Decoded, Decoder, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
@@ -117,14 +117,20 @@ class _Column:
         """One value. Raises Poison where a text is none."""
         if not isinstance(one, bytes) or self._field.raw:
             return one
+        field, called = self._field, sources.called(self._field)
         try:
             text = one.decode()
-            return text if self._field.dtype == "string" else json.loads(text)
+            value = text if field.dtype == "string" else json.loads(text)
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, f"field {sources.called(self._field)}: {error}") from None
+            raise Poison(Reason.NOT_UTF8, f"field {called}: {error}") from None
         except (ValueError, RecursionError):
-            said = f"{text!r:.60} is no {self._field.dtype}"
-            raise Poison(Reason.WRONG_TYPE, f"field {sources.called(self._field)}: {said}") from None
+            value = text
+        if field.dtype != "string" and isinstance(value, str | list | dict):
+            raise Poison(Reason.WRONG_TYPE, f"field {called}: {text!r:.60} is no {field.dtype}")
+        if type(value) is int and field.dtype in INTEGER_LIMITS and value_fault(value, field.dtype):
+            low, high = INTEGER_LIMITS[field.dtype]
+            raise Poison(Reason.OUT_OF_RANGE, f"field {called}: {text:.60} is no {field.dtype} ({low} to {high})")
+        return value
 
 
 def _at(tensor: NDArray[Any], rows: Sequence[int], wanted: Sequence[int]) -> NDArray[Any]:

@@ -248,7 +248,23 @@ def expected(event: Mapping[str, Any]) -> dict[str, list[Any]] | None:
 
 
 odd = st.sampled_from(
-    [b"", b"1,2", b"[1]", b"1]", b"[2", b"NaN", b"1e999", b"-1e39", b"null", b"true", b'"1"', b"\xff", b"007", b" 3 "]
+    [
+        b"",
+        b"1,2",
+        b"[1]",
+        b"1]",
+        b"[2",
+        b"NaN",
+        b"1e999",
+        b"-1e39",
+        b"null",
+        b"true",
+        b'"1"',
+        b"\xff",
+        b"007",
+        b" 3 ",
+        b'"\\ud800"',
+    ]
 )
 plain = st.integers(-(2**31) + 1, 2**31 - 1).map(lambda n: str(n).encode())
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
