@@ -41,7 +41,7 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = package.read(folder, signature)
     try:
-        ran = golden_run.run(path, signature, found.golden)
+        ran = golden_run.run(path, signature, found.golden, model)
     except ImportError:
         ran = ""
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
+from model_registry.onnx import extensions
+from model_registry.onnx.file import OnnxFile
 from model_registry.package import raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
@@ -21,8 +23,9 @@ from model_registry.package.shapes import flat, is_nested
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
 
-def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
-    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass.
+def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
+    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
+    found `stated` in the file.
 
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
@@ -30,10 +33,13 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)
+    options = ort.SessionOptions()
+    if stated and (library := extensions.library(stated)):
+        options.register_custom_ops_library(library)
     tensors = fed(signature, [example.event for example in examples])
     names = list(dict.fromkeys(output.tensor for output in signature.outputs))
     try:
-        session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         outputs = dict(zip(names, session.run(names, tensors), strict=True)) if examples else {}
     except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
