@@ -94,6 +94,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     assert set(example) == {"event", "score", "tolerance"}
+    assert [field.source for field in Signature.parse(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
 
