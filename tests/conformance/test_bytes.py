@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_registry.package.signature import Signature
+from scorer.backends.servers import oip_messages, tf_messages
 from scorer.events import formats
 from scorer.events.batch import Headers
 from scorer.events.decoder import Decoder, Reason, Unsuited
+from scorer.events.native.texts import Texts
 from scorer.events.record_parts import BatchParts, ListedParts
 from scorer.settings import Settings
 from tests.conformance.test_native_records import PLACES, batches
@@ -156,6 +158,19 @@ def test_floats_of_bytes_are_finite_unless_nan_is_allowed(known: Mapping[str, An
         formats.decoder(configuration, of_bytes("float32", source, default="nan")), [write(row) for row in rows]
     )
     assert lenient.rows == [0, 1]
+
+
+def test_a_model_server_is_sent_the_bytes_as_they_came(known: Mapping[str, Any]) -> None:
+    configuration, source, write = known["value"]
+    rows = [row.tobytes() for row in numbers("uint16")]
+    value, _, _ = write(b"".join(rows))
+    bounds = np.arange(len(rows) + 1, dtype=np.int64) * len(rows[0])
+    texts = Texts(np.frombuffer(value, np.uint8), bounds[:-1], bounds[1:])
+    (tensor,) = formats.decoder(configuration, of_bytes("uint16", source)).decode(texts).tensors.values()
+    assert (oip_messages.pack(tensor), oip_messages.describe(tensor)) == (value, "UINT16")
+    sent = tf_messages.M["TensorProto"]()
+    tf_messages.encode(tensor, sent)
+    assert (sent.tensor_content, [dim.size for dim in sent.tensor_shape.dim]) == (value, [len(rows), COUNT])
 
 
 PADDED = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
