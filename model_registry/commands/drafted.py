@@ -47,7 +47,7 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
     if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "export the model anew, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
-    if golden_lines := _golden(model, signature, events, notes):
+    if golden_lines := _golden(model, found, signature, events, notes):
         texts[package.GOLDEN] = golden_lines
     name, version = _called(folder)
     texts[CARD] = (
@@ -81,7 +81,7 @@ def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) 
     return {"inputs": inputs, **answers}, notes
 
 
-def _golden(model: Path, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
+def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Golden examples of the first good events, with the model's own answers where it can be asked; nothing without events."""
     if not events:
         return ""
@@ -92,7 +92,7 @@ def _golden(model: Path, signature: Signature | None, events: Sequence[Event], n
         return _unanswered(events[:MOST_GOLDEN])
     good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
     try:
-        text = answered(golden_run.Loaded(model, signature), good)
+        text = answered(golden_run.Loaded(model, signature, found), good)
     except ImportError:
         notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
         return _unanswered(good)

@@ -12,6 +12,7 @@ import msgspec
 from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx import derive_signature, golden_run, requirements, safety
+from model_registry.onnx.file import OnnxFile
 from model_registry.package import Package, gaps, golden
 from model_registry.package.signature import Signature
 
@@ -59,16 +60,16 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = package.read(folder, signature)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature))
+    return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model))
 
 
-def _ran(found: Package, signature: Signature) -> str:
+def _ran(found: Package, signature: Signature, stated: OnnxFile) -> str:
     """The ONNX Runtime that answered the golden examples; nothing where none is installed. Raises Refused and Unanswered."""
     try:
         if _unanswered(found):
-            model = golden_run.Loaded(found.model_path, signature)
+            model = golden_run.Loaded(found.model_path, signature, stated)
             raise Unanswered(found.folder, answered(model, [one.event for one in found.golden]))
-        return golden_run.run(found.model_path, signature, found.golden)
+        return golden_run.run(found.model_path, signature, found.golden, stated)
     except ImportError:
         if _unanswered(found):
             raise Unanswered(found.folder) from None

@@ -96,10 +96,11 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """What a version reads of an event, and what its score is."""
-    from model_registry.package import compare, paths
+    from model_registry.package import compare, paths, sources
 
-    where = {field.name: f" at {paths.written(field.path)}" if field.path else "" for field in signature.fields}
-    lines = [("input", f"{one.name}: {one.dtype}{list(one.shape or ()) or ''}{where[one.name]}") for one in signature.fields]
+    where = {one.name: f" at {paths.written(one.path)}" if one.path else sources.told(one) for one in signature.fields}
+    kinds = {one.name: f"{'bytes of ' if one.raw else ''}{one.dtype}{list(one.shape or ()) or ''}" for one in signature.fields}
+    lines = [("input", f"{one.name}: {kinds[one.name]}{where[one.name]}") for one in signature.fields]
     lines += [("constant", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.value is not None]
     lines += [("output", f"{one.name or 'score'}: {compare.told_output(signature, one)}") for one in signature.outputs]
     if signature.labels is not None:

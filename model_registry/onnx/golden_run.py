@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
-from model_registry.package import answers
+from model_registry.onnx import extensions
+from model_registry.onnx.file import OnnxFile
+from model_registry.package import answers, raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding, neutral_rows
@@ -21,12 +23,13 @@ from model_registry.package.shapes import flat, is_nested, is_open
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 
-def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
-    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass.
+def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
+    """Load the model, score the examples and compare; the version of ONNX Runtime that did. Loads what `safety` let pass, which
+    found `stated` in the file.
 
     Raises ImportError: ONNX Runtime is not installed; Refused: the model does not load or score, or an example is off.
     """
-    loaded = Loaded(model, signature)
+    loaded = Loaded(model, signature, stated)
     found = loaded.answers([example.event for example in examples])
     for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -42,7 +45,7 @@ class Loaded:
     """A model in ONNX Runtime, asked by its signature. Raises ImportError: ONNX Runtime is not installed; Refused: the model
     does not load."""
 
-    def __init__(self, model: Path, signature: Signature) -> None:
+    def __init__(self, model: Path, signature: Signature, stated: OnnxFile | None = None) -> None:
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
         import onnxruntime as ort
 
@@ -50,7 +53,10 @@ class Loaded:
         self.version = str(ort.__version__)
         self._signature = signature
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
-        self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), providers=["CPUExecutionProvider"]))
+        options = ort.SessionOptions()
+        if stated and (library := extensions.library(stated)):
+            options.register_custom_ops_library(library)
+        self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
         """The score of each event, as JSON has it. Raises Refused."""
@@ -103,8 +109,12 @@ def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]
 
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     value = look_up(event, field.steps)
+    if field.raw and field.dtype == "string" and value is not None:
+        return [raw.from_base64(value).decode()]
     if field.array is None:
         return [field.default if value is None else value]
     if value is None:
         return [field.default] * field.array
+    if field.raw:
+        return list(np.frombuffer(raw.from_base64(value), np.dtype(field.dtype).newbyteorder("<")))
     return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)

@@ -1,10 +1,10 @@
 """What differs between two versions, and whether events that were good for one are good for the other. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.oci.manifest import Version
-from model_registry.package import event_tree, paths
+from model_registry.package import event_tree, paths, sources
 from model_registry.package.shapes import written
 from model_registry.package.signature import Argmax, InputField, Output, Signature, TensorInput
 
@@ -71,9 +71,9 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
     lines += _tensors(old, new)
     lines += _answers(old, new)
-    places = {f.steps: f for f in old.fields}
-    events = event_tree.tree((f.name, f.steps) for f in old.fields)
-    faults = [_fault(places.get(f.steps) or before.get(f.name), f) or _crossing(events, places, f) for f in new.fields]
+    was = sources.predecessors(old)
+    events = event_tree.tree((f.name, f.steps) for f in sources.inside(old).fields)
+    faults = [_fault(was(f), f) or _crossing(events, was(f), f) for f in new.fields]
     breaks = [fault for fault in faults if fault]
     return tuple(lines), tuple(breaks)
 
@@ -138,27 +138,32 @@ def _fed(one: TensorInput) -> tuple[object, ...]:
 def _fault(was: InputField | None, now: InputField) -> str:
     if was is None:
         return f"field {now.name} is required and was not read" if now.required else ""
-    if now.steps != was.steps:
+    if now.source != was.source:
+        came, comes = (one.source or f"the event ({paths.written(one.steps)})" for one in (was, now))
+        return f"field {now.name} came from {came} and comes from {comes}"
+    if not now.source and now.steps != was.steps:
         return f"field {now.name} was read at {paths.written(was.steps)} and is read at {paths.written(now.steps)}"
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
-    if (was.dtype, was.array) != (now.dtype, now.array) or was.shape not in (None, now.shape):
+    if (was.dtype, was.array, was.raw) != (now.dtype, now.array, now.raw) or was.shape not in (None, now.shape):
         return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
     return ""
 
 
-def _crossing(events: event_tree.Tree, places: Mapping[tuple[paths.Step, ...], InputField], now: InputField) -> str:
-    """Why a field cannot be read from events that were good."""
-    fault = "" if now.steps in places else event_tree.crossing(events, now.steps)
+def _crossing(events: event_tree.Tree, was: InputField | None, now: InputField) -> str:
+    """Why a field cannot be read from events that were good; one that was read there can."""
+    fault = "" if was or now.source else event_tree.crossing(events, now.steps)
     return f"field {now.name} is read at {paths.written(now.steps)}{fault}" if fault else ""
 
 
 def _kind(field: InputField) -> str:
+    if field.raw:
+        return f"the bytes of {field.dtype}" + (f"[{field.array}]" if field.array else "")
     if field.shape:
         return f"{field.dtype}{list(field.shape)}"
     return f"{field.dtype}[{field.array}]" if field.array else field.dtype
 
 
 def _shown(field: InputField) -> str:
-    where = f", at {paths.written(field.path)}" if field.path else ""
+    where = f", at {paths.written(field.path)}" if field.path else f",{sources.told(field)}" if field.source else ""
     return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}{where}"

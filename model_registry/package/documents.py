@@ -30,7 +30,7 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _keys(cls, raw: Any) -> Any:
-        valid = list(cls.model_fields)
+        valid = [field.alias or name for name, field in cls.model_fields.items()]
         if not isinstance(raw, dict):
             raise ValueError(f"{raw!r:.100} is no {cls.kind} with the keys {', '.join(valid)}")  # noqa: TRY004
         for key in raw:

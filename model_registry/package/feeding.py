@@ -25,7 +25,7 @@ class Feeding:
         if not self._shapes and not self._repeated:
             return flat
         count = len(next(iter(flat.values())))
-        shaped = {name: tensor.reshape(count, *self._shapes.get(name, (-1,))) for name, tensor in flat.items()}
+        shaped = {name: tensor.reshape(count, *self._shapes.get(name, tensor.shape[1:])) for name, tensor in flat.items()}
         return shaped | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
 
     def all(self, flat: Tensors) -> Tensors:

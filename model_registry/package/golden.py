@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from model_registry.errors import Refused
-from model_registry.package import paths
+from model_registry.package import paths, raw
 from model_registry.package.dtypes import value_fault
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import MAX_RANK, array_fault
@@ -95,8 +95,8 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
         return f": {error}"
     if value is None:
         return ": it is required, but missing or null" if field.required else None
-    if field.array is None:
-        fault = value_fault(value, field.dtype)
+    if field.raw or field.array is None:
+        fault = raw.golden_fault(value, field) if field.raw else value_fault(value, field.dtype)
         return fault and f": {fault}"
     found = array_fault(value, field.array, field.shape, lambda one: value_fault(one, field.dtype))
     return found and f"{found[0]}: {found[1]}"

@@ -128,5 +128,5 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
     if array is None and fields != width:
         if not shape:
             raise ValueError(f"the shape [] is one value, and {fields} fields are named; name one")
-        hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}}'
+        hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}} (or "bytes": true)'
         raise ValueError(f"the shape {list(shape)} holds {width} elements, and {fields} fields are named; {hint}")

@@ -25,7 +25,8 @@ class InputField:
 
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
     stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. `path`
-    leads to the value where it is not at the top under the name.
+    leads to the value where it is not at the top under the name. `source`: the value is not in the event's, but where
+    sources.py says. `raw`: the elements come as bytes, see raw.py.
     """
 
     name: str
@@ -35,6 +36,8 @@ class InputField:
     array: int | None = None
     shape: Shape | None = None
     path: tuple[paths.Step, ...] | None = None
+    source: str | None = None
+    raw: bool = False
 
     @property
     def steps(self) -> tuple[paths.Step, ...]:
@@ -193,8 +196,9 @@ def _field_json(one: InputField) -> Any:
     if one == InputField(one.name, one.dtype):
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
-    document |= {"path": one.path and paths.written(one.path)}
-    return _without_none(document | ({"array": True, "length": one.array} if one.array else {}))
+    document |= {"path": one.path and paths.written(one.path), "from": one.source}
+    kind = {"bytes" if one.raw else "array": True, "length": one.array} if one.raw or one.array else {}
+    return _without_none(document | kind)
 
 
 def _decision_json(one: Decision | Argmax) -> dict[str, Any]:

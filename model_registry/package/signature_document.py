@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from model_registry.package import dtypes, event_tree, output_document, paths, shapes
+from model_registry.package import dtypes, event_tree, output_document, paths, raw, shapes, sources
 from model_registry.package.documents import Part, Text, each_once, whole
 from model_registry.package.dtypes import FLOAT_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
@@ -31,12 +31,16 @@ class _Field(Part):
     path: Annotated[tuple[paths.Step, ...], BeforeValidator(_path)] | None = None
     required: bool | None = None
     default: Any = None
+    source: Annotated[str | None, BeforeValidator(sources.stated)] = Field(default=None, alias="from")
     array: bool = False
+    bytes: bool = False
     length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.length is not None and not self.array:
+        if self.array and self.bytes:
+            raise ValueError(f'field {self.name!r} comes as bytes or as an array; leave "array" or "bytes" out')
+        if self.length is not None and not self.array and not self.bytes:
             raise ValueError(ARRAY)
         return self
 
@@ -57,10 +61,12 @@ class _Tensor(Part):
         if self.fields is None or self.value is not None:
             return self._constant()
         each_once((one.name for one in self.fields), "field")
-        if len(self.fields) > 1 and any(one.array for one in self.fields):
-            raise ValueError("a tensor takes one array field and no other beside it; use a tensor for each")
+        if len(self.fields) > 1 and any(one.array or one.bytes for one in self.fields):
+            what = "array field" if any(one.array for one in self.fields) else "field of bytes"
+            raise ValueError(f"a tensor takes one {what} and no other beside it; use a tensor for each")
         self._check_shape(self.fields)
         for one in self.fields:
+            sources.check(one.name, one.source, self.dtype, path=one.path, array=one.array, raw=one.bytes)
             if one.default is not None and (fault := value_fault(one.default, self.dtype, nan=True)):
                 raise ValueError(f"the default of field {one.name!r}: {fault}")
             if one.required is False and one.default is None and self.default is None:
@@ -81,6 +87,8 @@ class _Tensor(Part):
         if not self.batch:
             raise ValueError('only a constant is fed without a batch dimension: give it a "value" and no fields')
         array = fields[0] if fields[0].array else None
+        if fields[0].bytes and raw.elements(fields[0].name, self.dtype, self.shape, fields[0].length):
+            return
         if self.shape is not None:
             shapes.check_fields(self.shape, len(fields), array.name if array else None, array.length if array else None)
         elif array and array.length is None:
@@ -103,7 +111,10 @@ class _Tensor(Part):
         path = None if one.path == (one.name,) else one.path
         shape = tuple(self.shape) if one.array and self.shape else ()
         length = math.prod(shape) if shape else one.length
-        return InputField(one.name, self.dtype, required, default, length, shape if len(shape) > 1 else None, path)
+        if one.bytes:
+            length = raw.elements(one.name, self.dtype, self.shape, one.length)
+        nested = shape if len(shape) > 1 else None
+        return InputField(one.name, self.dtype, required, default, length, nested, path, one.source, one.bytes)
 
 
 class Document(Part):
@@ -118,7 +129,7 @@ class Document(Part):
         seen: dict[str, InputField] = {}
         for one in (one for tensor in self.inputs for one in tensor.read().fields):
             if seen.setdefault(one.name, one) != one:
-                what = "dtype, default, path, length or shape"
+                what = "dtype, default, path, origin, length or shape"
                 raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another {what} in each")
         if all(one.fields is None for one in self.inputs):
             raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import orjson
 import typer
 from rich import box
 from rich.bar import Bar
@@ -23,10 +22,10 @@ from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.oci.digests import of_bytes
-from model_registry.package import Package
+from model_registry.package import Package, raw, sources
 from model_registry.package.event_tree import placed
 from model_registry.package.paths import Step
-from model_registry.package.signature import Signature
+from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.process.command_line import Json, Set, print_data
 from scorer import backends
@@ -34,7 +33,9 @@ from scorer.backends.cost_curve import measured
 from scorer.backends.onnx.buckets import CANDIDATES, choose
 from scorer.commands.check import pulled
 from scorer.events.batch import Batch
+from scorer.events.for_producers.records import WrittenRecord, record
 from scorer.events.native.bus import in_words
+from scorer.events.record_parts import BatchParts
 from scorer.loop.scoring import Scoring, Target
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
@@ -113,16 +114,19 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 def measure(settings: Settings, folder: Package | None) -> Report:
     """Measure a package, or the version that the settings name. Raises Fatal: not served here; RegistryError: not to be had."""
-    settings = settings.model_copy(update={"input": settings.input.model_copy(update={"format": "json"})})
     try:
         found = folder or pulled(settings)[0]
+        parsed = found.signature is None or sources.inside(found.signature).fields or settings.output.carry
+        stated = settings.input.model_copy(update={"format": "json" if parsed else "bytes"})
+        settings = settings.model_copy(update={"input": stated})
         servable = make(found, Resolution(found.digest, found.version, 0), loader(settings), settings)
     except backends.ModelRefused as error:
         raise Fatal(f"the version is refused: {error}", "push a version that passes", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
-    events = [example.event for example in found.golden] or [example(servable.loaded.model.signature())]
-    curve, points = _measured(settings, servable, [orjson.dumps(event) for event in events], sizes)
+    signature = servable.loaded.model.signature()
+    events = [example.event for example in found.golden] or [example(signature)]
+    curve, points = _measured(settings, servable, [record(signature, event) for event in events], sizes)
     target = settings.batching.latency_target_ms / 1_000
     return Report(
         f"{found.name}:{found.version}",
@@ -144,17 +148,24 @@ def example(signature: Signature) -> dict[str, Any]:
     found: dict[tuple[Step, ...], Any] = {}
     for tensor in signature.fed:
         value = values.get(tensor.dtype, 0.123456 if tensor.dtype.startswith("float") else 1)
-        found |= {field.steps: [value] * field.array if field.array else value for field in tensor.fields}
+        found |= {field.steps: _example(field, value) for field in tensor.fields}
     return placed(found.items())
 
 
+def _example(field: InputField, value: Any) -> Any:
+    if field.raw:
+        return raw.to_base64(b"a" if field.dtype == "string" else bytes(raw.size(field)))
+    return [value] * field.array if field.array else value
+
+
 def _measured(
-    settings: Settings, servable: Servable, events: Sequence[bytes], sizes: Sequence[int]
+    settings: Settings, servable: Servable, events: Sequence[WrittenRecord], sizes: Sequence[int]
 ) -> tuple[dict[int, float], tuple[Point, ...]]:
     target = Target(settings.output.topic, 1, RECORD_BYTES)
     scoring = Scoring(settings, target, target)
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
-    decoded = {size: servable.loaded.decoder.decode(batch.values).tensors for size, batch in batches.items()}
+    decoder = servable.loaded.decoder
+    decoded = {size: decoder.decode(b.values, BatchParts(b, range(size))).tensors for size, b in batches.items()}
     curve = measured(sizes, lambda size: servable.loaded.model.run(decoded[size]), rounds=ROUNDS)
     loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
     return curve, tuple(Point(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
@@ -169,9 +180,17 @@ def _line(points: Sequence[Point]) -> tuple[float, float]:
     return max(0.0, float(a)), max(0.0, float(b))
 
 
-def _batch(topic: str, events: list[bytes]) -> Batch:
+def _batch(topic: str, events: list[WrittenRecord]) -> Batch:
     count = len(events)
-    return Batch([topic] * count, [0] * count, list(range(count)), [None] * count, list(events), [0] * count, [None] * count)
+    return Batch(
+        topics=[topic] * count,
+        partitions=[0] * count,
+        offsets=list(range(count)),
+        keys=[event.key for event in events],
+        values=[event.value for event in events],
+        timestamps=[event.time for event in events],
+        headers=[event.headers or None for event in events],
+    )
 
 
 def shown(report: Report) -> Group:

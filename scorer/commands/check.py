@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels import channel
@@ -20,11 +20,13 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
+from publisher.kafka.headers import headers_of
 from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.events.native.bus import in_words
+from scorer.events.record_parts import ListedParts
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
@@ -153,10 +155,11 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
     for name in settings.input.topics:
         if name not in found:
             continue
-        values, offsets = newest(settings, name)
+        messages, offsets = newest(settings, name)
         if settings.input.tombstones == "skip":
-            values = [value for value in values if value is not None]
-        decoded = servable.loaded.decoder.decode(values)
+            messages = [message for message in messages if message.value() is not None]
+        values = [message.value() for message in messages]
+        decoded = servable.loaded.decoder.decode(values, parts_of(messages))
         good = len(decoded.rows)
         if not values:
             none = f"no event came of its newest {offsets} offsets" if offsets else "it is empty"
@@ -194,10 +197,17 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
         yield Finding("ids", without < len(ids), told, "input.id names the field that identifies an event")
 
 
-def newest(settings: Settings, topic: str) -> tuple[list[bytes | None], int]:
-    """The values at the SAMPLE newest offsets of each partition, and how many offsets that are. Raises Fatal."""
+def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
+    """The events at the SAMPLE newest offsets of each partition, and how many offsets that are. Raises Fatal."""
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}
-    values = [message.value() for batch in reader.read(spans) for message in batch.messages]
-    return values, sum(stop - start for start, stop in spans.values())
+    messages = [message for batch in reader.read(spans) for message in batch.messages]
+    return messages, sum(stop - start for start, stop in spans.values())
+
+
+def parts_of(messages: Sequence[Message]) -> ListedParts:
+    """What events have beside their values."""
+    times = [max(0, message.timestamp()[1]) for message in messages]
+    headers, _ = headers_of(messages)
+    return ListedParts([message.key() for message in messages], times, headers)

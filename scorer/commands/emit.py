@@ -12,6 +12,7 @@ import orjson
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from model_registry.package import raw
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights, topics
@@ -34,29 +35,54 @@ def emit(
     key: Annotated[
         str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}', '{after[id]}'.")
     ] = None,
-    header: Annotated[list[str] | None, typer.Option(help="name=value, on every event; repeatable.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="name=value on every event, the value a template as the key; repeatable.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="The field whose text is written in place of the event.", metavar="FIELD")
+    ] = None,
+    base64: Annotated[bool, typer.Option("--base64", help="With --value: the bytes that the text is in base64.")] = False,
     rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
     as_json: Json = False,
 ) -> None:
     """Write events to the input topic."""
     settings = load(path, flags or []).settings
+    if base64 and value is None:
+        raise typer.BadParameter("--base64 is for --value")
     pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
     with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as lines:
-        count = write(settings, lines, topic=topic, key=key, headers=pairs, rate=rate)
+        count = write(settings, lines, topic=topic, key=key, headers=pairs, value=(value, base64) if value else None, rate=rate)
     print_data(as_json, {"written": count}, lambda: f"{count} events written")
 
 
 def key_of(template: str | None, line: bytes, number: int) -> bytes | None:
     """The key of an event by a template over its fields, `{carrier}-{flight}`. Raises Fatal where it has not those fields."""
-    if template is None:
-        return None
+    return None if template is None else filled(template, "key", line, number)
+
+
+def filled(template: str, what: str, line: bytes, number: int) -> bytes:
+    """A template with the fields of an event. Raises Fatal, naming the option `what`, where it has not those fields."""
     try:
         return template.format_map(orjson.loads(line)).encode()
     except KeyError as error:
-        said = f"line {number}: the event has no field {error.args[0]!r} for the key {template!r}"
-    except (TypeError, ValueError, IndexError) as error:
-        said = f"line {number}: no key {template!r}: {error}"
-    raise Fatal(said, "check --key and the event", USAGE)
+        said = f"line {number}: the event has no field {error.args[0]!r} for the {what} {template!r}"
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        said = f"line {number}: no {what} {template!r}: {error}"
+    raise Fatal(said, f"check --{what} and the event; braces that stand for themselves are written twice", USAGE)
+
+
+def value_of(field: str, base64: bool, line: bytes, number: int) -> bytes:
+    """The text of a field of an event, or the bytes that it is in base64. Raises Fatal where there is none."""
+    try:
+        found = orjson.loads(line)[field]
+        if base64:
+            return raw.from_base64(found)
+        return found.encode() if isinstance(found, str) else orjson.dumps(found)
+    except (KeyError, TypeError, IndexError):
+        said = f"line {number}: the event has no field {field!r} for its value"
+    except ValueError as error:
+        said = f"line {number}: field {field!r}: {error}"
+    raise Fatal(said, "check --value and the event", USAGE)
 
 
 class Pace:
@@ -79,24 +105,25 @@ class Pace:
 class _Writer:
     """An idempotent producer for one topic that remembers what the broker did not take."""
 
-    def __init__(self, settings: Settings, topic: str, headers: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, settings: Settings, topic: str) -> None:
         """Connect before the first event gets its timestamp. Raises Fatal where the broker or the topic is not there."""
         name, tuning = f"{settings.name}.emit", {"linger.ms": 5, "message.max.bytes": LARGEST}
         topics.existing(settings.kafka, name, {topic: frozenset({WRITE})}, [topic])
         self.failures: list[KafkaError] = []
         self._settings = settings.kafka
         self._topic = topic
-        self._headers: list[tuple[str, str | bytes | None]] | None = [*headers] or None
         self._producer = kafka.plain_producer(settings.kafka, name, partitioner="murmur2_random", **tuning)
         try:
             self._producer.list_topics(topic, CONNECT_SECONDS)
         except KafkaException as error:
             raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
 
-    def write(self, key: bytes | None, event: bytes) -> None:
+    def write(self, key: bytes | None, event: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
         """Hand over one event; waits where the queue is full."""
         self._producer.poll(0)
-        produce = partial(self._producer.produce, self._topic, event, key, on_delivery=self._note, headers=self._headers)
+        produce = partial(
+            self._producer.produce, self._topic, event, key, on_delivery=self._note, headers=list(headers) or None
+        )
         try:
             produce()
         except BufferError:
@@ -124,11 +151,13 @@ def write(
     topic: str | None = None,
     key: str | None = None,
     headers: Sequence[tuple[str, str]] = (),
+    value: tuple[str, bool] | None = None,
     rate: float | None = None,
 ) -> int:
-    """Write the lines; the number written, each confirmed by the broker. `rate` is events a second. Partitions are chosen by
-    key as the Java client does (murmur2). Raises Fatal where the broker did not take an event."""
-    writer = _Writer(settings, topic or settings.input.topics[0], headers)
+    """Write the lines; the number written, each confirmed by the broker. `key` and the values of `headers` are templates;
+    `value` is a field that is written in place of the line, and whether it is in base64. `rate` is events a second. Partitions
+    are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event."""
+    writer = _Writer(settings, topic or settings.input.topics[0])
     pace, count = Pace(rate, time.monotonic()), 0
     for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
         if writer.failures:
@@ -136,7 +165,8 @@ def write(
         if (pause := pace.pause(count, time.monotonic())) > 0:
             time.sleep(pause)
         count += 1
-        writer.write(key_of(key, event, count), event)
+        told = [(name, filled(text, "header", event, count) if {*"{}"} & {*text} else text.encode()) for name, text in headers]
+        writer.write(key_of(key, event, count), value_of(*value, event, count) if value else event, told)
         if count == 1:  # it waits half a second for its producer id: the others begin after that
             writer.confirm()
             pace = Pace(rate, time.monotonic())

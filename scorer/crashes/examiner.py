@@ -24,6 +24,7 @@ from publisher.process.outages import MODEL, Away
 from scorer import backends
 from scorer.backends import InferenceFailed, ModelRefused
 from scorer.events.decoder import Decoded
+from scorer.events.record_parts import Parts
 from scorer.servables.loaded import LoadedModel, made_ready, with_decoder
 from scorer.settings import Settings
 
@@ -171,8 +172,8 @@ class Examined:
         self._digest = digest
         self._signature = signature
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values))
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
+        decoded: Decoded = self._examiner.ask("decode", self._digest, list(values), parts and parts.listed())
         return decoded
 
     def signature(self) -> Signature:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.paths import Step
 from scorer.events.decoder import Decoded, Decoder
+from scorer.events.record_parts import Parts
 from scorer.settings.carry import CarriedField, Row
 
 Path = Sequence[Step]
@@ -26,9 +27,9 @@ class CarryingDecoder:
         self._reader = reader
         self._fields = fields
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
-        decoded = self._decoder.decode(values)
+        decoded = self._decoder.decode(values, parts)
         events = list(values)
         decoded.carried = [self._row(events[row] or b"") for row in decoded.rows]
         return decoded

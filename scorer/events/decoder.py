@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scorer.events.record_parts import Parts
 from scorer.settings.carry import Row
 
 
@@ -70,8 +71,9 @@ class Decoded:
 class Decoder(Protocol):
     """One format against one signature."""
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode a batch. Never raises for what producers wrote."""
+    def decode(self, values: Sequence[bytes | None], parts: Parts | None = None, /) -> Decoded:
+        """Decode a batch; `parts` is what its records have beside their values, None: nothing. Never raises for what producers
+        wrote."""
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:

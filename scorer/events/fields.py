@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from model_registry.package import paths
+from model_registry.package import paths, sources
 from model_registry.package.event_tree import Tree, WrongStep, look_up, tree
 from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
@@ -25,6 +25,7 @@ from scorer.events.tensors import BUILD_ERRORS, Row, Tensors
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
 SLICE_VALUES = 8_192  # values of rows that are made before they are packed: a few hundred kB of Python's floats
 FEWEST_ROWS = 32
+NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 
 
 class Fields:
@@ -41,7 +42,9 @@ class Fields:
         self.signature = signature
         self.tensors = Tensors(signature)
         self._max_bytes = max_event_bytes
-        self._slice = max(FEWEST_ROWS, SLICE_VALUES // max(1, sum(field.array or 1 for field in signature.fields)))
+        self._slice = max(
+            FEWEST_ROWS, SLICE_VALUES // max(1, sum(1 if field.raw else field.array or 1 for field in signature.fields))
+        )
         self.by_name = {field.name: field for field in signature.fields}
         self.names = list(self.by_name)
         self._steps = {field.name: field.steps for field in signature.fields}
@@ -141,6 +144,16 @@ class Fields:
         except TypeError:
             return False
 
+    def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
+        """Why events are absent or too large, by their indices."""
+        rejected: dict[int, Poison] = {}
+        for row, value in enumerate(() if self.fits(values) else values):
+            try:
+                self.sized(value)
+            except Poison as poison:
+                rejected[row] = poison
+        return rejected
+
     def sized(self, value: bytes | None) -> bytes:
         """The value; raises Poison where there is none or it is too large."""
         if value is None:
@@ -172,10 +185,9 @@ class Fields:
 
     def _called(self, name: str) -> str:
         """A field as errors name it."""
-        steps = self._steps[name]
-        if steps == (name,):
-            return repr(name)
-        return f"{name or 'input.id'!r} ({paths.written(steps)})"
+        if name in self.by_name:
+            return sources.called(self.by_name[name])
+        return repr(name) if name else f"'input.id' ({paths.written(self._steps[name])})"
 
     def _checked(self, name: str, value: Any) -> Any:
         """One field of an event, or the Poison that names it."""
@@ -190,7 +202,8 @@ class Fields:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
             ranged = isinstance(value, int) and field is not None and "int" in field.dtype
-            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
+            said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else error
+            raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
         return value
 
 
@@ -208,7 +221,9 @@ def json_type(field: InputField | None) -> Any:
     if field is None:
         return str | int | None
     type_: Any = element_type(field.dtype)
-    if field.shape is not None:
+    if field.raw:
+        type_ = bytes
+    elif field.shape is not None:
         type_ = list  # flat or nested: `tensors` looks into it
     elif field.array is not None:
         type_ = array_type((field.array,), type_)

@@ -5,10 +5,12 @@ NaN stands for a missing number where the signature allows one, and is refused e
 
 from collections.abc import Sequence
 
+from model_registry.package.dtypes import FLOAT_LIMITS
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison, Reason, Unsuited
 from scorer.events.fields import Fields, without_paths
 from scorer.events.native.texts import Texts
+from scorer.events.record_parts import Parts
 from scorer.events.tensors import Columns, all_float, matrix
 
 SIZE = 4  # bytes of a number
@@ -19,13 +21,14 @@ class Float32Decoder:
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
         if not all_float(signature):
-            others = ", ".join(f"{t.tensor} ({t.dtype})" for t in signature.fed if "float" not in t.dtype)
+            kinds = {t.tensor: f"bytes of {t.dtype}" if t.fields[0].raw else t.dtype for t in signature.fed}
+            others = ", ".join(f"{name} ({kind})" for name, kind in kinds.items() if kind not in FLOAT_LIMITS)
             raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")
         self._columns = Columns(signature)
         self._bytes = self._columns.width * SIZE
         self._fields = Fields(without_paths(signature, "float32"), None, max_event_bytes)
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
         rows = list(range(len(values)))
         rejected: dict[int, Poison] = {}
         if isinstance(values, Texts) and self._fields.fits(values) and (values.lengths() == self._bytes).all():

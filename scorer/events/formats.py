@@ -2,10 +2,14 @@
 
 from typing import Protocol
 
+from model_registry.package import sources
 from model_registry.package.signature import Signature
 from scorer.events.carrying import CarryingDecoder, PathReader
-from scorer.events.decoder import Decoder
+from scorer.events.decoder import Decoder, Unsuited
+from scorer.events.elsewhere import ElsewhereDecoder
 from scorer.settings import Settings
+
+WITHOUT_NAMES = ("json-array", "json-envelope", "float32")
 
 
 class IdReader(Protocol):
@@ -20,7 +24,10 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
 
     Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
     """
-    plain = _decoder(settings, signature)
+    inside = sources.inside(signature)
+    plain = _decoder(settings, inside)
+    if inside is not signature:
+        plain = ElsewhereDecoder(plain, signature)
     if not settings.output.carry:
         return plain
     return CarryingDecoder(plain, _path_reader(settings), settings.output.carry)
@@ -28,6 +35,8 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
 
 def _decoder(settings: Settings, signature: Signature) -> Decoder:
     id_field, largest = settings.input.id_field, settings.input.max_event_bytes
+    if not signature.fields and settings.input.format in WITHOUT_NAMES:
+        raise Unsuited(f"every field comes from elsewhere, and input.format {settings.input.format} reads fields; use bytes")
     match settings.input.format:
         case "json":
             from scorer.events.json.objects import JsonDecoder
@@ -45,6 +54,10 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
             from scorer.events.float32 import Float32Decoder
 
             return Float32Decoder(signature, largest)
+        case "bytes":
+            from scorer.events.unparsed import BytesDecoder
+
+            return BytesDecoder(signature, largest)
         case _:
             from scorer.events.schemas.decoder import SchemaDecoder
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from model_registry.package.dtypes import FLOAT_LIMITS, held
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
+from scorer.events.raw_bytes import RawRows
 from scorer.events.shaped import Shaped
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
@@ -100,7 +101,8 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def all_float(signature: Signature) -> bool:
-    return all(tensor.dtype in FLOAT_LIMITS for tensor in signature.fed)
+    """Whether there are tensors, and events have floats for all of them."""
+    return bool(signature.fed) and all(t.dtype in FLOAT_LIMITS and not t.fields[0].raw for t in signature.fed)
 
 
 def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
@@ -111,13 +113,15 @@ def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
 class _Builder:
     """Rows of decoded values to one tensor. `nan_allowed` has a boolean a column, None where the dtype is no float.
 
-    The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64.
+    The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64; that of a
+    field of bytes is bytes.
     """
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
         self._fields = tensor.fields
         self._dtype = np.dtype(held(tensor.dtype))
-        self._array = tensor.fields[0].array is not None
+        self._raw = RawRows(tensor.fields[0]) if tensor.fields[0].raw else None
+        self._array = tensor.fields[0].array is not None or self._raw is not None
         self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
         span = slice(columns[0], columns[-1] + 1)
         contiguous = list(columns) == list(range(span.start, span.stop))
@@ -137,6 +141,8 @@ class _Builder:
 
     def __call__(self, rows: Sequence[Row]) -> NDArray[Any]:
         picked = list(map(self._pick, rows))
+        if self._raw is not None:
+            return self._raw.tensor(picked)
         if self._array:
             return self._from_arrays(picked)
         if self._packer is not None:
@@ -155,8 +161,9 @@ class _Builder:
         return tensor
 
     def poison(self, row: Row) -> Poison | None:
-        """What is wrong with a row's array of a shape, or None."""
-        return self._shaped.poison(self._pick(row)) if self._shaped is not None else None
+        """What is wrong with a row's array of a shape, or its bytes, or None."""
+        looks = self._raw or self._shaped
+        return looks.poison(self._pick(row)) if looks is not None else None
 
     def _floats(self, picked: list[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore", invalid="ignore"):

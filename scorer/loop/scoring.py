@@ -21,6 +21,7 @@ from scorer.events.batch import Batch, Headers
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
+from scorer.events.record_parts import BatchParts
 from scorer.loop.columns import pick, placed
 from scorer.loop.header_facts import HeaderFacts
 from scorer.servables.answer import Answer
@@ -175,7 +176,7 @@ class _Work:
         )
 
     def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
-        decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows))
+        decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows), BatchParts(self.batch, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = list(pick(rows, decoded.rows))
         whole = len(decoded.rows) == len(self.batch)

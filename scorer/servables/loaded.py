@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from model_registry.package import Package
+from model_registry.package import Package, sources
 from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import neutral_rows
 from model_registry.package.golden import Golden, agrees
@@ -103,7 +103,7 @@ def check_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> None:
 def decode_golden(loaded: LoadedModel, golden: Sequence[Golden]) -> Decoded:
     """Golden events, which are JSON objects whatever format the topics have."""
     values = [orjson.dumps(example.event) for example in golden]
-    return JsonDecoder(loaded.model.signature(), None, max(map(len, values))).decode(values)
+    return JsonDecoder(sources.by_name(loaded.model.signature()), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, golden: Sequence[Golden], max_events: int) -> Scores:

@@ -18,7 +18,7 @@ from publisher.process import configuration
 from publisher.process.configuration import Configuration, Listen, Loaded, Name, Section, SettingsError, TopicName
 from scorer.settings.carry import CarriedFields, check_source
 
-NAMELESS = ("json-array", "float32")
+NAMELESS = ("json-array", "float32", "bytes")
 SCHEMA_FORMATS = ("avro", "protobuf")
 HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
 TARGET_MS = 20.0
@@ -30,7 +30,7 @@ DEADLINE_TARGETS = 50.0  # latency targets that make a deadline which nobody has
 class InputSettings(Section):
     topics: list[TopicName] = Field(min_length=1)
     """The topics that events are read from."""
-    format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf"] = "json"
+    format: Literal["json", "json-array", "json-envelope", "float32", "avro", "protobuf", "bytes"] = "json"
     """How an event is written; `scorer/README.md` tells each."""
     schema_file: Path | None = None
     """The schema of `avro` or `protobuf` events that come without a registry: `.avsc`, `.proto`, or a descriptor set."""

@@ -23,7 +23,17 @@ from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.servables.servable import Servable
 from scorer.settings import InputSettings, Settings
-from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_plain, damaged, mixed_events, nested, number_events
+from tests.unit.scorer.events.formats import (
+    MIXED,
+    NESTED,
+    NUMBERS,
+    OPAQUE,
+    assert_plain,
+    damaged,
+    mixed_events,
+    nested,
+    number_events,
+)
 from tests.unit.scorer.events.schema_events import settings_of, with_nested_schema, with_schema
 
 LARGEST = 5_000
@@ -43,7 +53,7 @@ class Case:
 
     def __post_init__(self) -> None:
         self.decoder: Decoder = formats.decoder(self.settings, self.signature)
-        self.events = number_events if self.signature is NUMBERS else mixed_events
+        self.events = number_events if self.signature in (NUMBERS, OPAQUE) else mixed_events
 
 
 def elements(signature: Signature, event: Event) -> list[Any]:
@@ -91,6 +101,11 @@ def float32(signature: Signature, _: Path) -> Case:
     return Case(settings_of("float32", id="header:ce_id"), signature, encode, no_id)
 
 
+def opaque(signature: Signature, _: Path) -> Case:
+    encode = lambda event: np.array(event["vector"], "<f8").tobytes()  # noqa: E731
+    return Case(settings_of("bytes", id="header:ce_id"), signature, encode, no_id)
+
+
 def text_id(event: Event) -> str | None:
     return None if event.get("id") is None else str(event["id"])
 
@@ -111,11 +126,12 @@ CASES: dict[str, tuple[Callable[[Signature, Path], Case], tuple[Signature, ...]]
     "json-array": (json_array, (NUMBERS, MIXED)),
     "json-envelope": (json_envelope, (NUMBERS, MIXED)),
     "float32": (float32, (NUMBERS,)),
+    "bytes": (opaque, (OPAQUE,)),
     "avro": (of_a_schema("avro"), (NUMBERS, MIXED, NESTED)),
     "protobuf": (of_a_schema("protobuf"), (NUMBERS, MIXED, NESTED)),
 }
 """By `input.format`: what makes a case, and the signatures that the format can carry."""
-KINDS = {id(NUMBERS): "numbers", id(MIXED): "mixed", id(NESTED): "nested"}
+KINDS = {id(OPAQUE): "opaque", id(NUMBERS): "numbers", id(MIXED): "mixed", id(NESTED): "nested"}
 bad = st.sampled_from([None, bytes(LARGEST + 1)]) | st.binary(max_size=20)
 """What is no event in any format."""
 some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

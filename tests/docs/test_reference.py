@@ -99,6 +99,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert [one["label"] for one in score["species"]] == ["dog", "cat"]
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
     assert set(example) == {"event", "score", "tolerance"}
+    assert [field.source for field in Signature.parse(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
 

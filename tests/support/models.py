@@ -116,6 +116,27 @@ def contrib(path: Path) -> None:
     onnx.save(model, str(path))
 
 
+def words(path: Path) -> None:
+    """y = sigmoid(2 * ("good" in a text, however often and in whatever case) - 2 * ("bad")), of texts of (B,), by a library's
+    operators."""
+    nodes = [
+        helper.make_node("StringLower", ["text"], ["lower"], domain="ai.onnx.contrib"),
+        helper.make_node("StringSplit", ["lower", "space", "skip"], ["places", "words", "size"], domain="ai.onnx.contrib"),
+        helper.make_node("LabelEncoder", ["words"], ["weights"], domain="ai.onnx.ml",
+                         keys_strings=["good", "bad"], values_floats=[2.0, -2.0], default_float=0.0),
+        helper.make_node("Gather", ["places", "first"], ["rows"], axis=1),
+        helper.make_node("Shape", ["text"], ["count"]),
+        helper.make_node("ConstantOfShape", ["count"], ["none"]),
+        helper.make_node("ScatterElements", ["none", "rows", "weights"], ["sums"], reduction="add"),
+        helper.make_node("Sigmoid", ["sums"], ["y"]),
+    ]  # fmt: skip
+    constants = [helper.make_tensor("space", TensorProto.STRING, [1], [b" "]), constant("skip", [True], np.bool_)]  # type: ignore[list-item]
+    text, y = tensor("text", TensorProto.STRING, "N"), tensor("y", TensorProto.FLOAT, "N")
+    graph = helper.make_graph(nodes, "test", [text], [y], [*constants, constant("first", 0, np.int64)])
+    domains = [*OPSET, helper.make_opsetid("ai.onnx.ml", 2), helper.make_opsetid("ai.onnx.contrib", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), str(path))
+
+
 def reading_outside(path: Path) -> None:
     """y = x @ w, with w to be read from a file outside of the package."""
     weights = constant("w", [[1.0]] * 2)

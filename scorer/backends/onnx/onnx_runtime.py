@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.oci.digests import hex_of
-from model_registry.onnx import requirements, safety, tensors
+from model_registry.onnx import extensions, requirements, safety, tensors
 from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
@@ -81,17 +81,17 @@ class OnnxRuntime:
         if package.model_path.suffix != ".onnx":
             hint = "model.backend tf-serving or open-inference serves it"
             raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
-        _checked(package, self._settings.device, self._settings.op_domains)
+        library = _checked(package, self._settings.device, self._settings.op_domains)
         if self._settings.device == "cuda":  # its graphs may not be for this model
             try:
-                return self._opened(package, graphs=True)
+                return self._opened(package, library, graphs=True)
             except ModelRefused as error:
                 log.info("the model runs without CUDA graphs: %s", error)
-        return self._opened(package, graphs=False)
+        return self._opened(package, library, graphs=False)
 
-    def _opened(self, package: Package, *, graphs: bool) -> "OnnxModel":
+    def _opened(self, package: Package, library: str | None, *, graphs: bool) -> "OnnxModel":
         watch = RunWatch(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
-        model = OnnxModel(self._session(package, graphs), package, watch)
+        model = OnnxModel(self._session(package, library, graphs), package, watch)
         sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
         if not sizes:
             return model
@@ -105,7 +105,7 @@ class OnnxRuntime:
             raise ModelRefused(f"the model cannot be run in buckets of {', '.join(map(str, sizes))}: {error}") from error
         return model
 
-    def _session(self, package: Package, graphs: bool) -> Any:
+    def _session(self, package: Package, library: str | None, graphs: bool) -> Any:
         device = self._settings.device
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
@@ -117,6 +117,8 @@ class OnnxRuntime:
         if device == "tensorrt":
             stated[PROVIDERS["tensorrt"]] = self._engines(package)
         try:
+            if library is not None:
+                options.register_custom_ops_library(library)
             session = ort.InferenceSession(str(package.model_path), options, providers=list(stated.items()))
         except Exception as error:
             raise ModelRefused(f"ONNX Runtime cannot load the model: {_first_line(error)}") from error
@@ -221,18 +223,21 @@ class OnnxModel:
         return [Tensor(one.tensor, one.dtype, one.given) for one in self._signature.inputs if one.batch]
 
 
-def _checked(package: Package, device: str, op_domains: Collection[str]) -> None:
-    """Settle what can be settled before anything of the model is loaded. Raises ModelRefused."""
+def _checked(package: Package, device: str, op_domains: Collection[str]) -> str | None:
+    """Settle what can be settled before anything of the model is loaded; the library of operators that it needs, if any.
+    Raises ModelRefused."""
     try:
         if lack := requirements.missing(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
         found = safety.check(package.model_path, package.signature, op_domains)
+        library = extensions.library(found)
     except RegistryError as error:
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
     if lack := requirements.missing(requirements.of(found), onnxruntime=ort.__version__, device=device):
         raise ModelRefused(lack)
+    return library
 
 
 def _tensors(stated: Iterable[Any]) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from model_registry.package import sources
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, crossing, tree
 from model_registry.package.paths import written
@@ -22,12 +23,9 @@ def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[
 
     `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
     """
-    known, places = {field.name: field for field in old.fields}, {field.steps: field for field in old.fields}
-    events = tree((field.name, field.steps) for field in old.fields)
-    found = []
-    for field in new.fields:
-        was = places.get(field.steps) or known.get(field.name)
-        found += [Break(field.name, change) for change in _changes(was, field, events)]
+    was = sources.predecessors(old)
+    events = tree((field.name, field.steps) for field in sources.inside(old).fields)
+    found = [Break(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
     return found + (_moved(old, new) if positional else [])
 
 
@@ -36,27 +34,33 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
     if old is None:
         if new.required:
             yield "is required now, and was no field before"
-        elif fault := crossing(events, new.steps):
+        elif not new.source and (fault := crossing(events, new.steps)):
             yield f"is read at {written(new.steps)} now{fault} before"
         return
-    if old.steps != new.steps:
+    if old.source != new.source:
+        came, comes = (one.source or f"the event ({written(one.steps)})" for one in (old, new))
+        yield f"comes from {comes} now, and came from {came} before"
+        return
+    if not new.source and old.steps != new.steps:
         yield f"is read at {written(new.steps)} now, and was read at {written(old.steps)} before"
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
-    if old.array != new.array or old.shape not in (None, new.shape):
+    if (old.array, old.raw) != (new.array, new.raw) or old.shape not in (None, new.shape):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
-    if change := _type_change(old.dtype, new.dtype):
+    if change := _type_change(old.dtype, new.dtype, raw=new.raw):
         yield change
     if old.allows_nan and not new.allows_nan:
         yield "may not be NaN now, and might be before"
 
 
-def _type_change(old: str, new: str) -> str | None:
-    """Why not every value of one dtype is one of the other, or None."""
+def _type_change(old: str, new: str, *, raw: bool) -> str | None:
+    """Why not every value of one dtype is one of the other, or None. The bytes of one (`raw`) are never those of another."""
     if old == new:
         return None
     changed = f"is {new} now, and was {old} before"
+    if raw:
+        return changed
     if old in INTEGER_LIMITS and new in INTEGER_LIMITS:
         inside = INTEGER_LIMITS[new][0] <= INTEGER_LIMITS[old][0] and INTEGER_LIMITS[old][1] <= INTEGER_LIMITS[new][1]
     elif new in FLOAT_LIMITS and old in INTEGER_LIMITS:
@@ -69,8 +73,8 @@ def _type_change(old: str, new: str) -> str | None:
 
 
 def _moved(old: Signature, new: Signature) -> list[Break]:
-    before = [field.name for field in old.fields]
-    after = [field.name for field in new.fields]
+    before = [field.name for field in sources.inside(old).fields]
+    after = [field.name for field in sources.inside(new).fields]
     moved = [
         Break(field.name, f"has the path {written(field.path)} now: there are no names") for field in new.fields if field.path
     ]
@@ -85,6 +89,8 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
 
 
 def _shape(field: InputField) -> str:
+    if field.raw:
+        return f"bytes of {field.array} elements" if field.array else "the bytes of a text"
     if field.shape:
         return f"an array of shape {list(field.shape)}"
     return f"an array of {field.array}" if field.array else "one value"

@@ -2,7 +2,7 @@
 
 The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
 has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
-a shape are flat in Avro and Protobuf; in JSON either is valid.
+a shape are flat in Avro and Protobuf; in JSON either is valid. Fields of bytes are bytes; in JSON base64.
 
 Fields with paths stand in objects, records and messages inside the event's.
 """
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from model_registry.package import raw, sources
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, is_array, length, tree
 from model_registry.package.paths import Step, of_object
@@ -31,23 +32,23 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
     """JSON Schema of an event. Raises Unsuited where the id has no place in it."""
     fields = {field.name: field for field in signature.fields}
-    return json.dumps(
-        {"$schema": DRAFT, "title": name} | _json_part(_events(signature, id_field, first=True), fields), indent=2
-    )
+    part = _json_part(_events(signature, id_field, first=True), fields)
+    return json.dumps({"$schema": DRAFT, "title": name} | _documented("description", signature) | part, indent=2)
 
 
 def avro(signature: Signature, name: str, id_field: str | None) -> str:
     """Avro schema of an event. Raises Unsuited where a name cannot be one in Avro."""
     fields = {field.name: field for field in signature.fields}
     record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
-    return json.dumps(record, indent=2)
+    return json.dumps(record | _documented("doc", signature), indent=2)
 
 
 def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
     """Protobuf schema of an event. Raises Unsuited where a name cannot be one in Protobuf."""
     fields = {field.name: field for field in signature.fields}
     body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
-    return f'syntax = "proto3";\n\nmessage {_type_name(name)} {{\n{body}}}'
+    comment = "".join(f"// {text}\n" for text in _documented("", signature).values())
+    return f'syntax = "proto3";\n\n{comment}message {_type_name(name)} {{\n{body}}}'
 
 
 GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
@@ -60,7 +61,8 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
     """The fields in an event, and the id (a field without a name) before them or behind them."""
-    fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in signature.fields]
+    inside = sources.inside(signature).fields
+    fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
         id_steps = of_object(id_field) if id_field else ()
         if id_steps and id_steps not in {steps for _, steps in fields}:
@@ -68,6 +70,16 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
         return tree(fields)
     except ValueError as error:
         raise Unsuited(f"id {id_field!r}: {error}") from None
+
+
+def _documented(key: str, signature: Signature) -> dict[str, str]:
+    """What stands elsewhere than in the event, under this key; nothing where nothing does."""
+    told = [
+        f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){sources.told(field)}"
+        for field in sources.elsewhere(signature)
+    ]
+    text = "".join(one if one.isprintable() else "?" for one in f"Elsewhere in the record: {', '.join(told)}")
+    return {key: text} if told else {}
 
 
 def _required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
@@ -101,8 +113,8 @@ def _avro_record(part: Tree, fields: Mapping[str, InputField], type_name: str) -
         name = _named(step, "Avro")
         if isinstance(below, str):
             field = fields.get(below)
-            type_: Any = AVRO[field.dtype] if field else "string"
-            type_ = {"type": "array", "items": type_} if field and field.array else type_
+            type_: Any = "bytes" if field and field.raw else AVRO[field.dtype] if field else "string"
+            type_ = {"type": "array", "items": type_} if field and field.array and not field.raw else type_
         else:
             type_ = _avro_record(below, fields, f"{type_name}.{name}")
         optional = below != "" and not _required(below, fields)
@@ -116,8 +128,8 @@ def _protobuf_body(part: Tree, fields: Mapping[str, InputField], margin: str) ->
         name, label = _named(step, "Protobuf"), "optional"
         if isinstance(below, str):
             field = fields.get(below)
-            type_ = PROTOBUF[field.dtype] if field else "string"
-            label = "repeated" if field and field.array else label
+            type_ = "bytes" if field and field.raw else PROTOBUF[field.dtype] if field else "string"
+            label = "repeated" if field and field.array and not field.raw else label
         else:
             type_ = f"{name}Part"
             while type_ in part:
@@ -129,6 +141,8 @@ def _protobuf_body(part: Tree, fields: Mapping[str, InputField], margin: str) ->
 
 def _json(field: InputField) -> dict[str, Any]:
     one: dict[str, Any]
+    if field.raw:
+        return _base64(field)
     if field.dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[field.dtype]
         one = {"type": "integer", "minimum": low, "maximum": high}
@@ -146,6 +160,13 @@ def _json(field: InputField) -> dict[str, Any]:
         return one
     default = {} if field.allows_nan or field.array else {"default": field.default}
     return {**one, "type": [one["type"], "null"], **default}
+
+
+def _base64(field: InputField) -> dict[str, Any]:
+    """A field of bytes: as many characters as these have in base64."""
+    length = -(-raw.size(field) // 3) * 4 if field.array else None
+    bounds = {} if length is None else {"minLength": length, "maxLength": length}
+    return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
 
 
 def _array(items: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:

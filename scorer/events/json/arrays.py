@@ -35,7 +35,7 @@ class _Elements:
         self._parse = simdjson.Parser().parse
         names = list(fields.by_name)
         only = fields.signature.fields[0] if len(names) == 1 else None
-        self.bare = only is not None and only.array is not None
+        self.bare = only is not None and only.array is not None and not only.raw
         self.type: Any = (
             fields.types[names[0]] if self.bare else fields.struct_of(names, array_like=True, forbid_unknown_fields=True)
         )

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import simdjson
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature import InputField, Signature
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.tensors import Row
 
@@ -20,7 +20,12 @@ WIDE = 32  # elements from which on simdjson is quicker, its fixed cost being 1 
 
 def wide(signature: Signature) -> bool:
     """Whether there are arrays that are worth it: floats, required, and not a handful."""
-    return any(f.required and "float" in f.dtype and (f.array or 0) >= WIDE for f in signature.fields)
+    return any((f.array or 0) >= WIDE and is_read(f) for f in signature.fields)
+
+
+def is_read(field: InputField) -> bool:
+    """Whether events have an array of floats for the field, and have to."""
+    return field.array is not None and field.required and "float" in field.dtype and not field.raw
 
 
 def brackets(value: bytes, count: int) -> bool:
@@ -50,7 +55,7 @@ class FloatArrays:
     """Reads events whose fields of floats are arrays: these as buffers of float64, the others as values."""
 
     def __init__(self, fields: Fields) -> None:
-        found = [f for f in fields.signature.fields if f.array and f.required and "float" in f.dtype]
+        found = list(filter(is_read, fields.signature.fields))
         arrays = {f.name: f.array or 0 for f in found}
         shape = found[0].shape if len(found) == 1 else None
         self._nested = (structure_of(shape), shape[0]) if shape else None

@@ -8,6 +8,7 @@ import msgspec
 
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.record_parts import Parts
 from scorer.events.tensors import Row
 
 
@@ -21,7 +22,7 @@ class JsonRows:
         self._row = row
         self._checked = checked
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
         if self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
             try:

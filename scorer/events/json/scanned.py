@@ -32,7 +32,7 @@ class ScannedObjects:
         fields = signature.fields
         names = [field.name for field in fields]
         library = native().library
-        if library is None or id_field in names or not all(map(plain, [*names, id_field or ""])):
+        if library is None or not names or id_field in names or not all(map(plain, [*names, id_field or ""])):
             return None
         if any(field.dtype != "float32" or field.array is not None for field in fields):
             return None

@@ -10,6 +10,7 @@ from itertools import repeat
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded, Poison
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.record_parts import Parts
 from scorer.events.schemas.sources import Reader, Source, source
 from scorer.events.tensors import merge
 from scorer.settings import Settings
@@ -31,7 +32,7 @@ class SchemaDecoder:
         if settings.input.schema_file:  # what is wrong with it shows at the start
             self._readers[b""] = self._source.reader(b"", self._fields, self._id_field)
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
         """Decode a batch; see `Decoder`. Raises Fatal where the schema registry does not answer."""
         if self._last is not None and self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits

@@ -237,6 +237,8 @@ class Layout:
 def layout(found: Sequence[Item | None], fields: Fields, id_field: str | None) -> Layout | None:
     """The layout, or None where it has not all that the signature names, or cannot be told (an item is None)."""
     items = [item for item in found if item is not None]
+    if any(field.raw for field in fields.signature.fields):
+        return None
     if len(items) < len(found) or sum(isinstance(item, Text | Varint) for item in items) > MOST_VARIABLE:
         return None
     numbers = {item.field: item for item in items if isinstance(item, Number)}

@@ -181,7 +181,7 @@ def test_named_outputs() -> None:
         (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is no path such as after.amount"),
         (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),
         ({"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
-         "inputs: field 'a' feeds two tensors with another dtype, default, path, length or shape in each"),
+         "inputs: field 'a' feeds two tensors with another dtype, default, path, origin, length or shape in each"),
         ({"output": {"tensor": "p", "index": -1}}, "output.index: -1 is no whole number from 0"),
         ({"output": {"tensor": "p", "index": True}}, "output.index: True is no whole number"),
         ({"output": [{"tensor": "p"}]}, "output[0]: the key 'name' is missing"),

@@ -28,6 +28,8 @@ C = {"name": "c", "default": 1.5}
 VECTOR = {"name": "vector", "array": True, "length": WIDTH}
 NUMBERS = signature_of(("x", "float32", ["a", B, C]), ("v", "float64", [VECTOR]), ("again", "float32", [C, "a"]))
 """Floats only, an array that is wide enough for every fast path, and fields that feed two tensors."""
+OPAQUE = signature_of(("x", "float64", [{"name": "vector", "bytes": True, "length": WIDTH, "from": "value"}]))
+"""Bytes that are the whole value."""
 ARRAY = signature_of(("v", "float32", [VECTOR]))
 MIXED = signature_of(
     ("x", "float32", ["a", B, C]),

@@ -38,7 +38,7 @@ class Fake:
             if at == stage and error is not None:
                 raise error
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], _: object) -> Decoded:
         self._pass("decode", values)
         tensor = np.array([[value] for value in values], object).reshape(len(values), 1)
         return Decoded(list(range(len(values))), [str(value) for value in values], {"x": tensor}, {})

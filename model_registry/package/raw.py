@@ -1,0 +1,72 @@
+"""Fields of bytes: a row of a tensor as its little-endian bytes, or the text of a string tensor in UTF-8. JSON has base64."""
+
+import base64
+import math
+from typing import Any
+
+import msgspec
+
+from model_registry.package.signature import InputField
+
+WRITTEN = '{"name": ..., "bytes": true}'
+
+
+def item_size(dtype: str) -> int:
+    """The bytes of one number."""
+    return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
+
+
+def size(field: InputField) -> int:
+    """How many bytes a field of numbers has."""
+    return (field.array or 1) * item_size(field.dtype)
+
+
+def elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
+    """How many numbers a field of bytes has, None for the one text of a string tensor. Raises ValueError where a document does
+    not say it, or says two things."""
+    if dtype == "string":
+        if length is not None:
+            raise ValueError(f"field {name!r} of bytes is one text; leave length out")
+        return None
+    if shape is None and length is None:
+        raise ValueError(f'field {name!r}: how many bytes are in it? Write the "shape" of the tensor beside {WRITTEN}')
+    width = length if shape is None else math.prod(shape)
+    if length is not None and length != width:
+        raise ValueError(f"the shape {shape} holds {width} elements, and field {name!r} has {length}; leave length out")
+    return width
+
+
+def from_base64(text: Any) -> bytes:
+    """The bytes of a text in base64 (standard alphabet, padded). Raises ValueError."""
+    try:
+        return msgspec.convert(text if isinstance(text, str) else None, bytes)
+    except msgspec.ValidationError:
+        raise ValueError(f"{text!r:.60} is no base64 (standard alphabet, padded)") from None
+
+
+def to_base64(data: bytes) -> str:
+    """The text that `from_base64` reads."""
+    return base64.b64encode(data).decode()
+
+
+def fault(data: bytes, field: InputField) -> str | None:
+    """Why bytes are none of a field, or None if they are."""
+    if field.dtype == "string":
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            return f"{len(data)} bytes are no UTF-8: {error.reason} at byte {error.start}"
+        return None
+    if len(data) != size(field):
+        return f"{len(data)} bytes, and {size(field)} were expected ({field.array or 1} of {field.dtype})"
+    if field.dtype == "bool" and (odd := data.translate(None, b"\0\1")):
+        return f"a byte of a bool is {odd[0]}, and 0 or 1 was expected"
+    return None
+
+
+def golden_fault(value: Any, field: InputField) -> str | None:
+    """Why a golden example has no bytes of a field, or None if it has."""
+    try:
+        return fault(from_base64(value), field)
+    except ValueError as error:
+        return str(error)

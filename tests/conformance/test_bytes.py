@@ -1,0 +1,208 @@
+"""Fields of bytes, in every format: the same numbers as of arrays, and what becomes of bytes that are none."""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model_registry.package.signature import Signature
+from scorer.backends.servers import oip_messages, tf_messages
+from scorer.events import formats
+from scorer.events.batch import Headers
+from scorer.events.decoder import Decoder, Reason, Unsuited
+from scorer.events.native.texts import Texts
+from scorer.events.record_parts import BatchParts, ListedParts
+from scorer.settings import Settings
+from tests.conformance.test_native_records import PLACES, batches
+from tests.unit.scorer.events.formats import assert_same, damaged, signature_of
+from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, settings_of
+
+COUNT = 4
+DTYPES = ["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
+AVRO = {"type": "record", "name": "Event", "fields": [{"name": "v", "type": "bytes"}]}
+AVRO_TEXT = {"type": "record", "name": "Event", "fields": [{"name": "v", "type": "string"}]}
+PROTO = 'syntax = "proto3"; message Event { optional bytes v = 1; }'
+PROTO_TEXT = 'syntax = "proto3"; message Event { optional string v = 1; }'
+Written = tuple[bytes, bytes | None, Headers]
+"""A record's value, key and headers."""
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def listed(value: bytes) -> Written:
+    return value, None, None
+
+
+def ways(folder: Path) -> dict[str, tuple[Settings, str | None, Callable[[bytes], Written]]]:
+    """How bytes reach a scorer: the settings, `from`, and the record of some bytes."""
+    by_header = {"id": "header:ce_id"}
+    avro, avro_text = avro_encoder(AVRO), avro_encoder(AVRO_TEXT)
+    proto, proto_text = proto_encoder(PROTO), proto_encoder(PROTO_TEXT)
+    of_avro, of_avro_text = (configured(folder, "avro", json.dumps(one), **by_header) for one in (AVRO, AVRO_TEXT))
+    of_proto, of_proto_text = (configured(folder, "protobuf", one, **by_header) for one in (PROTO, PROTO_TEXT))
+    return {
+        "json": (settings_of("json"), None, lambda data: listed(json.dumps({"v": text(data)}).encode())),
+        "json-array": (settings_of("json-array", **by_header), None, lambda data: listed(json.dumps([text(data)]).encode())),
+        "json-envelope": (
+            settings_of("json-envelope"),
+            None,
+            lambda data: listed(json.dumps({"id": 1, "features": [text(data)]}).encode()),
+        ),
+        "avro": (of_avro, None, lambda data: listed(avro({"v": data}))),
+        "avro string": (of_avro_text, None, lambda data: listed(avro_text({"v": text(data)}))),
+        "protobuf": (of_proto, None, lambda data: listed(proto({"v": data}))),
+        "protobuf string": (of_proto_text, None, lambda data: listed(proto_text({"v": text(data)}))),
+        "value": (settings_of("bytes", **by_header), "value", listed),
+        "key": (settings_of("json"), "key", lambda data: (b"{}", data, None)),
+        "header": (of_avro, "header:v", lambda data: (avro({"v": b""}), b"k", [("v", data)])),
+    }
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return ways(tmp_path_factory.mktemp("schemas"))
+
+
+WAYS = ("json", "json-array", "json-envelope", "avro", "avro string", "protobuf", "protobuf string", "value", "key", "header")
+
+
+def of_bytes(dtype: str, source: str | None, **more: Any) -> Signature:
+    field = {"name": "v", "bytes": True, **({"from": source} if source else {}), **more}
+    return signature_of(("x", dtype, [field if dtype == "string" else {"length": COUNT, **field}]))
+
+
+def decoded_as(decoder: Decoder, written: Sequence[Written]) -> Any:
+    """As lists and, where the values are there, from one buffer too: the same in both."""
+    values, keys, headers = (list(column) for column in zip(*written, strict=True))
+    found = decoder.decode(values, ListedParts(keys, [5] * len(values), headers))
+    drawn = [(value, key, PLACES[0], 5) for value, key in zip(values, keys, strict=True)]
+    for batch in batches(drawn, headers):
+        assert_same(decoder.decode(batch.values, BatchParts(batch, range(len(batch)))), found, len(batch))
+    return found
+
+
+def numbers(dtype: str) -> np.ndarray[Any, Any]:
+    data = np.random.default_rng(3).integers(0, 256, (5, COUNT * 8), np.uint8).tobytes()
+    if dtype == "bool":
+        return np.frombuffer(data, np.uint8)[: 5 * COUNT].reshape(5, COUNT) > 127
+    found = np.frombuffer(data, dtype)[: 5 * COUNT].reshape(5, COUNT)
+    return np.nan_to_num(found, nan=1.5, posinf=2.5, neginf=-2.5) if found.dtype.kind == "f" else found
+
+
+@pytest.mark.parametrize(
+    ("way", "dtype"), [(way, dtype) for way in WAYS for dtype in (DTYPES if way in ("json", "value") else ["int16", "float32"])]
+)
+def test_the_same_numbers_come_of_bytes_base64_and_arrays(known: Mapping[str, Any], way: str, dtype: str) -> None:
+    configuration, source, write = known[way]
+    wanted = numbers(dtype)
+    decoder = formats.decoder(configuration, of_bytes(dtype, source))
+    found = decoded_as(decoder, [write(row.astype(wanted.dtype.newbyteorder("<")).tobytes()) for row in wanted])
+    assert (found.rows, found.rejected) == (list(range(5)), {})
+    assert found.tensors["x"].dtype == wanted.dtype
+    array = signature_of(("x", dtype, [{"name": "v", "array": True, "length": COUNT}]))
+    listed = formats.decoder(settings_of("json"), array).decode([json.dumps({"v": row.tolist()}).encode() for row in wanted])
+    np.testing.assert_array_equal(found.tensors["x"], wanted)
+    np.testing.assert_array_equal(found.tensors["x"], listed.tensors["x"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_text_comes_of_bytes(known: Mapping[str, Any], way: str) -> None:
+    configuration, source, write = known[way]
+    found = decoded_as(
+        formats.decoder(configuration, of_bytes("string", source)), [write(w.encode()) for w in ("", "é", "two words")]
+    )
+    assert found.tensors["x"].tolist() == [[""], ["é"], ["two words"]]
+    broken = decoded_as(formats.decoder(configuration, of_bytes("string", source)), [write(b"good"), write(b"a\xff")])
+    where = f" ({source})" if source else ""
+    assert (broken.rows, broken.rejected[1].reason) == ([0], Reason.NOT_UTF8)
+    assert str(broken.rejected[1]) == f"field 'v'{where}: 2 bytes are no UTF-8: invalid start byte at byte 1"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=20)
+@given(data=st.lists(st.binary(min_size=14, max_size=18) | st.binary(max_size=40), min_size=1, max_size=5))
+def test_bytes_of_another_length_are_told_with_both_lengths(known: Mapping[str, Any], way: str, data: list[bytes]) -> None:
+    configuration, source, write = known[way]
+    found = decoded_as(formats.decoder(configuration, of_bytes("int32", source)), [write(one) for one in data])
+    where = f" ({source})" if source else ""
+    assert found.rows == [row for row, one in enumerate(data) if len(one) == 16]
+    assert found.tensors["x"].tobytes() == b"".join(one for one in data if len(one) == 16)
+    for row, poison in found.rejected.items():
+        assert poison.reason is Reason.WRONG_TYPE
+        assert str(poison) == f"field 'v'{where}: {len(data[row])} bytes, and 16 were expected (4 of int32)"
+
+
+def test_a_bool_is_zero_or_one(known: Mapping[str, Any]) -> None:
+    configuration, source, write = known["value"]
+    found = decoded_as(formats.decoder(configuration, of_bytes("bool", source)), [write(b"\0\1\0\1"), write(b"\0\1\2\0")])
+    assert found.rows == [0]
+    assert str(found.rejected[1]) == "field 'v' (value): a byte of a bool is 2, and 0 or 1 was expected"
+
+
+def test_floats_of_bytes_are_finite_unless_nan_is_allowed(known: Mapping[str, Any]) -> None:
+    configuration, source, write = known["value"]
+    rows = [np.array(row, "<f4").tobytes() for row in ([1, 2, 3, 4], [1, math.nan, 3, 4], [1, math.inf, 3, 4])]
+    strict = decoded_as(formats.decoder(configuration, of_bytes("float32", source)), [write(row) for row in rows])
+    assert (strict.rows, {poison.reason for poison in strict.rejected.values()}) == ([0], {Reason.NOT_FINITE})
+    lenient = decoded_as(
+        formats.decoder(configuration, of_bytes("float32", source, default="nan")), [write(row) for row in rows]
+    )
+    assert lenient.rows == [0, 1]
+
+
+def test_a_model_server_is_sent_the_bytes_as_they_came(known: Mapping[str, Any]) -> None:
+    configuration, source, write = known["value"]
+    rows = [row.tobytes() for row in numbers("uint16")]
+    value, _, _ = write(b"".join(rows))
+    bounds = np.arange(len(rows) + 1, dtype=np.int64) * len(rows[0])
+    texts = Texts(np.frombuffer(value, np.uint8), bounds[:-1], bounds[1:])
+    (tensor,) = formats.decoder(configuration, of_bytes("uint16", source)).decode(texts).tensors.values()
+    assert (oip_messages.pack(tensor), oip_messages.describe(tensor)) == (value, "UINT16")
+    sent = tf_messages.M["TensorProto"]()
+    tf_messages.encode(tensor, sent)
+    assert (sent.tensor_content, [dim.size for dim in sent.tensor_shape.dim]) == (value, [len(rows), COUNT])
+
+
+PADDED = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
+
+
+@given(data=st.data())
+def test_damaged_base64_is_the_bytes_that_it_says_or_a_dead_letter(known: Mapping[str, Any], data: st.DataObject) -> None:
+    decoder = formats.decoder(known["json"][0], of_bytes("uint8", None))
+    whole = base64.b64encode(data.draw(st.binary(min_size=COUNT, max_size=COUNT)))
+    found = data.draw(damaged(whole) | st.text("Aa9+/=-_ \n", max_size=9).map(str.encode))
+    value = json.dumps({"v": found.decode("latin-1")}).encode()
+    decoded = decoder.decode([json.dumps({"v": whole.decode()}).encode(), value])
+    good = bool(PADDED.fullmatch(found)) and len(found) % 4 == 0 and len(base64.b64decode(found)) == COUNT
+    assert decoded.rows == ([0, 1] if good else [0])
+    assert decoded.tensors["x"][0].tobytes() == base64.b64decode(whole)
+    if good:
+        assert decoded.tensors["x"][1].tobytes() == base64.b64decode(found)
+    else:
+        assert decoded.rejected[1].reason is Reason.WRONG_TYPE
+        assert "field 'v': " in str(decoded.rejected[1])
+
+
+@pytest.mark.parametrize(
+    ("format_", "source", "message"),
+    [
+        ("bytes", None, "input.format bytes parses no value, and field 'v' stands in it; say where it comes from"),
+        ("float32", None, "input.format float32 carries floats only, and the signature has x (bytes of float32)"),
+        ("float32", "key", "every field comes from elsewhere, and input.format float32 reads fields; use bytes"),
+        ("json-array", "key", "every field comes from elsewhere, and input.format json-array reads fields; use bytes"),
+    ],
+)
+def test_formats_without_a_place_for_it_refuse(format_: str, source: str | None, message: str) -> None:
+    with pytest.raises(Unsuited) as caught:
+        formats.decoder(settings_of(format_, id="header:ce_id"), of_bytes("float32", source))
+    assert message in str(caught.value)

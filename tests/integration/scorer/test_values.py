@@ -1,0 +1,100 @@
+"""Values from everywhere in a record, on the real broker: images that are whole values, with features in keys and headers."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from tests.integration.scorer.rig import MakeRig, until
+from tests.support import models
+
+SHAPE = (3, 8, 8)
+IMAGES = {
+    "inputs": [
+        {"tensor": "image", "dtype": "uint8", "shape": [*SHAPE], "fields": [{"name": "image", "bytes": True, "from": "value"}]},
+        {
+            "tensor": "x",
+            "dtype": "float32",
+            "fields": [{"name": "price", "from": "key"}, {"name": "store", "from": "header:store", "default": 0.5}],
+        },
+        {"tensor": "at", "dtype": "int64", "shape": [], "fields": [{"name": "at", "from": "time"}]},
+    ],
+    "output": [{"name": "sum", "tensor": "y"}, {"name": "at", "tensor": "then"}],
+}
+
+
+def images(path: Path) -> None:
+    """y = the mean of an image + price + store; then = at, as float64."""
+    nodes = [
+        helper.make_node("Cast", ["image"], ["pixels"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["pixels"], ["mean"], axes=[1, 2, 3], keepdims=0),
+        helper.make_node("ReduceSum", ["x", "one"], ["features"], keepdims=0),
+        helper.make_node("Add", ["mean", "features"], ["y"]),
+        helper.make_node("Cast", ["at"], ["then"], to=TensorProto.DOUBLE),
+    ]
+    inputs = [
+        models.tensor("image", TensorProto.UINT8, "N", *SHAPE),
+        models.tensor("x", TensorProto.FLOAT, "N", 2),
+        models.tensor("at", TensorProto.INT64, "N"),
+    ]
+    outputs = [models.tensor("y", TensorProto.FLOAT, "N"), models.tensor("then", TensorProto.DOUBLE, "N")]
+    models.save(nodes, inputs, outputs, path, [models.constant("one", [1], np.int64)])
+
+
+def image(number: int) -> bytes:
+    return np.full(SHAPE, number, np.uint8).tobytes()
+
+
+def test_an_image_is_the_value_and_its_features_are_in_key_and_headers(make_rig: MakeRig) -> None:
+    rig = make_rig(input={"format": "bytes", "id": "header:ce_id"}, batching={"max_events": 500})
+    event = {"image": base64.b64encode(image(7)).decode(), "price": 2.5, "store": 3, "at": 1_700_000_000_000}
+    golden = [{"event": event, "score": {"sum": 12.5, "at": 1_700_000_000_000}, "tolerance": 1e-4}]
+    rig.push(models.package(rig.folder / "images", images, IMAGES, golden), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create()
+    lines = [
+        {"image": base64.b64encode(image(n % 256)).decode(), "price": n / 4, "store": n % 5, "name": f"e{n}"}
+        for n in range(300)
+    ]
+    told = ("--value", "image", "--base64", "--header", "store={store}", "--header", "ce_id={name}")
+    assert rig.emit(lines, *told, key="{price}") == 300
+    said = rig.run("scorer", "emit", "scorer.yaml", "--value", "image", code=2, stdin=b'{"picture": ""}\n').stderr
+    assert "line 1: the event has no field 'image' for its value" in said
+    assert "the newest 300 events" in rig.run("scorer", "check", "scorer.yaml").stderr
+    scorer = rig.start().ready()
+    rig.produce(image(1), key=b"1", headers=[("ce_id", b"default")])
+    rig.produce(image(1)[:-1], key=b"1", headers=[("ce_id", b"short")])
+    rig.produce(image(1), key=b"cheap", headers=[("ce_id", b"words")])
+    rig.produce(image(1), key=b"1", headers=[("store", b"\xff"), ("ce_id", b"text")])
+    until(lambda: rig.answered() == 304, "all answers")
+    records = {record["id"]: record for record in rig.scores()}
+    assert {name: record["score"]["sum"] for name, record in records.items()} == {
+        **{f"e{n}": n % 256 + n / 4 + n % 5 for n in range(300)},
+        "default": 2.5,
+    }
+    assert all(record["score"]["at"] == record["event_ms"] > 0 for record in records.values())
+    assert sorted((letter["reason"], letter["error"]) for letter in rig.dead()) == [
+        ("not-utf8", "field 'store' (header:store): 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        ("wrong-type", "field 'image' (value): 191 bytes, and 192 were expected (192 of uint8)"),
+        ("wrong-type", "field 'price' (key): 'cheap' is no float32"),
+    ]
+    assert scorer.stop() == 0
+    rig.assert_audited(events=304)
+
+
+def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> None:
+    rig = make_rig(input={"format": "bytes", "id": "header:ce_id"})
+    rig.push(models.package(rig.folder / "images", images, IMAGES), "1.0.0")
+    rig.promote("1.0.0")
+    said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    for line in ("image: bytes of uint8 from value", "store: float32 from header:store", "at: int64 from time"):
+        assert line in said
+    assert "One process reaches" in rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8").stdout
+    schema = json.loads(rig.run("scorer", "schema", "./images").stdout)
+    assert schema["description"].startswith(
+        "Elsewhere in the record: image (bytes of uint8) from value, price (float32) from key"
+    )
+    said = rig.run("scorer", "check", "scorer.yaml", "--set", "input.format=float32", code=1).stderr
+    assert "every field comes from elsewhere, and input.format float32 reads fields; use bytes" in said
