@@ -100,8 +100,13 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     from model_registry.package.compare import told
 
     where = {field.name: f" at {paths.written(field.path)}" if field.path else "" for field in signature.fields}
-    lines = [("input", f"{one.name}: {one.dtype}{list(one.shape or ()) or ''}{where[one.name]}") for one in signature.fields]
+    most = {field.name: f" up to {field.max_length}" if field.varies else "" for field in signature.fields}
+    lines = [
+        ("input", f"{one.name}: {one.dtype}{list(one.shape or ()) or ''}{most[one.name]}{where[one.name]}")
+        for one in signature.fields
+    ]
     lines += [("constant", f"{one.tensor}: {told(one)}") for one in signature.inputs if one.value is not None]
+    lines += [("made", f"{one.tensor}: {told(one)}") for one in signature.inputs if one.mask_of or one.length_of]
     for one in signature.outputs:
         kind = "the whole row" if one.index is None else f"a number, column {one.index}"
         lines.append(("output", f"{one.name or 'score'}: {kind} of {one.tensor}"))

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from model_registry.errors import Refused
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
-from model_registry.package.feeding import Feeding
+from model_registry.package.feeding import Feeding, ragged
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.shapes import flat, is_nested
+from model_registry.package.lengths import Lengths, together
+from model_registry.package.shapes import filled, flat, is_nested, length_in
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
 
@@ -29,11 +30,10 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)
-    tensors = fed(signature, [example.event for example in examples])
     names = list(dict.fromkeys(output.tensor for output in signature.outputs))
     try:
         session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-        outputs = dict(zip(names, session.run(names, tensors), strict=True)) if examples else {}
+        outputs = _outputs(session, names, signature, [example.event for example in examples]) if examples else {}
     except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
         raise Refused(f"ONNX Runtime {ort.__version__} cannot run the model: {reason}", "no scorer could either") from None
@@ -49,13 +49,38 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden]) -> str:
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """What the model is given for some events, by tensor name."""
-    return Feeding(signature).all({tensor.tensor: _rows(tensor, events) for tensor in signature.fed})
+    return Feeding(signature).all(_decoded(signature, events))
+
+
+def _outputs(
+    session: Any, names: Sequence[str], signature: Signature, events: Sequence[dict[str, Any]]
+) -> dict[str, NDArray[Any]]:
+    """The outputs of these names for some events: in one run, or as many as their lengths need."""
+    feeding, tensors = Feeding(signature), _decoded(signature, events)
+
+    def run(part: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return dict(zip(names, session.run(names, feeding.all(part)), strict=True))
+
+    return together(Lengths(signature), tensors, run) if signature.varies else run(tensors)
+
+
+def _decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
-    """The (B, width) rows of a tensor."""
+    """The (B, width) rows of a tensor; where its length varies each is an array of its own."""
+    if tensor.varies:
+        return ragged((_row(tensor, look_up(event, tensor.fields[0].steps) or []) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
     return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
+
+
+def _row(tensor: TensorInput, value: list[Any]) -> NDArray[Any]:
+    """An array as the tensor has it, its length as it comes."""
+    shape = tensor.shape or ()
+    elements = flat(value, len(shape)) if is_nested(value) else value
+    return np.array(elements, held(tensor.dtype)).reshape(filled(shape, length_in(value, shape) or 0))
 
 
 def score(signature: Signature, outputs: dict[str, NDArray[Any]], row: int) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model_registry.package.dtypes import DTYPES
-from model_registry.package.shapes import fits, is_open, written
+from model_registry.package.shapes import VARIES, fits, is_open, written
 from model_registry.package.signature import Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
@@ -30,7 +30,8 @@ def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tens
     if set(declared) != set(found):
         return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(found)}"
     faults = [input_fault(tensor, found[name]) for name, tensor in declared.items()]
-    return next(filter(None, faults), None) or _output_fault(signature, {tensor.name: tensor for tensor in outputs})
+    given = {tensor.name: tensor for tensor in outputs}
+    return next(filter(None, faults), None) or _output_fault(signature, given) or _length_fault(signature, found, given)
 
 
 def shape_fault(tensor: Tensor) -> str | None:
@@ -63,9 +64,21 @@ def _hint(stated: TensorInput, found: Tensor) -> str:
         said = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor of a constant has a batch dimension, and the model\'s {said}'
     rest = found.shape[1:] if stated.batch else found.shape
-    if len(rest) == 1 and len(stated.row) == 1:
+    if len(rest) == 1 and len(stated.row) == 1 and VARIES not in stated.row:
         return ""
     return f'; write "shape": [{", ".join("?" if is_open(size) else str(size) for size in rest)}]'
+
+
+def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> str | None:
+    """Which output has as many rows of numbers as an event is long, by the names that a model gives its dimensions."""
+    varying = [one for one in signature.fed if one.varies]
+    names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
+    for output in signature.outputs:
+        for size in outputs[output.tensor].shape[1:]:
+            if isinstance(size, str) and size in names:
+                said = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
+                return f"{said}; a score has one shape for all events: let the model take a mean, or one place"
+    return None
 
 
 def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:

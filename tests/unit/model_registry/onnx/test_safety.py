@@ -194,7 +194,7 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
         derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
     signature = Signature.parse(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
-        ("x", (None, 3, 5, 8), None),
+        ("x", (None, 3, -1, 8), None),
         ("r", (), 5),
         ("s", (2, 5), 5.0),
     ]

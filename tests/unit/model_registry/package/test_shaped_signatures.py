@@ -56,7 +56,7 @@ IMAGE = {"name": "image", "array": True}
         ({"shape": 3, "fields": ["a"]}, "inputs[0].shape: 3 is no list of at most 8 whole numbers, the dimensions that follow"),
         ({"shape": [1] * 9, "fields": ["a"]}, "is no list of at most 8 whole numbers"),
         ({"shape": [3, 0], "fields": [IMAGE]}, "inputs[0].shape: 0 is no whole number from 1 to 1048576"),
-        ({"shape": [3, -1], "fields": [IMAGE]}, "-1 is no whole number from 1"),
+        ({"shape": [3, -2], "fields": [IMAGE]}, "-2 is no whole number from 1"),
         ({"shape": [3, True], "fields": [IMAGE]}, "True is no whole number from 1"),
         ({"shape": [3, None], "fields": [IMAGE]}, "null is no length; every dimension beside the batch is fixed"),
         ({"shape": [1 << 11, 1 << 10], "fields": [IMAGE]}, "[2048, 1024] holds 2097152 elements; at most 1048576 are fed"),
