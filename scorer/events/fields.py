@@ -189,7 +189,7 @@ class Fields:
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
-            ranged = isinstance(value, int) and field is not None and "int" in field.dtype
+            ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {error}") from None
         return value
 

@@ -15,9 +15,14 @@ SIZE = 4  # bytes of a number
 
 
 class Float32Decoder:
-    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats, or a field has a path."""
+    """Decodes rows for one signature. Raises Unsuited where a tensor is not of floats or of a length that varies, or a
+    field has a path."""
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
+        if signature.varies:
+            raise Unsuited(
+                "input.format float32 has rows of one length, and the signature has lengths that vary; use json or avro"
+            )
         if not all_float(signature):
             others = ", ".join(f"{t.tensor} ({t.dtype})" for t in signature.fed if "float" not in t.dtype)
             raise Unsuited(f"input.format float32 carries floats only, and the signature has {others}")

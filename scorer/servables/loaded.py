@@ -21,6 +21,7 @@ from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
 from scorer.scores.record import Scores
 from scorer.servables.cost import CostModel
+from scorer.servables.grouped import grouped
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
@@ -61,7 +62,7 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
     """A model, and what decodes the events for it. Raises ModelRefused and Away."""
     model = backend.open(package)
     try:
-        return model, formats.decoder(settings, model.signature())
+        return grouped(model), formats.decoder(settings, model.signature())
     except Unsuited as error:
         model.close()
         raise ModelRefused(str(error)) from None

@@ -7,6 +7,7 @@ from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, crossing, tree
 from model_registry.package.paths import written
 from model_registry.package.signature import InputField, Signature
+from model_registry.package.varying import apart, takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[
     for field in new.fields:
         was = places.get(field.steps) or known.get(field.name)
         found += [Break(field.name, change) for change in _changes(was, field, events)]
+    if pair := apart(old, new):
+        found.append(Break(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
     return found + (_moved(old, new) if positional else [])
 
 
@@ -44,7 +47,7 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
-    if old.array != new.array or old.shape not in (None, new.shape):
+    if not takes(new, old):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
     if change := _type_change(old.dtype, new.dtype):
         yield change
@@ -85,6 +88,8 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
 
 
 def _shape(field: InputField) -> str:
+    if field.varies:
+        return f"an array of shape {list(field.shape or ())} with a length of at most {field.max_length}"
     if field.shape:
         return f"an array of shape {list(field.shape)}"
     return f"an array of {field.array}" if field.array else "one value"

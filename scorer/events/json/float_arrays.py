@@ -20,6 +20,8 @@ WIDE = 32  # elements from which on simdjson is quicker, its fixed cost being 1 
 
 def wide(signature: Signature) -> bool:
     """Whether there are arrays that are worth it: floats, required, and not a handful."""
+    if signature.varies:
+        return False
     return any(f.required and "float" in f.dtype and (f.array or 0) >= WIDE for f in signature.fields)
 
 
