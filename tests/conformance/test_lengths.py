@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
@@ -187,6 +188,28 @@ def test_any_array_is_of_the_shape_or_a_dead_letter_with_the_fields_name(shape: 
         assert dtype != "string" or all(isinstance(one, str) for one in row.ravel())
     else:
         assert "'x'" in str(found.rejected[0])
+
+
+@some
+@given(value=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False) | st.text(max_size=2), max_size=6) | anything)
+@pytest.mark.parametrize("required", [True, False])
+def test_what_the_json_schema_admits_is_read_and_nothing_else(required: bool, value: Any) -> None:
+    field = {"name": "x", "array": True, "max_length": 5, "required": required}
+    tensor = {"tensor": "x", "dtype": "string", "shape": [-1], "fields": [field]}
+    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
+    found = formats.decoder(settings_of("json"), signature).decode([json.dumps({"x": value}).encode()])
+    assert (found.rows == [0]) is schema.is_valid({"x": value})
+
+
+def test_the_json_schema_of_frames() -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 3], "fields": [{"name": "x", "array": True, "max_length": 5}]}
+    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    schema = Draft202012Validator(json.loads(GENERATORS["json-schema"](signature, "m", None)))
+    for good in ([], [1, 2, 3], [[1, 2, 3]] * 5, [0.5] * 15):
+        assert schema.is_valid({"x": good}), good
+    for bad in ([[1, 2]], [[1, 2, 3]] * 6, [0.5] * 16, "a", [["a"] * 3]):
+        assert not schema.is_valid({"x": bad}), bad
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert {field.name for field in Signature.parse(blocks["signature"]).fields} == set(example["event"])
     given = {one.tensor: one.given for one in Signature.parse(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
+    varying = Signature.parse(blocks["lengths"])
+    assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
     assert set(example) == {"event", "score", "tolerance"}
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]
