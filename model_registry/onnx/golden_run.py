@@ -58,10 +58,10 @@ def _outputs(
     """The outputs of these names for some events: in one run, or as many as their lengths need."""
     feeding, tensors = Feeding(signature), _decoded(signature, events)
 
-    def run(part: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(part: dict[str, NDArray[Any]], _: int = 0) -> dict[str, NDArray[Any]]:
         return dict(zip(names, session.run(names, feeding.all(part)), strict=True))
 
-    return together(Lengths(signature), tensors, run) if signature.varies else run(tensors)
+    return together(Lengths(signature).runs(tensors), tensors, run) if signature.varies else run(tensors)
 
 
 def _decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,7 @@ Tensors = dict[str, NDArray[Any]]
 class Feeding:
     """The tensors of one signature. `fixed` are those that have no batch dimension, by name: the same for every batch.
 
-    Rows whose lengths vary are those of one run: see `Lengths.groups`."""
+    Rows whose lengths vary are those of one run: see `Lengths.runs`."""
 
     def __init__(self, signature: Signature) -> None:
         self._lengths = Lengths(signature) if signature.varies else None

@@ -6,13 +6,14 @@ lengths, so that a long one does not pad the short ones, and so that the shapes 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.dtypes import held
-from model_registry.package.shapes import VARIES, filled, step
+from model_registry.package.shapes import VARIES, filled, step, written
 from model_registry.package.signature import Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
@@ -47,6 +48,14 @@ def joined(counts: Mapping[int, int], run: int = RUN) -> dict[int, int]:
     return target
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Events that are run together: their rows in the batch, ascending, and how many steps they are when they are padded."""
+
+    rows: NDArray[np.intp]
+    steps: int
+
+
 class Lengths:
     """The tensors of one signature whose length varies, and those that are made of them."""
 
@@ -76,9 +85,9 @@ class Lengths:
                     found.setdefault(row, said)
         return found
 
-    def groups(self, tensors: Tensors) -> list[NDArray[np.intp]]:
-        """The rows of each run of a batch, ascending. Together they are all rows. Those of a run are padded to one bucket
-        length, or have one length where nothing is padded."""
+    def runs(self, tensors: Tensors, most_steps: int = MOST_STEPS) -> list[Run]:
+        """The runs of a batch, of `most_steps` at most unless of one event. Together they have all rows. Those of a run are
+        padded to one bucket length, or have one length where nothing is padded."""
         lengths = self.of(tensors)
         keys = [self._key(row) for row in map(tuple, lengths.tolist())]
         if len(self._axes) == 1 and self._padded(*self._axes):
@@ -87,10 +96,11 @@ class Lengths:
         rows: dict[tuple[int, ...], list[int]] = {}
         for row, key in enumerate(keys):
             rows.setdefault(key, []).append(row)
-        runs: list[NDArray[np.intp]] = []
+        runs: list[Run] = []
         for key in sorted(rows):
-            at, most = np.array(rows[key], np.intp), self._most_rows(key)
-            runs += [at[start : start + most] for start in range(0, len(at), most)]
+            at, steps, most = np.array(rows[key], np.intp), max(1, *key), self._most_rows(key, most_steps)
+            parts = (at[start : start + most] for start in range(0, len(at), most))
+            runs += [Run(part, len(part) * steps) for part in parts]
         return runs
 
     def dense(self, tensors: Tensors) -> Tensors:
@@ -120,29 +130,29 @@ class Lengths:
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))
 
-    def _most_rows(self, sizes: Sequence[int]) -> int:
+    def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
         """How many rows of these lengths are run at once: the memory that they take has a bound, unless it is one row."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
             elements += sum(step(one.shape or ()) * size for one in tensors)
-        return max(1, min(MOST_STEPS // max(1, *sizes), MOST_ELEMENTS // max(1, elements)))
+        return max(1, min(most_steps // max(1, *sizes), MOST_ELEMENTS // max(1, elements)))
 
 
-def together(lengths: Lengths, tensors: Tensors, run: Callable[[Tensors], Tensors]) -> Tensors:
-    """The outputs of a batch, in the order of its rows, of a run for each of its groups. Raises ValueError where an output has
-    no row for each event, or is of another shape in another run."""
-    groups = lengths.groups(tensors)
-    if len(groups) == 1:
-        return run(tensors)
+def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
+    """The outputs of a batch, in the order of its rows, of its runs; `run` has the tensors of one, and its steps. Raises
+    ValueError where an output has no row for each event, or is of another shape in another run."""
+    if len(runs) == 1:
+        return run(tensors, runs[0].steps)
     whole: Tensors = {}
-    for rows in groups:
-        for name, part in run({name: tensor[rows] for name, tensor in tensors.items()}).items():
+    for one in runs:
+        rows = one.rows
+        for name, part in run({name: tensor[rows] for name, tensor in tensors.items()}, one.steps).items():
             if np.shape(part)[:1] != (len(rows),):
                 raise ValueError(f"output {name!r} has shape {np.shape(part)}, not one row for each of {len(rows)} events")
             if name not in whole:
-                whole[name] = np.empty((sum(map(len, groups)), *part.shape[1:]), part.dtype)
+                whole[name] = np.empty((sum(len(one.rows) for one in runs), *part.shape[1:]), part.dtype)
             if (found := whole[name].shape[1:]) != part.shape[1:]:
-                shapes = f"(B, {', '.join(map(str, found))}) and (B, {', '.join(map(str, part.shape[1:]))})"
+                shapes = f"{written((None, *found))} and {written((None, *part.shape[1:]))}"
                 raise ValueError(f"output {name!r} has the shapes {shapes} for events of two lengths; a score has one shape")
             whole[name][rows] = part
     return whole

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from model_registry.package import Package
-from model_registry.package.feeding import neutral_rows
+from model_registry.package.feeding import Tensors, neutral_rows
 from model_registry.package.golden import Golden, agrees
 from publisher.process.outages import Away
 from scorer import backends
@@ -21,7 +21,7 @@ from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
 from scorer.scores.record import Scores
 from scorer.servables.cost import CostModel
-from scorer.servables.grouped import grouped
+from scorer.servables.runs import Runs
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
@@ -31,16 +31,21 @@ FEW = 8  # golden examples that are scored together: a slow model, and one that 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
-    that."""
+    that. `runs` is None where no lengths vary."""
 
     model: Model
     decoder: Decoder
     cost: CostModel
     inference: CostModel
+    runs: Runs | None = None
 
-    def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
-        """Scores of good events. Raises InferenceFailed."""
-        outputs = self.model.run(tensors)
+    def run(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Tensors:
+        """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
+        return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
+
+    def score(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Scores:
+        """Scores of good events, as `run`."""
+        outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
         except IndexError as error:
@@ -62,7 +67,7 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
     """A model, and what decodes the events for it. Raises ModelRefused and Away."""
     model = backend.open(package)
     try:
-        return grouped(model), formats.decoder(settings, model.signature())
+        return model, formats.decoder(settings, model.signature())
     except Unsuited as error:
         model.close()
         raise ModelRefused(str(error)) from None
@@ -70,7 +75,9 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
 
 def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:
     """A model that answers its golden examples, warm and measured. A model that it raises over is closed."""
-    loaded = LoadedModel(model, decoder, CostModel(), CostModel())
+    signature = model.signature()
+    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies else None
+    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs)
     try:
         check_golden(loaded, golden)
         warm(loaded, golden, settings.batching.max_events)

@@ -82,7 +82,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 @pytest.fixture(scope="module")
 def session(text: LoadedModel) -> Any:
     inside: Any = text.model
-    return inside._model._session
+    return inside._session
 
 
 def alone(session: Any, event: Event) -> float:
@@ -295,6 +295,25 @@ def test_numbers_that_are_not_finite_in_an_array(tmp_path: Path) -> None:
     assert scores(model, decoded).tolist() == [2.0, 5.0]
 
 
+@pytest.mark.parametrize(("shape", "multiple"), [([-1], 4), ([-1, 2], 8), ([2, -1], 8)])
+def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multiple: int) -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 4}]}
+    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    decoder = formats.decoder(settings_of("float32", id="header:ce_id"), signature)
+    rows = [np.arange(length * multiple // 4, dtype="<f4") for length in (0, 1, 4, 5)]
+    decoded = decoder.decode([*(row.tobytes() for row in rows), b"123", np.full(multiple // 4, np.nan, "<f4").tobytes(), None])
+    assert decoded.rows == [0, 1, 2]
+    for found, row in zip(decoded.tensors["x"], rows, strict=False):
+        np.testing.assert_array_equal(found, row.reshape(shape))
+    expected = f"a multiple of {multiple}, and {4 * multiple} at most, were expected: numbers of float32"
+    assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
+        3: f"{5 * multiple} bytes; {expected}",
+        4: f"3 bytes; {expected}",
+        5: "tensor 'x' would hold a number that is not finite in its dtype",
+        6: "the value is null",
+    }
+
+
 def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
     encoder(tmp_path / "model.onnx", 1, 16, VOCABULARY, LONGEST, types=True)
     events = [{"ids": [n % VOCABULARY] * n, "types": [0] * n} for n in (3, 170, 5, 40)]
@@ -335,5 +354,5 @@ def test_what_lengths_do_not_go_with(tmp_path: Path) -> None:
     with pytest.raises((ModelRefused, BackendMissing), match="tensorrt"):
         loaded(tmp_path, device="tensorrt")
     signature = Signature.parse(json.dumps(TEXT))
-    with pytest.raises(Unsuited, match=r"input\.format float32 has rows of one length"):
+    with pytest.raises(Unsuited, match="carries a length that varies if one tensor of floats is all, not input_ids"):
         formats.decoder(settings_of("float32", id="header:ce_id"), signature)

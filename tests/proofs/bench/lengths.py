@@ -66,11 +66,10 @@ def opened(folder: Path, layers: int, hidden: int) -> LoadedModel:
 
 
 def ways(loaded: LoadedModel) -> dict[str, Callable[[Sequence[bytes]], Any]]:
-    """How a batch becomes scores: in groups by length, as a scorer does it, and all padded to the longest."""
-    inside: Any = loaded.model
+    """How a batch becomes scores: in runs by length, as a scorer does it, and all padded to the longest."""
 
     def padded(values: Sequence[bytes]) -> Scores:
-        return Scores(inside.signature(), inside._model.run(loaded.decoder.decode(values).tensors))
+        return Scores(loaded.model.signature(), loaded.model.run(loaded.decoder.decode(values).tensors))
 
     return {"grouped": lambda values: loaded.score(loaded.decoder.decode(values).tensors), "padded": padded}
 

@@ -59,7 +59,7 @@ def test_few_events_join_the_next_longer_ones_where_a_run_costs_more(counts: dic
 @given(lengths, st.booleans())
 def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
     found = Lengths(signature(X | {"pad": -1 if padded else None}, *MADE))
-    groups = found.groups(rows(sizes))
+    groups = [run.rows for run in found.runs(rows(sizes))]
     assert sorted(int(row) for group in groups for row in group) == list(range(len(sizes)))
     for group in groups:
         assert list(group) == sorted(group)
@@ -71,7 +71,8 @@ def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
 def test_what_the_model_is_given(sizes: list[int], padded: bool) -> None:
     stated = signature(X | {"pad": -1 if padded else None}, *MADE, {"tensor": "k", "dtype": "int64", "value": 7})
     tensors, feeding = rows(sizes), Feeding(stated)
-    for group in Lengths(stated).groups(tensors):
+    for run in Lengths(stated).runs(tensors):
+        group = run.rows
         given_ = feeding.all({"x": tensors["x"][group]})
         longest = max(sizes[row] for row in group)
         assert given_["x"].shape == (len(group), bucket(longest, 600) if padded else longest)
@@ -92,28 +93,34 @@ def test_answers_come_in_the_order_of_the_events(sizes: list[int]) -> None:
     feeding = Feeding(stated)
     shapes = []
 
-    def run(tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(tensors: dict[str, NDArray[Any]], steps: int) -> dict[str, NDArray[Any]]:
         fed = feeding.all(tensors)
+        assert fed["x"].size == steps or not fed["x"].size
         shapes.append(fed["x"].shape)
         return {"y": (fed["x"] * fed["m"]).sum(axis=1)}
 
-    found = together(Lengths(stated), rows(sizes), run)["y"]
+    found = together(Lengths(stated).runs(rows(sizes)), rows(sizes), run)["y"]
     assert found.tolist() == [size * (at + 1) for at, size in enumerate(sizes)]
     assert len({length for _, length in shapes}) == len(shapes) or sum(b * n for b, n in shapes) > MOST_STEPS // 2
 
 
 def test_a_run_has_a_bound() -> None:
-    found = Lengths(signature(X)).groups(rows([512] * 100))
-    assert [len(group) for group in found] == [MOST_STEPS // 512] * 3 + [4]
+    found = Lengths(signature(X)).runs(rows([512] * 100))
+    assert [len(run.rows) for run in found] == [MOST_STEPS // 512] * 3 + [4]
     wide = signature(X | {"shape": [-1, 1_000], "fields": [FIELD | {"max_length": 1_000}]})
     tensors = {"x": ragged((np.zeros((100, 1_000), np.float32) for _ in range(100)), 100)}
     most = MOST_ELEMENTS // (bucket(100, 1_000) * 1_000)
-    assert Counter(len(group) for group in Lengths(wide).groups(tensors))[most] == 100 // most
+    assert Counter(len(run.rows) for run in Lengths(wide).runs(tensors))[most] == 100 // most
     image = {"tensor": "i", "dtype": "uint8", "shape": [1_000, 1_000], "fields": [{"name": "i", "array": True}]}
-    assert [len(group) for group in Lengths(signature(X, image)).groups(rows([5] * 5))] == [4, 1]
+    assert [len(run.rows) for run in Lengths(signature(X, image)).runs(rows([5] * 5))] == [4, 1]
     assert [
-        len(one) for one in Lengths(signature(X | {"fields": [FIELD | {"max_length": 1 << 20}]})).groups(rows([1 << 20] * 2))
+        len(run.rows) for run in Lengths(signature(X | {"fields": [FIELD | {"max_length": 1 << 20}]})).runs(rows([1 << 20] * 2))
     ] == [1, 1]
+
+
+def test_a_run_may_have_a_smaller_bound() -> None:
+    found = Lengths(signature(X)).runs(rows([512, 5, 512, 6]), 1_000)
+    assert [(run.rows.tolist(), run.steps) for run in found] == [([1, 3], 16), ([0], 512), ([2], 512)]
 
 
 def test_any_axis_and_any_dtype() -> None:
@@ -137,7 +144,7 @@ def test_two_axes_have_lengths_of_their_own() -> None:
     tensors = rows([3, 300, 3]) | {"z": ragged((np.ones(size, np.float32) for size in (100, 4, 97)), 3)}
     found = Lengths(stated)
     assert found.unequal(tensors) == {}
-    assert [group.tolist() for group in found.groups(tensors)] == [[0, 2], [1]]
+    assert [run.rows.tolist() for run in found.runs(tensors)] == [[0, 2], [1]]
     dense = found.dense({name: tensor[[0, 2]] for name, tensor in tensors.items()})
     assert (dense["x"].shape, dense["z"].shape, dense["m"].sum(axis=1).tolist()) == ((2, 8), (2, 128), [100, 97])
 
@@ -156,7 +163,8 @@ def test_neutral_rows_have_the_largest_length() -> None:
 
 
 def test_outputs_of_two_shapes_are_refused() -> None:
+    runs = Lengths(signature(X)).runs(rows([3, 100]))
     with pytest.raises(ValueError, match=r"output 'y' has the shapes \(B, 8\) and \(B, 128\) for events of two lengths"):
-        together(Lengths(signature(X)), rows([3, 100]), lambda fed: {"y": Feeding(signature(X)).all(fed)["x"]})
+        together(runs, rows([3, 100]), lambda fed, _: {"y": Feeding(signature(X)).all(fed)["x"]})
     with pytest.raises(ValueError, match=r"output 'y' has shape \(2,\), not one row for each of 1 events"):
-        together(Lengths(signature(X)), rows([3, 100]), lambda _: {"y": np.zeros(2)})
+        together(runs, rows([3, 100]), lambda *_: {"y": np.zeros(2)})

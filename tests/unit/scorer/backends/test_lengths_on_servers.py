@@ -14,7 +14,7 @@ from model_registry.package.lengths import bucket
 from scorer import backends
 from scorer.backends import Model, ModelRefused
 from scorer.backends.servers.remote import RemoteBackend
-from scorer.servables.grouped import grouped
+from scorer.servables.runs import Runs
 from scorer.settings import ModelSettings
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, Channel
 
@@ -43,7 +43,7 @@ def opened(kind: str, folder: Path, shapes: Any = SHAPES) -> tuple[Channel, Mode
     backend._channels = [channel]
     (folder / "signature.json").write_text(json.dumps({"inputs": INPUTS, "output": {"tensor": "y"}}))
     (folder / "remote.json").write_text('{"model": "texts"}')
-    return channel, grouped(backend.open(package.read(folder, name="texts", version="1", digest=f"sha256:{'1':0>64}")))
+    return channel, backend.open(package.read(folder, name="texts", version="1", digest=f"sha256:{'1':0>64}"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,7 +51,7 @@ def test_events_of_nearly_one_length_are_one_request(tmp_path: Path, kind: str) 
     channel, model = opened(kind, tmp_path)
     lengths = [3, 100, 5, 0, 60, 40, 33, 4] * 20
     rows = {"x": ragged((np.full(length, at, np.int64) for at, length in enumerate(lengths)), len(lengths))}
-    found = model.run(rows)["y"]
+    found = Runs(model.signature(), 1.0).run(model, rows, lambda: None)["y"]
     assert found.ravel().tolist() == [at * length for at, length in enumerate(lengths)]
     warm, *sent = channel.sent
     assert warm["x"].shape == warm["mask"].shape == (1, 100)
