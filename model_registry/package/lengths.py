@@ -65,7 +65,9 @@ class Lengths:
         self._axes: dict[str, list[TensorInput]] = {}
         for one in self._varying.values():
             self._axes.setdefault(one.axis, []).append(one)
-        self._fixed = sum(one.width for one in signature.fed if not one.varies)
+        self._fixed = sum(
+            one.width for one in signature.inputs if one.batch and not one.varies and (one.fields or one.value is not None)
+        )
 
     def of(self, tensors: Tensors) -> NDArray[np.int64]:
         """(B, axes) lengths of a batch, each that of the first tensor with the axis."""
@@ -124,8 +126,7 @@ class Lengths:
 
     def _size(self, axis: str, length: int) -> int:
         """What a length is padded to."""
-        longest = min(one.fields[0].max_length for one in self._axes[axis])
-        return bucket(length, longest) if self._padded(axis) else length
+        return bucket(length, self._axes[axis][0].fields[0].max_length) if self._padded(axis) else length
 
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))

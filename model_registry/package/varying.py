@@ -66,9 +66,11 @@ def check_together(tensors: Sequence["TensorInput"]) -> None:
     varying = {one.tensor: one for one in tensors if one.varies}
     for one in varying.values():
         first = next(other for other in varying.values() if other.axis == one.axis)
+        names = f"{first.tensor!r} and {one.tensor!r}"
         if (first.pad is None) is not (one.pad is None):
-            names = f"{first.tensor!r} and {one.tensor!r}"
             raise ValueError(f'tensors {names} share a length: give each a "pad", or none, or another "axis"')
+        if (most := first.fields[0].max_length) != one.fields[0].max_length:
+            raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
     for one in tensors:
         if (of := one.mask_of or one.length_of) is None:
             continue

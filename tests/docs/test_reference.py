@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden import parse_lines
+from model_registry.package.lengths import MOST_STEPS, bucket
 from model_registry.package.signature import Signature
 from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
@@ -95,6 +96,10 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     varying = Signature.parse(blocks["lengths"])
     assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
+    page = (ROOT / "model_registry" / "README.md").read_text()
+    buckets = sorted({bucket(length, 512) for length in range(65)})
+    assert f"padded to {', '.join(map(str, buckets))}, ..." in page
+    assert f"at most {MOST_STEPS:,} tokens" in page
     assert set(example) == {"event", "score", "tolerance"}
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]

@@ -81,6 +81,8 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
         ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
         ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: give each a"),
+        ([IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
+         "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\""),
         ([IDS, MASK | {"mask_of": "idz"}], "tensor 'mask' is made of 'idz'; the tensors whose lengths vary are ['ids']"),
         ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is made of another: leave out "fields"'),
         ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is made of another: leave out "value"'),
