@@ -16,7 +16,7 @@ from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding, ragged
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.lengths import Lengths, together
+from model_registry.package.lengths import Lengths, as_row, together
 from model_registry.package.shapes import filled, flat, is_nested, length_in
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 
@@ -59,9 +59,11 @@ def _outputs(
     feeding, tensors = Feeding(signature), _decoded(signature, events)
 
     def run(part: dict[str, NDArray[Any]], _: int = 0) -> dict[str, NDArray[Any]]:
-        return dict(zip(names, session.run(names, feeding.all(part)), strict=True))
+        found = dict(zip(names, session.run(names, feeding.all(part)), strict=True))
+        return as_row(found) if signature.alone else found
 
-    return together(Lengths(signature).runs(tensors), tensors, run) if signature.varies else run(tensors)
+    grouped = signature.varies or signature.alone
+    return together(Lengths(signature).runs(tensors), tensors, run) if grouped else run(tensors)
 
 
 def _decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:

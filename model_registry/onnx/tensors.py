@@ -37,10 +37,11 @@ def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tens
 def shape_fault(tensor: Tensor) -> str | None:
     """Why no events can feed an input of this shape, or None if they can."""
     if not tensor.shape:
-        hint = 'feed it a constant, {"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
+        constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
+        hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
         return f"input {tensor.name!r} has the shape [] (or states none), without a batch; {hint}"
     if not is_open(tensor.shape[0]):
-        hint = 'export it with a dynamic first axis, or feed it a constant ("value", "batch": false)'
+        hint = 'export it with a dynamic first axis, or feed it a constant or one event at a time ("batch": false)'
         return f"input {tensor.name!r} has the fixed batch size {tensor.shape[0]}; {hint}"
     return None
 
@@ -50,7 +51,7 @@ def input_fault(stated: TensorInput, found: Tensor) -> str | None:
     name = stated.tensor
     if found.dtype != stated.dtype:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
-    if stated.value is None and (fault := shape_fault(found)):
+    if stated.value is None and stated.batch and (fault := shape_fault(found)):
         return fault
     if not fits(stated.given, found.shape):
         wanted = [None if isinstance(size, int) and size < 0 else size for size in found.shape]
@@ -62,7 +63,7 @@ def _hint(stated: TensorInput, found: Tensor) -> str:
     """What to write where the model's shape is not of the kind that is given without one."""
     if not found.shape or is_open(found.shape[0]) is not stated.batch:
         said = "has no batch dimension" if stated.batch else "has one"
-        return f'; "batch" says whether the tensor of a constant has a batch dimension, and the model\'s {said}'
+        return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {said}'
     rest = found.shape[1:] if stated.batch else found.shape
     if len(rest) == 1 and len(stated.row) == 1 and VARIES not in stated.row:
         return ""

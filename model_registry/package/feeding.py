@@ -15,26 +15,32 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class Feeding:
-    """The tensors of one signature. `fixed` are those that have no batch dimension, by name: the same for every batch.
+    """The tensors of one signature. `fixed` are constants that have no batch dimension, by name: the same for every batch.
 
     Rows whose lengths vary are those of one run: see `Lengths.runs`."""
 
     def __init__(self, signature: Signature) -> None:
         self._lengths = Lengths(signature) if signature.varies else None
+        self._alone = [one.tensor for one in signature.inputs if one.value is None and not one.batch]
         constants = [one for one in signature.inputs if one.value is not None]
         self._shapes = {one.tensor: one.shape for one in signature.fed if one.shape is not None and not one.varies}
         self._repeated = {one.tensor: _constant(one)[np.newaxis] for one in constants if one.batch}
         self.fixed: Tensors = {one.tensor: _constant(one) for one in constants if not one.batch}
 
     def rows(self, flat: Tensors) -> Tensors:
-        """Every tensor that has a batch dimension, of (B, n) rows by tensor name. Reshapes without a copy."""
+        """Every tensor but `fixed`, of (B, n) rows by tensor name; of one row where a tensor of events has no batch dimension.
+        Reshapes without a copy."""
         if self._lengths is not None:
             flat = self._lengths.dense(flat)
         if not self._shapes and not self._repeated:
-            return flat
+            return self._single(flat)
         count = len(next(iter(flat.values())))
         shaped = flat | {name: flat[name].reshape(count, *shape) for name, shape in self._shapes.items()}
-        return shaped | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
+        return self._single(shaped) | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
+
+    def _single(self, rows: Tensors) -> Tensors:
+        """The tensors without a batch dimension as what their one event gives."""
+        return rows | {name: rows[name].reshape(rows[name].shape[1:]) for name in self._alone} if self._alone else rows
 
     def all(self, flat: Tensors) -> Tensors:
         """All tensors, of (B, n) rows by tensor name."""

@@ -57,9 +57,11 @@ class Run:
 
 
 class Lengths:
-    """The tensors of one signature whose length varies, and those that are made of them."""
+    """The tensors of one signature whose length varies, and those that are made of them; or a model that takes one event at a
+    time."""
 
     def __init__(self, signature: Signature) -> None:
+        self._alone = signature.alone
         self._varying = {one.tensor: one for one in signature.fed if one.varies}
         self._made = [one for one in signature.inputs if one.mask_of or one.length_of]
         self._axes: dict[str, list[TensorInput]] = {}
@@ -90,6 +92,8 @@ class Lengths:
     def runs(self, tensors: Tensors, most_steps: int = MOST_STEPS) -> list[Run]:
         """The runs of a batch, of `most_steps` at most unless of one event. Together they have all rows. Those of a run are
         padded to one bucket length, or have one length where nothing is padded."""
+        if self._alone:
+            return [Run(np.array([row], np.intp), 1) for row in range(len(next(iter(tensors.values()))))]
         lengths = self.of(tensors)
         keys = [self._key(row) for row in map(tuple, lengths.tolist())]
         if len(self._axes) == 1 and self._padded(*self._axes):
@@ -108,7 +112,7 @@ class Lengths:
     def dense(self, tensors: Tensors) -> Tensors:
         """The tensors of one run as the model has them: padded, with masks and lengths beside them. Raises ValueError where
         lengths differ and nothing says what they are padded with."""
-        lengths = dict(zip(self._axes, self.of(tensors).T, strict=True))
+        lengths = dict(zip(self._axes, self.of(tensors).T, strict=True)) if self._axes else {}
         sizes = {axis: self._size(axis, int(found.max(initial=0))) for axis, found in lengths.items()}
         made = {name: _padded(tensors[name], one, sizes[one.axis]) for name, one in self._varying.items()}
         for one in self._made:
@@ -157,6 +161,11 @@ def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int]
                 raise ValueError(f"output {name!r} has the shapes {shapes} for events of two lengths; a score has one shape")
             whole[name][rows] = part
     return whole
+
+
+def as_row(outputs: Tensors) -> Tensors:
+    """The outputs for one event as those of a batch: what has a first dimension of one stays."""
+    return {name: one if np.shape(one)[:1] == (1,) else np.asarray(one)[np.newaxis] for name, one in outputs.items()}
 
 
 def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:

@@ -63,7 +63,7 @@ class TensorInput:
     """One input tensor of shape (B, *row): its elements are the fields in order, or those of its one array field.
 
     `shape` None: the row is (width,). A constant has no fields but a `value`: one element that fills the row, or nested tuples
-    of the row's shape. `batch` False: the tensor is the row, without a batch dimension.
+    of the row's shape. `batch` False: the tensor is the row, without a batch dimension; of one event, where it is no constant.
 
     A shape with -1 has a length of each event's own. Tensors with the same `axis` share it. `pad` fills rows that are shorter
     than others of their batch; None: rows of one length only are run together. `mask_of` and `length_of` name such a tensor:
@@ -141,6 +141,11 @@ class Signature:
     def varies(self) -> bool:
         """Whether a tensor has a length that varies."""
         return any(one.varies for one in self.fed)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the model takes one event at a time: a tensor without a batch dimension is no constant."""
+        return any(one.value is None and not one.batch for one in self.inputs)
 
     @classmethod
     def parse(cls, data: bytes | str) -> "Signature":

@@ -90,8 +90,6 @@ class _Tensor(Part):
 
     def _check_shape(self, fields: list[_Field]) -> None:
         """Raises ValueError where the fields are not as many elements as the shape."""
-        if not self.batch:
-            raise ValueError('only a constant is fed without a batch dimension: give it a "value" and no fields')
         array = fields[0] if fields[0].array else None
         if self.shape is not None:
             shapes.check_fields(self.shape, len(fields), array.name if array else None, array.length if array else None)
@@ -106,13 +104,13 @@ class _Tensor(Part):
         shape = None if self.shape is None else tuple(self.shape)
         if self.mask_of or self.length_of:
             made = (shapes.VARIES,) if self.mask_of else ()
-            of = {"mask_of": self.mask_of, "length_of": self.length_of}
-            return TensorInput(self.tensor, self.dtype, (), made if shape is None else shape, **of)  # type: ignore[arg-type]
+            shape, mask, length = made if shape is None else shape, self.mask_of, self.length_of
+            return TensorInput(self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length)
         if self.fields is None:
             value = shapes.each(self.value, lambda one: dtypes.element(one, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
         fields, pad = tuple(self._field(one) for one in self.fields), dtypes.element(self.pad, self.dtype)
-        return TensorInput(self.tensor, self.dtype, fields, shape, pad=pad, axis=self.axis or "")
+        return TensorInput(self.tensor, self.dtype, fields, shape, None, self.batch, pad, self.axis or "")
 
     def _field(self, one: _Field) -> InputField:
         default = dtypes.element(self.default if one.default is None else one.default, self.dtype)

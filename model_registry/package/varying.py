@@ -41,8 +41,6 @@ def _check_varying(tensor: Any) -> None:
     if tensor.default is not None or field.default is not None:
         hint = 'an absent one is empty if it says "required": false'
         raise ValueError(f"field {field.name!r}: an array whose length varies takes no default; {hint}")
-    if not tensor.batch:
-        raise ValueError('only a constant is fed without a batch dimension: give it a "value" and no fields')
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
         raise ValueError(f"the pad: {fault}")
 
@@ -51,8 +49,8 @@ def _check_made(tensor: Any) -> None:
     """Raises ValueError where a mask or lengths cannot be made as they are stated."""
     key = "mask_of" if tensor.mask_of else "length_of"
     others = {"fields": tensor.fields, "value": tensor.value, "default": tensor.default, "pad": tensor.pad}
-    others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of, "batch": tensor.batch or None}
-    if odd := [name for name, value in others.items() if (value is None) is (name == "batch")]:
+    others |= {"axis": tensor.axis, "length_of": tensor.mask_of and tensor.length_of}
+    if odd := [name for name, value in others.items() if value is not None]:
         raise ValueError(f'a tensor with "{key}" is made of another: leave out "{odd[0]}"')
     if tensor.dtype == "string":
         raise ValueError(f'a tensor with "{key}" is of numbers, or bool, not of strings')

@@ -31,7 +31,7 @@ FEW = 8  # golden examples that are scored together: a slow model, and one that 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
-    that. `runs` is None where no lengths vary."""
+    that. `runs` is None where a batch is one run."""
 
     model: Model
     decoder: Decoder
@@ -76,7 +76,7 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
 def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:
     """A model that answers its golden examples, warm and measured. A model that it raises over is closed."""
     signature = model.signature()
-    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies else None
+    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
     loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs)
     try:
         check_golden(loaded, golden)

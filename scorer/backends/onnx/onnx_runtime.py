@@ -22,6 +22,7 @@ from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
 from model_registry.package.feeding import Feeding, neutral_rows
+from model_registry.package.lengths import as_row
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measured
@@ -180,7 +181,7 @@ class OnnxModel:
     def bindable(self) -> bool:
         """Whether buckets can hold its tensors."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
-        return not strings and fixed([*self._batched(), *self._read])
+        return not strings and not self._signature.alone and fixed([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -215,6 +216,8 @@ class OnnxModel:
         except Exception as error:
             raise InferenceFailed(_first_line(error)) from error
         found = dict(zip(self._outputs, outputs, strict=True))
+        if self._signature.alone:
+            found = as_row(found)
         check_rows(found, len(next(iter(tensors.values()))))
         return found
 

@@ -68,7 +68,6 @@ IMAGE = {"name": "image", "array": True}
         ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, and field 'image' is an array; name a scalar field"),
         ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, "and field 'image' has 5; leave length out"),
         ({"fields": [IMAGE]}, "field 'image': an array field is written"),
-        ({"fields": ["a"], "batch": False}, 'only a constant is fed without a batch dimension: give it a "value"'),
         ({"fields": ["a"], "value": 1}, "a constant takes no fields and no default"),
         ({"value": 1, "default": 2}, "a constant takes no fields and no default"),
         ({"value": "one"}, "the value: 'one' is no finite float32"),

@@ -48,6 +48,7 @@ def test_what_a_signature_says_of_lengths() -> None:
         [IDS | {"dtype": "string", "pad": ""}],
         [{key: value for key, value in IDS.items() if key != "pad"}],
         [IDS | {"fields": [{"name": "ids", "array": True, "max_length": 5, "required": False, "path": "a.ids"}]}],
+        [IDS | {"batch": False}, MASK | {"batch": False}, {"tensor": "a", "dtype": "bool", "fields": ["a"], "batch": False}],
         [IDS, MASK | {"dtype": "float32", "shape": [1, 1, -1]}, COUNT | {"shape": [1]}],
     ],
 )
@@ -74,7 +75,6 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"shape": [-1, 1 << 12]}], "may have 2097152 elements; at most 1048576 are fed: lower max_length"),
         ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], "takes no default; an absent one is empty if"),
         ([IDS | {"default": 0}], "takes no default"),
-        ([IDS | {"batch": False}], "only a constant is fed without a batch dimension"),
         ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
         ([IDS | {"value": 0}], "[-1]: only what an array field feeds has a length that varies (-1), no constant"),
         ([IDS | {"fields": None, "value": 0}], "[-1]: only what an array field feeds has a length that varies"),
@@ -87,7 +87,6 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is made of another: leave out "fields"'),
         ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is made of another: leave out "value"'),
         ([IDS, MASK | {"pad": 1}], 'a tensor with "mask_of" is made of another: leave out "pad"'),
-        ([IDS, MASK | {"batch": False}], 'a tensor with "mask_of" is made of another: leave out "batch"'),
         ([IDS, MASK | {"length_of": "ids"}], 'a tensor with "mask_of" is made of another: leave out "length_of"'),
         ([IDS, MASK | {"dtype": "string"}], 'a tensor with "mask_of" is of numbers, or bool, not of strings'),
         ([IDS, MASK | {"shape": [5]}], "the shape [5]: that of a tensor with \"mask_of\" has -1 for the length, such as [-1]"),
