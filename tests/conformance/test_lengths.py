@@ -268,6 +268,23 @@ def test_any_axis_nested_and_flat_with_a_length_and_without_a_mask(
     assert scores(model, decoded).tolist() == [row.sum() + n for row, n in zip(rows, lengths, strict=True)]
 
 
+def test_frames_come_nested_in_avro_too(tmp_path: Path) -> None:
+    tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 2], "fields": [{"name": "x", "array": True, "max_length": 3}]}
+    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+    frames = {"type": "array", "items": {"type": "array", "items": "float"}}
+    schema = {"type": "record", "name": "Event", "fields": [{"name": "x", "type": frames}]}
+    (tmp_path / "event.avsc").write_text(json.dumps(schema))
+    configured = settings_of("avro", schema_file=tmp_path / "event.avsc", id="header:ce_id")
+    write, good = avro_encoder(schema), [[[1.0, 2.0]], [], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
+    bad = [[[1.0, 2.0], [3.0]], [[1.0, 2.0]] * 4]
+    decoded = formats.decoder(configured, signature).decode([write({"x": frames}) for frames in good + bad])
+    assert [row.tolist() for row in decoded.tensors["x"]] == good
+    assert [str(poison) for poison in decoded.rejected.values()] == [
+        "field 'x'[1]: an array of 2 was expected, not of 1 (shape [-1, 2], nested or flat)",
+        "field 'x': a length of at most 3 was expected, not 4 (shape [-1, 2], nested or flat)",
+    ]
+
+
 def test_an_absent_array_may_be_an_empty_one(tmp_path: Path) -> None:
     total(tmp_path / "model.onnx", ("T",))
     field = {"name": "x", "array": True, "max_length": 40, "required": False}
