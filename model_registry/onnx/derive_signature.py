@@ -92,12 +92,13 @@ def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
         return None
-    known = {"tensor": tensor.name, "dtype": tensor.dtype}
+    known: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
     if masked := _masked(tensor, inputs):
         return known | {"mask_of": masked[0].name}
     field = {"name": tensor.name, "array": True, "max_length": BLANK}
-    pad = {"pad": "" if tensor.dtype == "string" else 0} if any(tensor in _masked(one, inputs) for one in inputs) else {}
-    return known | {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]} | pad
+    known |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
+    masked_too = any(tensor in _masked(one, inputs) for one in inputs)
+    return known | ({"pad": {"string": "", "bool": False}.get(tensor.dtype, 0)} if masked_too else {})
 
 
 def _masked(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
