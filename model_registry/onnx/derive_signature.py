@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from model_registry.onnx import tensors
-from model_registry.onnx.tensors import UNKNOWN, Tensor
+from model_registry.onnx.tensors import UNKNOWN, Shape, Tensor
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.gaps import BLANK
-from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, is_open
+from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, VARIES, is_open
 from model_registry.package.signature import InputField, Output, Signature, SignatureError, TensorInput
 
 
@@ -28,13 +28,14 @@ class Underivable(SignatureError):
 
 def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     """The signature, if the model leaves no choice. Raises Underivable, saying what is ambiguous."""
-    todo = [doubt for tensor in inputs if (doubt := _input_doubt(tensor))]
+    todo = [doubt for one in inputs if not _masked(one, inputs) and (doubt := _input_doubt(one))]
     if not inputs:
         todo.append("the model has no inputs")
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        document = {"inputs": [tensor_skeleton(one, len(inputs) == 1) for one in inputs], "output": _output_skeleton(outputs)}
+        skeletons = [_varying_skeleton(one, inputs) or tensor_skeleton(one, len(inputs) == 1) for one in inputs]
+        document = {"inputs": skeletons, "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
     return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
@@ -62,12 +63,25 @@ def _input_doubt(tensor: Tensor) -> str | None:
         return f"input {tensor.name!r} is {tensor.dtype}; it must be one of {', '.join(DTYPES)}"
     row = tensor.shape[1:]
     if any(is_open(size) or size == 0 for size in row):
-        what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
-        return f"input {tensor.name!r} has shape {list(tensor.shape)}: {what}"
+        return f"input {tensor.name!r} has shape {list(tensor.shape)}: {_open_doubt(row)}"
     if len(row) > MAX_RANK or math.prod(int(size or 0) for size in row) > MAX_WIDTH:
         most = f"at most {MAX_WIDTH} elements in {MAX_RANK} dimensions are fed"
         return f"input {tensor.name!r} has shape {list(tensor.shape)}; {most} of an event"
     return None
+
+
+def _open_doubt(row: Shape) -> str:
+    """What to write of a row with open dimensions."""
+    what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
+    if sum(map(_is_blank, row)) > 1:
+        return f"{what}; one of them may vary from event to event, -1"
+    bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad": 0 if the model has a mask'
+    return f"{what}; or, where it varies from event to event, keep -1 and say how long it may be, {bound}"
+
+
+def _is_blank(size: int | str | None) -> bool:
+    """Whether a model leaves a dimension open; some say so by 0."""
+    return is_open(size) or size == 0
 
 
 def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
@@ -78,10 +92,31 @@ def _output_doubt(outputs: Sequence[Tensor]) -> str | None:
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}"
 
 
+def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any] | None:
+    """An input of which the batch and one dimension are open, or a mask of such a one; None: it is another."""
+    row = tensor.shape[1:]
+    if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
+        return None
+    known: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
+    if masked := _masked(tensor, inputs):
+        return known | {"mask_of": masked[0].name}
+    field = {"name": tensor.name, "array": True, "max_length": BLANK}
+    known |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
+    masked_too = any(tensor in _masked(one, inputs) for one in inputs)
+    return known | ({"pad": {"string": "", "bool": False}.get(tensor.dtype, 0)} if masked_too else {})
+
+
+def _masked(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs whose padding a tensor tells, if its name and its shape say so."""
+    if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
+        return []
+    return [one for one in inputs if one.shape[:2] == tensor.shape and "mask" not in one.name]
+
+
 def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:
     """An input of a document as the model states it, with gaps. `alone`: it has no other."""
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
-    shape = [BLANK if is_open(size) or size == 0 else size for size in tensor.shape]
+    shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
         return {"tensor": tensor.name, "dtype": dtype, "shape": shape, "value": BLANK, "batch": False}
     row = shape[1:]

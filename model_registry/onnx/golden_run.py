@@ -17,9 +17,10 @@ from model_registry.onnx.file import OnnxFile
 from model_registry.package import answers, raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
-from model_registry.package.feeding import Feeding, neutral_rows
+from model_registry.package.feeding import Feeding, Tensors, neutral_rows, ragged
 from model_registry.package.golden import Golden, agrees
-from model_registry.package.shapes import flat, is_nested, is_open
+from model_registry.package.lengths import Lengths, as_row, together
+from model_registry.package.shapes import filled, flat, is_nested, is_open, length_in
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 
@@ -51,7 +52,7 @@ class Loaded:
 
         ort.set_default_logger_severity(3)
         self.version = str(ort.__version__)
-        self._signature = signature
+        self._signature, self._feeding = signature, Feeding(signature)
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
         options = ort.SessionOptions()
         if stated and (library := extensions.library(stated)):
@@ -62,7 +63,7 @@ class Loaded:
         """The score of each event, as JSON has it. Raises Refused."""
         if not events:
             return []
-        outputs = self._run(fed(self._signature, events), len(events))
+        outputs = self._outputs(decoded(self._signature, events))
         try:
             return answers.values(self._signature, outputs)
         except answers.Unreadable as error:
@@ -72,20 +73,29 @@ class Loaded:
         """Ask for some events, this one again and again or neutral ones, where the model states an output without a batch.
         Raises Refused where it has none."""
         stated = [tuple(one.shape) for one in self._session.get_outputs() if one.name in self._names]
-        if all(shape and is_open(shape[0]) for shape in stated):
+        if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
             return
         count = next(number for number in range(2, len(stated) + 3) if all(number not in shape[:1] for shape in stated))
         neutral = {name: np.repeat(row, count, axis=0) for name, row in neutral_rows(self._signature).items()}
-        given = fed(self._signature, [*event] * count) if event else Feeding(self._signature).all(neutral)
-        self._run(given, count)
+        self._run(decoded(self._signature, [*event] * count) if event else neutral)
 
-    def _run(self, tensors: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
-        found = self._tried(lambda: self._session.run(self._names, tensors))
-        for name, output in zip(self._names, found, strict=True):
+    def _outputs(self, tensors: Tensors) -> Tensors:
+        """The outputs for events: in one run, or as many as their lengths need."""
+        if not self._signature.varies and not self._signature.alone:
+            return self._run(tensors)
+        return together(Lengths(self._signature).runs(tensors), tensors, lambda part, _: self._run(part))
+
+    def _run(self, tensors: Tensors) -> Tensors:
+        rows = len(next(iter(tensors.values())))
+        given = self._feeding.all(tensors)
+        found = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, given)), strict=True))
+        if self._signature.alone:
+            found = as_row(found)
+        for name, output in found.items():
             if np.shape(output)[:1] != (rows,):
                 message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
                 raise Refused(message, "export it with the batch as its first dimension, or read another output")
-        return dict(zip(self._names, found, strict=True))
+        return found
 
     def _tried(self, asked: Callable[[], Any]) -> Any:
         try:
@@ -96,15 +106,29 @@ class Loaded:
             raise Refused(message, "no scorer could either") from None
 
 
-def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
     """What the model is given for some events, by tensor name."""
-    return Feeding(signature).all({tensor.tensor: _rows(tensor, events) for tensor in signature.fed})
+    return Feeding(signature).all(decoded(signature, events))
+
+
+def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
+    """(B, n) rows by the name of each tensor that events feed."""
+    return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
-    """The (B, width) rows of a tensor."""
+    """The (B, width) rows of a tensor; where its length varies each is an array of its own."""
+    if tensor.varies:
+        return ragged((_row(tensor, look_up(event, tensor.fields[0].steps) or []) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
     return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
+
+
+def _row(tensor: TensorInput, value: list[Any]) -> NDArray[Any]:
+    """An array as the tensor has it, its length as it comes."""
+    shape = tensor.shape or ()
+    elements = flat(value, len(shape)) if is_nested(value) else value
+    return np.array(elements, held(tensor.dtype)).reshape(filled(shape, length_in(value, shape) or 0))
 
 
 def _values(field: InputField, event: dict[str, Any]) -> list[Any]:

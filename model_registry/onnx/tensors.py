@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from model_registry.package.dtypes import DTYPES
-from model_registry.package.shapes import could_be, fits, is_open, written
+from model_registry.package.shapes import VARIES, could_be, fits, is_open, written
 from model_registry.package.signature import Argmax, Output, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
@@ -30,16 +30,18 @@ def fault(signature: Signature, inputs: Iterable[Tensor], outputs: Iterable[Tens
     if set(declared) != set(found):
         return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(found)}"
     faults = [input_fault(tensor, found[name]) for name, tensor in declared.items()]
-    return next(filter(None, faults), None) or _output_fault(signature, {tensor.name: tensor for tensor in outputs})
+    given = {tensor.name: tensor for tensor in outputs}
+    return next(filter(None, faults), None) or _output_fault(signature, given) or _length_fault(signature, found, given)
 
 
 def shape_fault(tensor: Tensor) -> str | None:
     """Why no events can feed an input of this shape, or None if they can."""
     if not tensor.shape:
-        hint = 'feed it a constant, {"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
+        constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
+        hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
         return f"input {tensor.name!r} has the shape [] (or states none), without a batch; {hint}"
     if not is_open(tensor.shape[0]):
-        hint = 'export it with a dynamic first axis, or feed it a constant ("value", "batch": false)'
+        hint = 'export it with a dynamic first axis, or feed it a constant or one event at a time ("batch": false)'
         return f"input {tensor.name!r} has the fixed batch size {tensor.shape[0]}; {hint}"
     return None
 
@@ -49,7 +51,7 @@ def input_fault(stated: TensorInput, found: Tensor) -> str | None:
     name = stated.tensor
     if found.dtype != stated.dtype:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
-    if stated.value is None and (fault := shape_fault(found)):
+    if stated.value is None and stated.batch and (fault := shape_fault(found)):
         return fault
     if not fits(stated.given, found.shape):
         wanted = [None if isinstance(size, int) and size < 0 else size for size in found.shape]
@@ -61,11 +63,23 @@ def _hint(stated: TensorInput, found: Tensor) -> str:
     """What to write where the model's shape is not of the kind that is given without one."""
     if not found.shape or is_open(found.shape[0]) is not stated.batch:
         said = "has no batch dimension" if stated.batch else "has one"
-        return f'; "batch" says whether the tensor of a constant has a batch dimension, and the model\'s {said}'
+        return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {said}'
     rest = found.shape[1:] if stated.batch else found.shape
-    if len(rest) == 1 and len(stated.row) == 1:
+    if len(rest) == 1 and len(stated.row) == 1 and VARIES not in stated.row:
         return ""
     return f'; write "shape": [{", ".join("?" if is_open(size) else str(size) for size in rest)}]'
+
+
+def _length_fault(signature: Signature, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> str | None:
+    """Which output has as many rows of numbers as an event is long, by the names that a model gives its dimensions."""
+    varying = [one for one in signature.fed if one.varies]
+    names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
+    for output in signature.outputs:
+        for size in outputs[output.tensor].shape[1:]:
+            if isinstance(size, str) and size in names:
+                said = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
+                return f"{said}; a score has one shape for all events: let the model take a mean, or one place"
+    return None
 
 
 def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:

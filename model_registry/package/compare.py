@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_registry.oci.manifest import Version
-from model_registry.package import event_tree, paths, sources
+from model_registry.package import event_tree, paths, sources, varying
 from model_registry.package.shapes import written
 from model_registry.package.signature import Argmax, InputField, Output, Signature, TensorInput
 
@@ -75,6 +75,8 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     events = event_tree.tree((f.name, f.steps) for f in sources.inside(old).fields)
     faults = [_fault(was(f), f) or _crossing(events, was(f), f) for f in new.fields]
     breaks = [fault for fault in faults if fault]
+    if pair := varying.apart(old, new):
+        breaks.append(varying.in_words(pair))
     return tuple(lines), tuple(breaks)
 
 
@@ -127,12 +129,17 @@ def told_decision(signature: Signature) -> str:
 
 
 def told(one: TensorInput) -> str:
-    """A tensor in words: its dtype, its shape, and the value of a constant."""
-    return f"{one.dtype} {written(one.given)}" + ("" if one.value is None else f", always {one.value!r:.60}")
+    """A tensor in words: its dtype, its shape, the value of a constant, and what else is said of a length that varies."""
+    said = "" if one.value is None else f", always {one.value!r:.60}"
+    said += f", -1 up to {one.fields[0].max_length}" if one.varies else ""
+    said += "" if one.pad is None else f", padded with {one.pad!r:.60}"
+    made = {"axis": one.axis, "mask of": one.mask_of, "length of": one.length_of}
+    said += "".join(f", {what} {of}" for what, of in made.items() if of)
+    return f"{one.dtype} {written(one.given)}{said}"
 
 
 def _fed(one: TensorInput) -> tuple[object, ...]:
-    return one.given, repr(one.value)  # NaN is not itself
+    return one.given, repr(one.value), repr(one.pad), one.axis, one.mask_of, one.length_of  # NaN is not itself
 
 
 def _fault(was: InputField | None, now: InputField) -> str:
@@ -145,7 +152,7 @@ def _fault(was: InputField | None, now: InputField) -> str:
         return f"field {now.name} was read at {paths.written(was.steps)} and is read at {paths.written(now.steps)}"
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
-    if (was.dtype, was.array, was.raw) != (now.dtype, now.array, now.raw) or was.shape not in (None, now.shape):
+    if (was.dtype, was.raw) != (now.dtype, now.raw) or not varying.takes(now, was):
         return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
     return ""
 
@@ -160,10 +167,11 @@ def _kind(field: InputField) -> str:
     if field.raw:
         return f"the bytes of {field.dtype}" + (f"[{field.array}]" if field.array else "")
     if field.shape:
-        return f"{field.dtype}{list(field.shape)}"
+        return f"{field.dtype}{list(field.shape)}" + (f" up to {field.max_length}" if field.varies else "")
     return f"{field.dtype}[{field.array}]" if field.array else field.dtype
 
 
 def _shown(field: InputField) -> str:
     where = f", at {paths.written(field.path)}" if field.path else f",{sources.told(field)}" if field.source else ""
-    return f"{_kind(field)}, {'required' if field.required else f'default {field.default}'}{where}"
+    absent = "required" if field.required else "empty where absent" if field.varies else f"default {field.default}"
+    return f"{_kind(field)}, {absent}{where}"

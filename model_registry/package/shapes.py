@@ -9,6 +9,7 @@ from model_registry.package.dtypes import value_fault
 
 MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
 MAX_RANK = 8  # dimensions beside the batch
+VARIES = -1  # in a shape: a length of each event's own
 
 Shape = tuple[int, ...]
 Found = tuple[str, str, Any]
@@ -23,10 +24,13 @@ def stated(raw: Any) -> Any:
         raise ValueError(f"{raw!r:.100} is no list of at most {MAX_RANK} whole numbers, the dimensions that follow the batch")
     for one in raw:
         if one is None:
-            raise ValueError("null is no length; every dimension beside the batch is fixed")
-        whole(1, MAX_WIDTH, one)
-    if math.prod(raw) > MAX_WIDTH:
-        raise ValueError(f"{raw} holds {math.prod(raw)} elements; at most {MAX_WIDTH} are fed")
+            raise ValueError("null is no length; every dimension beside the batch is fixed, or -1")
+        if one != VARIES:
+            whole(1, MAX_WIDTH, one)
+    if raw.count(VARIES) > 1:
+        raise ValueError(f"{raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
+    if (elements := step(raw)) > MAX_WIDTH:
+        raise ValueError(f"{raw} holds {elements} elements; at most {MAX_WIDTH} are fed")
     return raw
 
 
@@ -64,11 +68,56 @@ def _kind(value: object) -> str:
 
 
 def array_fault(value: object, length: int, shape: Shape | None, check: Callable[[object], str | None]) -> Found | None:
-    """What keeps a value from being an array field's: `length` elements, or the same nested in the shape. None: nothing."""
+    """What keeps a value from being an array field's: `length` elements, or the same nested in the shape. None: nothing.
+
+    Of a shape that varies `length` is the most elements that there may be."""
     if shape is None:
         return fault(value, (length,), check)
+    if varies(shape):
+        return _varying_fault(value, length, shape, check)
     found = fault(value, shape if is_nested(value) else (length,), check)
     return found and (found[0], f"{found[1]} (shape {list(shape)}, nested or flat)", found[2])
+
+
+def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[object], str | None]) -> Found | None:
+    told = f" (shape {list(shape)}{', nested or flat' if len(shape) > 1 else ''})"
+    longest, multiple = most // step(shape), step(shape)
+    if not isinstance(value, list):
+        return "", f"an array of at most {longest} was expected, not {_kind(value)}{told}", None
+    found = length_in(value, shape)
+    if found is None:
+        return "", f"a multiple of {multiple} elements was expected, not {len(value)}{told}", None
+    if found > longest:
+        return "", f"a length of at most {longest} was expected, not {found}{told}", None
+    nested = len(shape) > 1 and is_nested(value)
+    wrong = fault(value, filled(shape, found) if nested else (len(value),), check)
+    return wrong and (wrong[0], wrong[1] + told, wrong[2])
+
+
+def length_in(value: Any, shape: Shape) -> int | None:
+    """The length that a list, flat or nested, has where its shape varies; of a nested one as its first entries have it. None:
+    the elements of a flat one are no whole number of steps."""
+    if len(shape) > 1 and is_nested(value):
+        for _ in range(shape.index(VARIES)):
+            value = value[0] if isinstance(value, list) and value else ()
+        return len(value) if isinstance(value, list) else 0
+    length, rest = divmod(len(value), step(shape))
+    return None if rest else length
+
+
+def varies(shape: Sequence[int] | None) -> bool:
+    """Whether a shape has a length that varies."""
+    return shape is not None and VARIES in shape
+
+
+def step(shape: Sequence[int]) -> int:
+    """The elements of a shape for each step of the length that varies; all of them where none does."""
+    return math.prod(size for size in shape if size != VARIES)
+
+
+def filled(shape: Sequence[int], length: int) -> Shape:
+    """The shape with this length where it varies."""
+    return tuple(length if size == VARIES else size for size in shape)
 
 
 def is_nested(value: object) -> bool:

@@ -24,9 +24,10 @@ class InputField:
     """One field of the event. Absent and null are the same: an error where `required`, else `default` stands in.
 
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
-    stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. `path`
-    leads to the value where it is not at the top under the name. `source`: the value is not in the event's, but where
-    sources.py says. `raw`: the elements come as bytes, see raw.py.
+    stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. Where it
+    has a length that varies (-1), `array` is the most elements, and an absent array is empty. `path` leads to the value where
+    it is not at the top under the name. `source`: the value is not in the event's, but where sources.py says. `raw`: the
+    elements come as bytes, see raw.py.
     """
 
     name: str
@@ -45,6 +46,16 @@ class InputField:
         return self.path or (self.name,)
 
     @property
+    def varies(self) -> bool:
+        """Whether it is an array whose length varies."""
+        return shapes.varies(self.shape)
+
+    @property
+    def max_length(self) -> int:
+        """The largest length where it varies."""
+        return (self.array or 0) // shapes.step(self.shape or ())
+
+    @property
     def allows_nan(self) -> bool:
         """Whether the model knows missing numbers: the default is NaN."""
         return isinstance(self.default, float) and math.isnan(self.default)
@@ -55,7 +66,11 @@ class TensorInput:
     """One input tensor of shape (B, *row): its elements are the fields in order, or those of its one array field.
 
     `shape` None: the row is (width,). A constant has no fields but a `value`: one element that fills the row, or nested tuples
-    of the row's shape. `batch` False: the tensor is the row, without a batch dimension.
+    of the row's shape. `batch` False: the tensor is the row, without a batch dimension; of one event, where it is no constant.
+
+    A shape with -1 has a length of each event's own. Tensors with the same `axis` share it. `pad` fills rows that are shorter
+    than others of their batch; None: rows of one length only are run together. `mask_of` and `length_of` name such a tensor:
+    this one, without fields, says where that has values and no padding, or how long it is.
     """
 
     tensor: str
@@ -64,10 +79,19 @@ class TensorInput:
     shape: Shape | None = None
     value: Any = None
     batch: bool = True
+    pad: Any = None
+    axis: str = ""
+    mask_of: str | None = None
+    length_of: str | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether events give it rows of a length that varies."""
+        return bool(self.fields) and shapes.varies(self.shape)
 
     @property
     def width(self) -> int:
-        """The elements of a row."""
+        """The elements of a row, the most of them where its length varies."""
         return math.prod(self.shape or ()) if self.value is not None else self.fields[0].array or len(self.fields)
 
     @property
@@ -128,8 +152,8 @@ class Signature:
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """`fed`: the tensors that are no constants. `fields`: every event field once, in the order of the tensors."""
-        object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.value is None))
+        """`fed`: the tensors with fields. `fields`: every event field once, in the order of the tensors."""
+        object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.fields))
         named = {one.name: one for tensor in self.inputs for one in tensor.fields}
         object.__setattr__(self, "fields", tuple(named.values()))
 
@@ -149,6 +173,16 @@ class Signature:
         beside several of which none has a `top` that they may belong to."""
         alone = len(self.outputs) == 1 or not any(one.top for one in self.outputs)
         return self.labels is not None and self.decision is None and alone
+
+    @property
+    def varies(self) -> bool:
+        """Whether a tensor has a length that varies."""
+        return any(one.varies for one in self.fed)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the model takes one event at a time: a tensor without a batch dimension is no constant."""
+        return any(one.value is None and not one.batch for one in self.inputs)
 
     @classmethod
     def parse(cls, data: bytes | str) -> "Signature":
@@ -186,10 +220,12 @@ class Signature:
 
 def _tensor_json(one: TensorInput) -> dict[str, Any]:
     document: dict[str, Any] = {"tensor": one.tensor, "dtype": one.dtype}
-    if one.value is None:
+    if one.fields:
         document["fields"] = [_field_json(field) for field in one.fields]
     document |= _without_none({"shape": one.shape, "value": shapes.each(one.value, lambda v: "nan" if v != v else v)})
-    return document | ({} if one.batch else {"batch": False})
+    document |= {} if one.batch else {"batch": False}
+    document |= {} if one.pad is None else {"pad": shapes.each(one.pad, lambda v: "nan" if v != v else v)}
+    return document | _without_none({"axis": one.axis or None, "mask_of": one.mask_of, "length_of": one.length_of})
 
 
 def _field_json(one: InputField) -> Any:
@@ -197,6 +233,8 @@ def _field_json(one: InputField) -> Any:
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
     document |= {"path": one.path and paths.written(one.path), "from": one.source}
+    if one.varies:
+        return _without_none(document | {"array": True, "max_length": one.max_length})
     kind = {"bytes" if one.raw else "array": True, "length": one.array} if one.raw or one.array else {}
     return _without_none(document | kind)
 

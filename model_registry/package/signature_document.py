@@ -1,12 +1,11 @@
 """What `signature.json` may say, and what is wrong with one that says something else."""
 
-import math
 from functools import partial
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from model_registry.package import dtypes, event_tree, output_document, paths, raw, shapes, sources
+from model_registry.package import dtypes, event_tree, output_document, paths, raw, shapes, sources, varying
 from model_registry.package.documents import Part, Text, each_once, whole
 from model_registry.package.dtypes import FLOAT_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
@@ -35,6 +34,7 @@ class _Field(Part):
     array: bool = False
     bytes: bool = False
     length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
+    max_length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -53,9 +53,15 @@ class _Tensor(Part):
     shape: Annotated[list[int], BeforeValidator(shapes.stated)] | None = None
     value: Any = None
     batch: bool = True
+    pad: Any = None
+    axis: Text | None = None
+    mask_of: Text | None = None
+    length_of: Text | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if varying.is_stated(self):
+            return self
         if self.default is not None and (fault := value_fault(self.default, self.dtype, nan=True)):
             raise ValueError(f"the default: {fault}")
         if self.fields is None or self.value is not None:
@@ -84,8 +90,6 @@ class _Tensor(Part):
 
     def _check_shape(self, fields: list[_Field]) -> None:
         """Raises ValueError where the fields are not as many elements as the shape."""
-        if not self.batch:
-            raise ValueError('only a constant is fed without a batch dimension: give it a "value" and no fields')
         array = fields[0] if fields[0].array else None
         if fields[0].bytes and raw.elements(fields[0].name, self.dtype, self.shape, fields[0].length):
             return
@@ -100,21 +104,26 @@ class _Tensor(Part):
 
     def read(self) -> TensorInput:
         shape = None if self.shape is None else tuple(self.shape)
+        if self.mask_of or self.length_of:
+            made = (shapes.VARIES,) if self.mask_of else ()
+            shape, mask, length = made if shape is None else shape, self.mask_of, self.length_of
+            return TensorInput(self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length)
         if self.fields is None:
             value = shapes.each(self.value, lambda one: dtypes.element(one, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
-        return TensorInput(self.tensor, self.dtype, tuple(self._field(one) for one in self.fields), shape)
+        fields, pad = tuple(self._field(one) for one in self.fields), dtypes.element(self.pad, self.dtype)
+        return TensorInput(self.tensor, self.dtype, fields, shape, None, self.batch, pad, self.axis or "")
 
     def _field(self, one: _Field) -> InputField:
         default = dtypes.element(self.default if one.default is None else one.default, self.dtype)
         required = default is None if one.required is None else one.required
         path = None if one.path == (one.name,) else one.path
         shape = tuple(self.shape) if one.array and self.shape else ()
-        length = math.prod(shape) if shape else one.length
+        length = shapes.step(shape) * (one.max_length or 1) if shape else one.length
         if one.bytes:
             length = raw.elements(one.name, self.dtype, self.shape, one.length)
-        nested = shape if len(shape) > 1 else None
-        return InputField(one.name, self.dtype, required, default, length, nested, path, one.source, one.bytes)
+        kept = shape if len(shape) > 1 or shapes.varies(shape) else None
+        return InputField(one.name, self.dtype, required, default, length, kept, path, one.source, one.bytes)
 
 
 class Document(Part):
@@ -135,6 +144,7 @@ class Document(Part):
             raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
         try:
             event_tree.tree((one.name, one.steps) for one in seen.values())
+            varying.check_together([one.read() for one in self.inputs])
         except ValueError as error:
             raise ValueError(f"inputs: {error}") from None
         output_document.check(self.outputs, self.labels or (), self.decision)

@@ -47,7 +47,8 @@ class Model(Protocol):
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """(B, n) rows by the name of each tensor that events feed, to (B, ...) outputs by tensor name. The model has the rows
-        in the shapes of the signature, and its constants beside them. Raises InferenceFailed and BackendAway."""
+        in the shapes of the signature, and its constants beside them. Rows whose length varies are (B,) arrays, those of one
+        run (`Lengths.runs`). Raises InferenceFailed and BackendAway."""
 
     def close(self) -> None:
         """Free what the model holds."""

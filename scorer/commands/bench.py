@@ -166,7 +166,7 @@ def _measured(
     batches = {size: _batch(settings.input.topics[0], list(islice(cycle(events), size))) for size in sizes}
     decoder = servable.loaded.decoder
     decoded = {size: decoder.decode(b.values, BatchParts(b, range(size))).tensors for size, b in batches.items()}
-    curve = measured(sizes, lambda size: servable.loaded.model.run(decoded[size]), rounds=ROUNDS)
+    curve = measured(sizes, lambda size: servable.loaded.run(decoded[size]), rounds=ROUNDS)
     loop = measured(list(curve), lambda size: scoring.score(batches[size], servable, lambda: 0), rounds=ROUNDS)
     return curve, tuple(Point(size, curve[size], seconds, size / seconds) for size, seconds in loop.items())
 

@@ -201,7 +201,7 @@ class Fields:
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError as error:
-            ranged = isinstance(value, int) and field is not None and "int" in field.dtype
+            ranged = isinstance(value, int) and field is not None and field.array is None and "int" in field.dtype
             said = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else error
             raise Poison(Reason.OUT_OF_RANGE if ranged else Reason.WRONG_TYPE, f"field {self._called(name)}: {said}") from None
         return value

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS, held, value_fault
-from model_registry.package.shapes import array_fault, is_nested
+from model_registry.package.shapes import VARIES, array_fault, is_nested
 from model_registry.package.signature import InputField
 from scorer.events.decoder import Poison, Reason
 
@@ -54,9 +54,10 @@ def element_type(dtype: str) -> Any:
 
 
 def array_type(shape: Any, element: Any) -> Any:
-    """The msgspec type of nested lists of exactly this shape."""
+    """The msgspec type of nested lists of exactly this shape; of any length where it varies."""
     for length in reversed(shape):
-        element = Annotated[list[element], msgspec.Meta(min_length=length, max_length=length)]
+        limits = msgspec.Meta() if length == VARIES else msgspec.Meta(min_length=length, max_length=length)
+        element = Annotated[list[element], limits]
     return element
 
 

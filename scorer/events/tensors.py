@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.dtypes import FLOAT_LIMITS, held
+from model_registry.package.lengths import Lengths
 from model_registry.package.signature import Signature, TensorInput
 from scorer.events.decoder import Decoded, Poison, Reason, not_finite_rows
 from scorer.events.raw_bytes import RawRows
 from scorer.events.shaped import Shaped
+from scorer.events.varying import VaryingArrays, not_finite
 
 BUILD_ERRORS = (OverflowError, ValueError, TypeError)
 PACK_CODES = {"float32": "f", "float64": "d"}
@@ -25,6 +27,7 @@ class Tensors:
     def __init__(self, signature: Signature) -> None:
         at = {field.name: i for i, field in enumerate(signature.fields)}
         self._builders = {t.tensor: _Builder(t, [at[field.name] for field in t.fields]) for t in signature.fed}
+        self._lengths = Lengths(signature) if signature.varies else None
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
         """The tensors of a batch. Raises OverflowError, ValueError or TypeError where a value does not fit a dtype."""
@@ -45,16 +48,17 @@ class Tensors:
             raise found or Poison(Reason.OUT_OF_RANGE, str(error)) from None
 
     def finished(self, decoded: Decoded) -> Decoded:
-        """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected."""
-        bad: dict[int, str] = {}
+        """Move the rows with an infinity, or NaN where it is not allowed, from the good to the rejected; and those whose
+        arrays do not have one length where they should."""
+        bad: dict[int, Poison] = {}
+        if self._lengths is not None:
+            bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.unequal(decoded.tensors).items()}
         for name, build in self._builders.items():
-            if build.nan_allowed is not None:
-                bad |= {int(row): name for row in not_finite_rows(decoded.tensors[name], build.nan_allowed)}
+            error = f"tensor {name!r} would hold a number that is not finite in its dtype"
+            bad |= {row: Poison(Reason.NOT_FINITE, error) for row in build.not_finite(decoded.tensors[name])}
         if not bad:
             return decoded
-        for row, name in bad.items():
-            error = f"tensor {name!r} would hold a number that is not finite in its dtype"
-            decoded.rejected[decoded.rows[row]] = Poison(Reason.NOT_FINITE, error)
+        decoded.rejected |= {decoded.rows[row]: poison for row, poison in bad.items()}
         return select(decoded, [row for row in range(len(decoded.rows)) if row not in bad])
 
 
@@ -101,8 +105,9 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def all_float(signature: Signature) -> bool:
-    """Whether there are tensors, and events have floats for all of them."""
-    return bool(signature.fed) and all(t.dtype in FLOAT_LIMITS and not t.fields[0].raw for t in signature.fed)
+    """Whether there are tensors, and an event is a row of floats, as many in each."""
+    fed = signature.fed
+    return bool(fed) and all(t.dtype in FLOAT_LIMITS and not t.varies and not t.fields[0].raw for t in fed)
 
 
 def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
@@ -111,7 +116,7 @@ def matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
 
 
 class _Builder:
-    """Rows of decoded values to one tensor. `nan_allowed` has a boolean a column, None where the dtype is no float.
+    """Rows of decoded values to one tensor.
 
     The value of an array field is a list of numbers, nested where it has a shape, or a buffer of them as float64; that of a
     field of bytes is bytes.
@@ -123,6 +128,7 @@ class _Builder:
         self._raw = RawRows(tensor.fields[0]) if tensor.fields[0].raw else None
         self._array = tensor.fields[0].array is not None or self._raw is not None
         self._shaped = Shaped(tensor.fields[0]) if tensor.fields[0].shape else None
+        self._varying = VaryingArrays(tensor.fields[0]) if tensor.varies else None
         span = slice(columns[0], columns[-1] + 1)
         contiguous = list(columns) == list(range(span.start, span.stop))
         self._pick: Callable[[Any], Any] = itemgetter(span if contiguous and not self._array else columns[0])
@@ -130,10 +136,10 @@ class _Builder:
             self._pick = itemgetter(*columns)
         code = PACK_CODES.get(tensor.dtype)
         self._packer = struct.Struct(f"<{len(columns)}{code}") if code and not self._array else None
-        self.nan_allowed: NDArray[np.bool_] | None = None
+        self._nan_allowed: NDArray[np.bool_] | None = None  # a boolean a column; None where the dtype is no float
         self._defaults: list[tuple[int, Any]] = []
         if self._dtype.kind == "f":
-            self.nan_allowed = np.array([field.allows_nan for field in tensor.fields])
+            self._nan_allowed = np.array([field.allows_nan for field in tensor.fields])
         if not self._array:
             self._defaults = [
                 (i, field.default) for i, field in enumerate(tensor.fields) if not field.required and not field.allows_nan
@@ -143,6 +149,8 @@ class _Builder:
         picked = list(map(self._pick, rows))
         if self._raw is not None:
             return self._raw.tensor(picked)
+        if self._varying is not None:
+            return self._varying.rows(picked)
         if self._array:
             return self._from_arrays(picked)
         if self._packer is not None:
@@ -159,6 +167,13 @@ class _Builder:
         if picked:
             tensor[:] = picked
         return tensor
+
+    def not_finite(self, tensor: NDArray[Any]) -> Sequence[int]:
+        """The rows of the tensor with an infinity, or NaN where it is not allowed."""
+        if self._nan_allowed is None:
+            return ()
+        found = not_finite(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
+        return list(map(int, found))
 
     def poison(self, row: Row) -> Poison | None:
         """What is wrong with a row's array of a shape, or its bytes, or None."""

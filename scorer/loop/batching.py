@@ -86,13 +86,8 @@ def within_target(cost: CostModel, target: float, oldest_age: float, max_events:
 
 
 def within_deadline(inference: CostModel, seconds: float, max_events: int) -> int:
-    """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`.
-
-    What a batch costs whatever its size counts for half of that at most: smaller batches would not make it less.
-    """
-    a, b = inference.line()
-    room = max(seconds - a, seconds / 2)
-    return max(1, int(room / b)) if b * max_events > room else max_events
+    """The largest batch, 1 to `max_events`, whose inference is expected to take no more than `seconds`."""
+    return inference.within(seconds, max_events)
 
 
 def wire_bytes(record: Record) -> int:

@@ -132,7 +132,7 @@ class _Work:
             rows = spans.pop()
             alive()
             try:
-                self._answer(rows)
+                self._answer(rows, alive)
             except NO_EVENTS_FAULT:
                 raise
             except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
@@ -146,7 +146,7 @@ class _Work:
                 else:
                     self.rejected[rows[0]] = self.scoring.internal_errors.poison(error)
 
-    def _answer(self, rows: list[int]) -> None:
+    def _answer(self, rows: list[int], alive: Callable[[], None]) -> None:
         """Scores, expired answers and rejections of these rows, all of them or none."""
         began = time.perf_counter()
         fresh, expired, bad = self.facts.by_deadline(rows, self.now_ms())
@@ -156,7 +156,7 @@ class _Work:
             fresh = [row for row in fresh if row not in missing] if missing else fresh
         decoded = self._decode(fresh, self.rejected)
         decoded_at = time.perf_counter()
-        answers = [self._inferred(decoded)] if decoded.rows else []
+        answers = [self._inferred(decoded, alive)] if decoded.rows else []
         inferred_at = time.perf_counter()
         if expired:
             self._decode(expired, {})  # for the ids alone
@@ -185,9 +185,9 @@ class _Work:
             self.carried = placed(self.carried or [None] * len(self.batch), decoded.rows, decoded.carried)
         return decoded
 
-    def _inferred(self, decoded: Decoded) -> tuple[list[int], Answer]:
+    def _inferred(self, decoded: Decoded, alive: Callable[[], None]) -> tuple[list[int], Answer]:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
-        scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)))
+        scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)), alive)
         rows = decoded.rows
         answer = Answer("scored", columns=scores)
         finite = scores.finite()

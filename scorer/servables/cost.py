@@ -34,3 +34,12 @@ class CostModel:
         slope = max((self.bt / self.weight - mean_b * mean_t) / variance, 0.0)
         intercept = mean_t - slope * mean_b
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
+
+    def within(self, seconds: float, most: int) -> int:
+        """The largest size, 1 to `most`, that is expected to take no more than `seconds`.
+
+        What a batch costs whatever its size counts for half of that at most: smaller batches would not make it less.
+        """
+        a, b = self.line()
+        room = max(seconds - a, seconds / 2)
+        return max(1, int(room / b)) if b * most > room else most

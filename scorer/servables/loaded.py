@@ -11,7 +11,7 @@ import orjson
 
 from model_registry.package import Package, sources
 from model_registry.package.answers import Unreadable
-from model_registry.package.feeding import neutral_rows
+from model_registry.package.feeding import Tensors, neutral_rows
 from model_registry.package.golden import Golden, agrees
 from model_registry.package.signature import Decision, Output, Signature
 from publisher.process.outages import Away
@@ -23,6 +23,7 @@ from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
 from scorer.scores.outputs import Scores
 from scorer.servables.cost import CostModel
+from scorer.servables.runs import Runs
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
@@ -32,16 +33,21 @@ FEW = 8  # golden examples that are scored together: a slow model, and one that 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """One version, ready. `cost` is what a batch takes from decoding to its commit, `inference` what the model alone takes of
-    that."""
+    that. `runs` is None where a batch is one run."""
 
     model: Model
     decoder: Decoder
     cost: CostModel
     inference: CostModel
+    runs: Runs | None = None
 
-    def score(self, tensors: dict[str, "np.typing.NDArray[np.generic]"]) -> Scores:
-        """Scores of good events. Raises InferenceFailed."""
-        outputs = self.model.run(tensors)
+    def run(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Tensors:
+        """The outputs of the model for good events. `alive` is called between runs. Raises InferenceFailed."""
+        return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
+
+    def score(self, tensors: Tensors, alive: Callable[[], None] = lambda: None) -> Scores:
+        """Scores of good events, as `run`."""
+        outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
         except Unreadable as error:
@@ -71,7 +77,9 @@ def with_decoder(backend: backends.Backend, package: Package, settings: Settings
 
 def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], settings: Settings) -> LoadedModel:
     """A model that answers its golden examples, warm and measured. A model that it raises over is closed."""
-    loaded = LoadedModel(model, decoder, CostModel(), CostModel())
+    signature = model.signature()
+    runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
+    loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs)
     try:
         check_golden(loaded, golden)
         check_written(warm(loaded, golden, settings.batching.max_events), loaded.model.signature(), settings)

@@ -112,7 +112,7 @@ class Case:
     def scored(self, values: list[bytes | None], deadline: int | None = None, largest: int = 1_000_000) -> Scored:
         """Batch of one partition, scored at 1,000 (Unix ms)."""
         encoder = score_formats.encoder(self.settings, model="m", version="1", digest="sha256:0", role="champion", region="eu")
-        score = lambda tensors: Scores(SIGNATURE, {"y": np.zeros(len(tensors["x"]), np.float32)})  # noqa: E731
+        score = lambda tensors, _: Scores(SIGNATURE, {"y": np.zeros(len(tensors["x"]), np.float32)})  # noqa: E731
         loaded = SimpleNamespace(decoder=self.decoder, score=score)
         servable = cast(Servable, SimpleNamespace(loaded=loaded, encoder=encoder, label="m:1"))
         scoring = Scoring(self.settings, Target("o", 1, largest), Target("dead", 1, 1_000_000))

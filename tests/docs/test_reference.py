@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from model_registry.package.event_tree import look_up
 from model_registry.package.golden import parse_lines
+from model_registry.package.lengths import MOST_STEPS, bucket
 from model_registry.package.signature import Signature
 from publisher.audit.copies import CopyReport
 from publisher.audit.ledger import EventReport
@@ -98,6 +99,12 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert list(score) == [one.name for one in answers.outputs]
     assert [one["label"] for one in score["species"]] == ["dog", "cat"]
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
+    varying = Signature.parse(blocks["lengths"])
+    assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
+    page = (ROOT / "model_registry" / "README.md").read_text()
+    buckets = sorted({bucket(length, 512) for length in range(65)})
+    assert f"padded to {', '.join(map(str, buckets))}, ..." in page
+    assert f"at most {MOST_STEPS:,} tokens" in page
     assert set(example) == {"event", "score", "tolerance"}
     assert [field.source for field in Signature.parse(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))

@@ -22,6 +22,7 @@ from model_registry.onnx.derive_signature import derive
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import Package
 from model_registry.package.feeding import Feeding, neutral_rows
+from model_registry.package.lengths import as_row
 from model_registry.package.signature import Signature, SignatureError
 from scorer.backends import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measured
@@ -81,6 +82,10 @@ class OnnxRuntime:
         if package.model_path.suffix != ".onnx":
             hint = "model.backend tf-serving or open-inference serves it"
             raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
+        if self._settings.device == "tensorrt" and package.signature is not None and package.signature.varies:
+            raise ModelRefused(
+                "the signature has lengths that vary, and TensorRT's engines are for fixed ones; set model.device: cuda"
+            )
         library = _checked(package, self._settings.device, self._settings.op_domains)
         if self._settings.device == "cuda":  # its graphs may not be for this model
             try:
@@ -97,7 +102,9 @@ class OnnxRuntime:
             return model
         if not model.bindable:
             if graphs or self._settings.buckets:
-                raise ModelRefused("the model has tensors of strings or of a free shape, which buckets cannot hold")
+                raise ModelRefused(
+                    "the model has tensors of strings or of a free shape, which buckets cannot hold: leave model.buckets out"
+                )
             return model
         try:
             model.bind(self._device(graphs), sorted(set(sizes)), self._settings.load_seconds, choose=not self._settings.buckets)
@@ -111,6 +118,7 @@ class OnnxRuntime:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_mem_pattern = package.signature is None or not package.signature.varies  # one is kept for each shape
         stated: dict[str, dict[str, str]] = {name: {} for name in ORDER[device]}
         if device != "cpu":
             stated[PROVIDERS["cuda"]] = {"enable_cuda_graph": "1" if graphs else "0"}
@@ -175,7 +183,7 @@ class OnnxModel:
     def bindable(self) -> bool:
         """Whether buckets can hold its tensors."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
-        return not strings and fixed([*self._batched(), *self._read])
+        return not strings and not self._signature.alone and fixed([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -210,6 +218,8 @@ class OnnxModel:
         except Exception as error:
             raise InferenceFailed(_first_line(error)) from error
         found = dict(zip(self._outputs, outputs, strict=True))
+        if self._signature.alone:
+            found = as_row(found)
         check_rows(found, len(next(iter(tensors.values()))))
         return found
 

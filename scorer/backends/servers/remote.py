@@ -84,6 +84,8 @@ class RemoteBackend(ABC):
         """Put the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+        if signature.alone:
+            raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
         named, settings = read_remote(package), self._settings
         files, folder = package.folder / self.FILES, settings.server_folder
         if files.is_dir() and folder is None:

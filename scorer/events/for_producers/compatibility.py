@@ -8,6 +8,7 @@ from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, crossing, tree
 from model_registry.package.paths import written
 from model_registry.package.signature import InputField, Signature
+from model_registry.package.varying import apart, takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ def breaks(old: Signature, new: Signature, *, positional: bool = False) -> list[
     was = sources.predecessors(old)
     events = tree((field.name, field.steps) for field in sources.inside(old).fields)
     found = [Break(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
+    if pair := apart(old, new):
+        found.append(Break(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
     return found + (_moved(old, new) if positional else [])
 
 
@@ -46,7 +49,7 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
         return
     if new.required and not old.required:
         yield "is required now, and might be absent before"
-    if (old.array, old.raw) != (new.array, new.raw) or old.shape not in (None, new.shape):
+    if old.raw != new.raw or not takes(new, old):
         yield f"is {_shape(new)} now, and was {_shape(old)} before"
     if change := _type_change(old.dtype, new.dtype, raw=new.raw):
         yield change
@@ -91,6 +94,8 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
 def _shape(field: InputField) -> str:
     if field.raw:
         return f"bytes of {field.array} elements" if field.array else "the bytes of a text"
+    if field.varies:
+        return f"an array of shape {list(field.shape or ())} with a length of at most {field.max_length}"
     if field.shape:
         return f"an array of shape {list(field.shape)}"
     return f"an array of {field.array}" if field.array else "one value"

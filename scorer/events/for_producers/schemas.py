@@ -2,7 +2,8 @@
 
 The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
 has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
-a shape are flat in Avro and Protobuf; in JSON either is valid. Fields of bytes are bytes; in JSON base64.
+a shape are flat in Avro and Protobuf; in JSON either is valid. Fields of bytes are bytes; in JSON base64. A length that
+varies has its bound in JSON alone.
 
 Fields with paths stand in objects, records and messages inside the event's.
 """
@@ -16,6 +17,7 @@ from model_registry.package import raw, sources
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, is_array, length, tree
 from model_registry.package.paths import Step, of_object
+from model_registry.package.shapes import VARIES
 from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Unsuited
 
@@ -151,8 +153,13 @@ def _json(field: InputField) -> dict[str, Any]:
         one = {"type": "number", "minimum": -limit, "maximum": limit}
     else:
         one = {"type": "boolean" if field.dtype == "bool" else "string"}
+    if field.varies and field.shape == (VARIES,):
+        array = _array(one, field.shape, field.max_length)
+        return array if field.required else {**array, "type": ["array", "null"]}
     if field.shape:
-        either = [_array(one, (field.array or 0,)), _array(one, field.shape), *([] if field.required else [{"type": "null"}])]
+        flat = (VARIES,) if field.varies else (field.array or 0,)
+        either = [_array(one, flat, field.array), _array(one, field.shape, field.max_length)]
+        either += [] if field.required else [{"type": "null"}]
         return {"anyOf": either}
     if field.array:
         one = _array(one, (field.array,))
@@ -169,10 +176,11 @@ def _base64(field: InputField) -> dict[str, Any]:
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
 
 
-def _array(items: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:
-    """Nested arrays of this shape."""
+def _array(items: dict[str, Any], shape: Sequence[int], most: int | None = None) -> dict[str, Any]:
+    """Nested arrays of this shape; a length that varies is `most` at most."""
     for count in reversed(shape):
-        items = {"type": "array", "items": items, "minItems": count, "maxItems": count}
+        least, most_here = (0, most) if count == VARIES else (count, count)
+        items = {"type": "array", "items": items, "minItems": least, "maxItems": most_here}
     return items
 
 

@@ -1,7 +1,8 @@
 """Arrays of floats out of JSON objects by simdjson, which writes them into a buffer without making a number of each.
 
 It takes an event only where its answer is certain to be msgspec's: no name twice, every array of the length that the signature
-names, and no array inside an array, unless the only one is nested exactly in its shape. Every other event is left to msgspec.
+names (any, where that varies), and no array inside an array, unless the only one is nested exactly in its shape. Every other
+event is left to msgspec.
 """
 
 from collections.abc import Sequence
@@ -56,8 +57,8 @@ class FloatArrays:
 
     def __init__(self, fields: Fields) -> None:
         found = list(filter(is_read, fields.signature.fields))
-        arrays = {f.name: f.array or 0 for f in found}
-        shape = found[0].shape if len(found) == 1 else None
+        arrays = {f.name: None if f.varies else f.array or 0 for f in found}
+        shape = found[0].shape if len(found) == 1 and not found[0].varies else None
         self._nested = (structure_of(shape), shape[0]) if shape else None
         self._arrays = [(fields.names.index(name), name, length) for name, length in arrays.items()]
         self._others = [name for name in fields.names if name not in arrays]
@@ -77,14 +78,14 @@ class FloatArrays:
         except (ValueError, TypeError, KeyError, RuntimeError, AttributeError, msgspec.ValidationError):
             return None
 
-    def _row(self, event: Any, lengths: Sequence[int]) -> Row | None:
-        """The row of an event whose arrays, by their own elements, have these lengths; None where they have not."""
+    def _row(self, event: Any, lengths: Sequence[int | None]) -> Row | None:
+        """The row of an event whose arrays, by their own elements, have these lengths (None: any); None where they have not."""
         if len(set(event.keys())) != len(event):
             return None
         row: list[Any] = [None] * self._width
         for (at, name, _), length in zip(self._arrays, lengths, strict=True):
             array = event[name]
-            if len(array) != length:
+            if length is not None and len(array) != length:
                 return None
             row[at] = array.as_buffer(of_type="d")
         if self._places:

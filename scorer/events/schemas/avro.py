@@ -33,7 +33,7 @@ class AvroReader:
                 parse_schema(_plain(json.loads(text)), named)
             document = _plain(json.loads(schema.text))
             self._schema = parse_schema(document, named)
-            lengths = {field.name: field.array for field in fields.signature.fields}
+            lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
             items = [None] if fields.nested else list(_record(document, lengths))
             self.layout: Layout | None = layout(items, fields, id_field)
         except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType, RecursionError) as error:

@@ -43,7 +43,7 @@ class ProtobufReader:
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
         self._fields = fields
         self._event = _object(message, fields.tree)
-        lengths = {field.name: field.array for field in fields.signature.fields}
+        lengths = {field.name: None if field.varies else field.array for field in fields.signature.fields}
         items = [None] if fields.nested else list(_items(message, lengths))
         self.layout: Layout | None = layout(items, fields, id_field)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from tests.proofs.bench.workload import network
 from tests.support import models
+from tests.support.graphs import Graph
 
 TOKENS = 128
 BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
@@ -67,46 +67,16 @@ def _normal(random: np.random.Generator, count: int) -> Any:
     return random.normal(size=count).round(6)
 
 
-class _Graph:
-    """Nodes and weights, with names made up."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.weights: list[Any] = []
-        self._random = np.random.default_rng(0)
-
-    def constant(self, values: Any, kind: type = np.float32) -> str:
-        name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(values, kind), name))
-        return name
-
-    def weight(self, *shape: int) -> str:
-        inputs = int(np.prod(shape[1:])) if len(shape) == 4 else shape[0]
-        return self.constant(self._random.standard_normal(shape, np.float32) / np.sqrt(inputs, dtype=np.float32))
-
-    def __call__(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        output = output or f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
-
-    def linear(self, x: str, wide: int, narrow: int) -> str:
-        return self("Add", self("MatMul", x, self.weight(wide, narrow)), self.constant(np.zeros(narrow)))
-
-    def save(self, path: Path, kind: int, width: int) -> None:
-        io = models.tensor("x", kind, "N", width), models.tensor("y", TensorProto.FLOAT, "N", 1)
-        graph = helper.make_graph(self.nodes, "network", [io[0]], [io[1]], self.weights)
-        onnx.save(helper.make_model(graph, opset_imports=models.OPSET, ir_version=8), str(path))
+def _io(kind: int, width: int) -> tuple[list[Any], list[Any]]:
+    return [models.tensor("x", kind, "N", width)], [models.tensor("y", TensorProto.FLOAT, "N", 1)]
 
 
 def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
     """BERT without its tokenizer: embeddings, `layers` of attention and feed-forward, a mean, one number."""
-    g, heads = _Graph(), hidden // 64 if hidden >= 128 else 2
+    g, heads = Graph(), hidden // 64 if hidden >= 128 else 2
     x = g("Add", g("Gather", g.weight(vocabulary, hidden), "x"), g.weight(1, TOKENS, hidden))
     split = g.constant([0, TOKENS, heads, hidden // heads], np.int64)
     whole = g.constant([0, TOKENS, hidden], np.int64)
-
-    def norm(y: str) -> str:
-        return g("LayerNormalization", y, g.constant(np.ones(hidden)), g.constant(np.zeros(hidden)), epsilon=1e-12)
 
     def attention(y: str) -> str:
         q, v = (g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 1, 3]) for _ in range(2))
@@ -114,21 +84,17 @@ def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
         weights = g("Softmax", g("Mul", g("MatMul", q, k), g.constant((hidden // heads) ** -0.5)), axis=-1)
         return g.linear(g("Reshape", g("Transpose", g("MatMul", weights, v), perm=[0, 2, 1, 3]), whole), hidden, hidden)
 
-    def gelu(y: str) -> str:
-        bent = g("Add", g("Erf", g("Mul", y, g.constant(0.5**0.5))), g.constant(1.0))
-        return g("Mul", g("Mul", y, bent), g.constant(0.5))
-
-    x = norm(x)
+    x = g.norm(x, hidden)
     for _ in range(layers):
-        x = norm(g("Add", x, attention(x)))
-        x = norm(g("Add", x, g.linear(gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)))
+        x = g.norm(g("Add", x, attention(x)), hidden)
+        x = g.norm(g("Add", x, g.linear(g.gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)), hidden)
     g("Sigmoid", g.linear(g("ReduceMean", x, axes=[1], keepdims=0), hidden, 1), output="y")
-    g.save(path, TensorProto.INT64, TOKENS)
+    g.save(path, *_io(TensorProto.INT64, TOKENS))
 
 
 def _resnet(path: Path, side: int, channels: int) -> None:
     """ResNet-50 with its normalisations folded into the convolutions; the largest of 1000 probabilities."""
-    g = _Graph()
+    g = Graph()
 
     def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
         more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
@@ -152,7 +118,7 @@ def _resnet(path: Path, side: int, channels: int) -> None:
             inputs = 4 * narrow
     x = g("Flatten", g("GlobalAveragePool", x))
     g("ReduceMax", g("Softmax", g.linear(x, inputs, 1_000), axis=-1), axes=[1], keepdims=1, output="y")
-    g.save(path, TensorProto.FLOAT, 3 * side * side)
+    g.save(path, *_io(TensorProto.FLOAT, 3 * side * side))
 
 
 def pool(network: Network, count: int) -> Sequence[bytes]:

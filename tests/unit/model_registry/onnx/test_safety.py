@@ -1,5 +1,6 @@
 """What is settled about a model before anything loads it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,27 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
         derive([Tensor("x", "float32", image), Tensor("r", "int64", rate), Tensor("s", "float32", state)], [Y])
     signature = Signature.parse(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
-        ("x", (None, 3, 5, 8), None),
+        ("x", (None, 3, -1, 8), None),
         ("r", (), 5),
         ("s", (2, 5), 5.0),
+    ]
+
+
+def test_a_skeleton_of_lengths_that_vary() -> None:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = [Tensor(name, "int64", ("batch", "sequence")) for name in names]
+    with pytest.raises(Underivable) as caught:
+        derive([*inputs, Tensor("frames", "float32", ("batch", "time", 80))], [Y])
+    assert not any("attention_mask" in doubt for doubt in caught.value.todo)
+    assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.todo)
+    document = json.loads(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
+    document["inputs"][3]["axis"] = "time"
+    found = Signature.parse(json.dumps(document))
+    assert [(one.given, one.pad, one.mask_of) for one in found.inputs] == [
+        ((None, -1), 0, None),
+        ((None, -1), None, "input_ids"),
+        ((None, -1), 0, None),
+        ((None, -1, 80), None, None),
     ]
 
 

@@ -34,6 +34,9 @@ def signature(*fields: Any, dtype: str = "float32") -> Signature:
 
 A, B = {"name": "a"}, {"name": "b", "default": 1}
 IMAGE = {**A, "array": True, "shape": [2, 4]}
+TEXT = {**A, "array": True, "shape": [-1], "max_length": 4}
+FOUR = {**A, "array": True, "length": 4}
+UP_TO_FOUR = "an array of shape [-1] with a length of at most 4"
 INNER = {"name": "a", "path": "o.a"}
 BREAKS = [
     ([A], [A, "b"], "b: is required now, and was no field before"),
@@ -56,6 +59,20 @@ BREAKS = [
     ([IMAGE], [{**A, "array": True, "length": 8}], "a: is an array of 8 now, and was an array of shape [2, 4] before"),
     ([{**A, "array": True, "length": 8}], [IMAGE], None),
     ([A], [{**A, "shape": []}], None),
+    ([TEXT], [{**TEXT, "max_length": 3}], f"a: is {UP_TO_FOUR[:-1]}3 now, and was {UP_TO_FOUR} before"),
+    ([TEXT], [{**TEXT, "max_length": 5}], None),
+    ([FOUR], [TEXT], None),
+    ([{**FOUR, "length": 5}], [TEXT], f"a: is {UP_TO_FOUR} now, and was an array of 5 before"),
+    ([TEXT], [FOUR], f"a: is an array of 4 now, and was {UP_TO_FOUR} before"),
+    ([A], [TEXT], f"a: is {UP_TO_FOUR} now, and was one value before"),
+    ([{**TEXT, "required": False}], [TEXT], "a: is required now, and might be absent before"),
+    ([TEXT], [{**TEXT, "required": False}], None),
+    ([FOUR, {**FOUR, "name": "b"}], [TEXT, {**TEXT, "name": "b"}], None),
+    (
+        [FOUR, {**FOUR, "name": "b", "length": 3}],
+        [TEXT, {**TEXT, "name": "b"}],
+        "b: has the length of 'a' now, and might have another before",
+    ),
     ([A], [INNER], "a: is read at o.a now, and was read at a before"),
     ([A], [INNER | {"default": 1}], "a: is read at o.a now, and was read at a before"),
     ([A], [{**B, "path": "a.b"}], "b: is read at a.b now, and field 'a' at a before"),

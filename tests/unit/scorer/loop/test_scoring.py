@@ -43,7 +43,7 @@ class Fake:
         tensor = np.array([[value] for value in values], object).reshape(len(values), 1)
         return Decoded(list(range(len(values))), [str(value) for value in values], {"x": tensor}, {})
 
-    def score(self, tensors: dict[str, Any]) -> Any:
+    def score(self, tensors: dict[str, Any], _: Any) -> Any:
         values = tensors["x"][:, 0].tolist()
         self._pass("infer", values)
         return SimpleNamespace(

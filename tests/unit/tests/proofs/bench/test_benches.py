@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorer.events import formats
+from tests.proofs.bench import lengths
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import count, delays, firsts, latency, spread, swap
 from tests.proofs.bench.machine import Cores
@@ -38,6 +39,13 @@ def test_the_baseline_has_every_component() -> None:
     found = measure(rounds=1)
     assert baseline.keys() == found.keys()
     assert all(value > 0 for value in found.values())
+
+
+def test_both_ways_to_run_texts_give_the_same_scores(tmp_path: Path) -> None:
+    found = lengths.measured(tmp_path / "encoder", 2, quick=True)
+    assert found["largest_difference"] < 1e-5
+    assert [len(rates) for rates in found["events_per_second"].values()] == [2, 2]
+    assert len(found["times_as_fast"]) == 2
 
 
 def test_the_scorer_gets_the_last_core() -> None:

@@ -1,0 +1,86 @@
+"""Texts of many lengths through a small transformer on the real broker: every score is what ONNX Runtime gives for the event
+alone, called directly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from tests.integration.scorer.rig import MakeRig, until
+from tests.support import models
+from tests.support.graphs import encoder
+
+LONGEST, VOCABULARY = 256, 100
+IDS = {
+    "tensor": "input_ids",
+    "dtype": "int64",
+    "shape": [-1],
+    "fields": [{"name": "ids", "array": True, "max_length": LONGEST}],
+    "pad": 0,
+}
+SIGNATURE = {
+    "inputs": [
+        IDS,
+        IDS | {"tensor": "token_type_ids", "fields": [{"name": "types", "array": True, "max_length": LONGEST}]},
+        {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"},
+    ],
+    "output": {"tensor": "y"},
+}
+
+
+def texts(count: int) -> list[dict[str, Any]]:
+    """Most of them short."""
+    random = np.random.default_rng(11)
+    sizes = np.exp(random.uniform(0, np.log(LONGEST), count)).round().astype(int)
+    return [
+        {"ids": random.integers(0, VOCABULARY, size).tolist(), "types": random.integers(0, 2, size).tolist()} for size in sizes
+    ]
+
+
+def directly(model: Path, events: list[dict[str, Any]]) -> list[float]:
+    session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    found = []
+    for event in events:
+        ids, types = (np.array([event[name]], np.int64) for name in ("ids", "types"))
+        fed = {"input_ids": ids, "token_type_ids": types, "attention_mask": np.ones_like(ids)}
+        found.append(float(session.run(["y"], fed)[0][0, 0]))
+    return found
+
+
+def test_texts_of_many_lengths(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    good, folder = texts(300), rig.folder / "texts"
+    models.package(folder, lambda path: encoder(path, 2, 64, VOCABULARY, LONGEST, types=True), SIGNATURE)
+    wanted = directly(folder / "model.onnx", good)
+    golden = [{"event": event, "score": score, "tolerance": 1e-5} for event, score in zip(good[:5], wanted[:5], strict=True)]
+    (folder / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in golden))
+    rig.push(folder, "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(partitions=1)
+    rig.emit({"key": "k", "id": f"e{at:03}"} | event for at, event in enumerate(good))
+    bad: list[dict[str, Any]] = [
+        {"ids": [1, 2, 3], "types": [0]},
+        {"ids": [1] * 257, "types": [0] * 257},
+        {"ids": [1, "a"], "types": [0, 0]},
+    ]
+    rig.emit({"key": "k", "id": f"bad{at}"} | event for at, event in enumerate(bad))
+    scorer = rig.start().ready()
+    until(lambda: rig.answered() == len(good) + len(bad), "all answers")
+    records = rig.scores()
+    assert [record["id"] for record in records] == [f"e{at:03}" for at in range(len(good))]
+    np.testing.assert_allclose([record["score"] for record in records], wanted, atol=1e-5)
+    assert [(letter["reason"], letter["error"]) for letter in rig.dead()] == [
+        ("wrong-type", "fields 'ids' and 'types' have the lengths 3 and 1; one length for both was expected"),
+        ("wrong-type", "field 'ids': a length of at most 256 was expected, not 257 (shape [-1])"),
+        ("wrong-type", "field 'ids'[1]: 'a' is no int64 (-9223372036854775808 to 9223372036854775807) (shape [-1])"),
+    ]
+    assert scorer.stop() == 0
+    rig.assert_audited(events=len(good) + len(bad))
+    shown = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    assert "ids: int64[-1] up to 256" in shown
+    assert "attention_mask: int64 (B, -1), mask of input_ids" in shown
+    schema = json.loads(rig.run("scorer", "schema", "oci:./registry/model:1.0.0", "--format", "json-schema").stdout)
+    assert (schema["properties"]["ids"]["minItems"], schema["properties"]["ids"]["maxItems"]) == (0, 256)
+    rig.run("scorer", "bench", "./texts", "--set", "batching.max_events=8")

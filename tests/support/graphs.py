@@ -1,0 +1,79 @@
+"""Graphs of ONNX with random weights, put together call by call; and an encoder of texts that have lengths of their own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.support import models
+
+
+class Graph:
+    """Nodes and weights, with names made up."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self._random = np.random.default_rng(0)
+
+    def constant(self, values: Any, kind: type = np.float32) -> str:
+        name = f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values, kind), name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        inputs = int(np.prod(shape[1:])) if len(shape) == 4 else shape[0]
+        return self.constant(self._random.standard_normal(shape, np.float32) / np.sqrt(inputs, dtype=np.float32))
+
+    def __call__(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        output = output or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def linear(self, x: str, wide: int, narrow: int) -> str:
+        return self("Add", self("MatMul", x, self.weight(wide, narrow)), self.constant(np.zeros(narrow)))
+
+    def norm(self, x: str, wide: int) -> str:
+        return self("LayerNormalization", x, self.constant(np.ones(wide)), self.constant(np.zeros(wide)), epsilon=1e-12)
+
+    def gelu(self, x: str) -> str:
+        bent = self("Add", self("Erf", self("Mul", x, self.constant(0.5**0.5))), self.constant(1.0))
+        return self("Mul", self("Mul", x, bent), self.constant(0.5))
+
+    def save(self, path: Path, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        graph = helper.make_graph(self.nodes, "network", list(inputs), list(outputs), self.weights)
+        onnx.save(helper.make_model(graph, opset_imports=models.OPSET, ir_version=8), str(path))
+
+
+def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int, *, types: bool = False) -> None:
+    """y (B, 1) of `input_ids` (B, S) and `attention_mask` (B, S), both int64: embeddings of tokens and places, and of
+    `token_type_ids` if `types`; `layers` of attention and feed-forward; the mean over what is not padding; one number."""
+    g, heads = Graph(), max(1, hidden // 64)
+    ids, mask = "input_ids", g("Cast", "attention_mask", to=TensorProto.FLOAT)
+    first, one, two = (g.constant(at, np.int64) for at in ([0], [1], [2]))
+    length = g("Slice", g("Shape", ids), one, two)
+    x = g("Add", g("Gather", g.weight(vocabulary, hidden), ids), g("Slice", g.weight(longest, hidden), first, length, first))
+    if types:
+        x = g("Add", x, g("Gather", g.weight(2, hidden), "token_type_ids"))
+    hides = g("Mul", g("Sub", g("Unsqueeze", mask, g.constant([1, 2], np.int64)), g.constant(1.0)), g.constant(1e9))
+    split, whole = g.constant([0, 0, heads, hidden // heads], np.int64), g.constant([0, 0, hidden], np.int64)
+
+    def attention(y: str) -> str:
+        q, v = (g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 1, 3]) for _ in range(2))
+        k = g("Transpose", g("Reshape", g.linear(y, hidden, hidden), split), perm=[0, 2, 3, 1])
+        scores = g("Add", g("Mul", g("MatMul", q, k), g.constant((hidden // heads) ** -0.5)), hides)
+        seen = g("MatMul", g("Softmax", scores, axis=-1), v)
+        return g.linear(g("Reshape", g("Transpose", seen, perm=[0, 2, 1, 3]), whole), hidden, hidden)
+
+    x = g.norm(x, hidden)
+    for _ in range(layers):
+        x = g.norm(g("Add", x, attention(x)), hidden)
+        x = g.norm(g("Add", x, g.linear(g.gelu(g.linear(x, hidden, 4 * hidden)), 4 * hidden, hidden)), hidden)
+    kept = g("ReduceSum", g("Mul", x, g("Unsqueeze", mask, two)), one, keepdims=0)
+    g("Sigmoid", g.linear(g("Div", kept, g("ReduceSum", mask, one, keepdims=1)), hidden, 1), output="y")
+    names = [ids, "attention_mask", *(["token_type_ids"] if types else [])]
+    inputs = [models.tensor(name, TensorProto.INT64, "batch", "sequence") for name in names]
+    g.save(path, inputs, [models.tensor("y", TensorProto.FLOAT, "batch", 1)])
