@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from model_registry.package.event_tree import WrongStep, look_up, placed
 from model_registry.package.paths import parse
@@ -19,10 +18,10 @@ from scorer.events.decoder import Decoded, Decoder, Reason, Unsuited
 from scorer.events.fields import Fields
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
-from scorer.events.json.objects import IdField, JsonDecoder
+from scorer.events.json.objects import JsonDecoder
 from scorer.events.schemas.decoder import SchemaDecoder, SchemaIdField
 from tests.unit.scorer.events.formats import MIXED, NESTED, NUMBERS, assert_same, by_path, mixed_events, nested, signature_of
-from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, record, settings_of
+from tests.unit.scorer.events.schema_events import avro_encoder, configured, proto_encoder, record
 
 AMOUNT = {"name": "amount", "path": "after.amount"}
 PRICE = {"name": "price", "path": "items[1].price", "default": 2.5}
@@ -231,46 +230,6 @@ def test_wide_arrays_below_the_top() -> None:
     assert_same(flat, other, 1)
 
 
-@pytest.mark.parametrize(
-    ("path", "event", "id_"),
-    [
-        ("id", {"id": 5}, 5),
-        ("after.id", {"after": {"id": "x", "other": []}}, "x"),
-        ('"a.b"', {"a.b": "y", "a": {"b": "z"}}, "y"),
-        ('"a.b".c[1]', {"a.b": {"c": [{}, 3]}}, 3),
-        ("after.id", {"after.id": 1}, None),
-        ("after.id", {"after": None}, None),
-        ("after.id", {}, None),
-    ],
-)
-def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
-    value = json.dumps({**event, "f": 1}).encode()
-    assert IdField(path).of(value) == id_
-    assert list(JsonDecoder(signature_of(("x", "float32", ["f"])), path, 1_000).decode([value]).ids) == [id_]
-
-
-@pytest.mark.parametrize(
-    ("after", "said"),
-    [
-        ("x", "field 'input.id' (after.id): after is a string, not an object with 'id'"),
-        ({"id": []}, "field 'input.id' (after.id): Expected `int | str | null`, got `array`"),
-    ],
-)
-def test_what_is_no_id_is_named_with_its_path(after: Any, said: str) -> None:
-    value = json.dumps({"after": after, "f": 1}).encode()
-    assert IdField("after.id").of(value) is None
-    poison = JsonDecoder(signature_of(("x", "float32", ["f"])), "after.id", 1_000).decode([value]).rejected[0]
-    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, said)
-
-
-def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
-    signature = signature_of(("n", "int64", [{"name": "number", "path": "after.id"}, {"name": "id", "path": "after.x"}]))
-    value = json.dumps({"after": {"id": 5, "x": 6}, "id": "top"}).encode()
-    for path, id_ in (("after.id", 5), ("id", "top"), (None, None)):
-        decoded = JsonDecoder(signature, path, 1_000).decode([value])
-        assert (list(decoded.ids), decoded.tensors["n"].tolist()) == ([id_], [[5, 6]])
-
-
 def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
     _, encode = avro(tmp_path, SIGNATURE)
     reader = SchemaIdField(configured(tmp_path, "avro", json.dumps(AVRO), id="after.n"))
@@ -291,21 +250,6 @@ def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, said: s
     with pytest.raises(Unsuited) as caught:
         Fields(SIGNATURE, path, 1_000)
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("format_", "path", "said"),
-    [
-        ("json", "a..b", "'a..b' is no path: what stands at character 2 is none of: names between dots"),
-        ("json", "order id", "'order id' is no path: what stands at character 6"),
-        ("json", "[0].id", "'[0].id': a path begins with a name, for an event is an object"),
-        ("json-envelope", "meta.id", "format json-envelope has the id beside the features: a name, and no path as 'meta.id'"),
-    ],
-)
-def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, said: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        settings_of(format_, id=path)
-    assert said in caught.value.errors()[0]["msg"]
 
 
 def test_formats_without_names_refuse_paths() -> None:
