@@ -67,8 +67,9 @@ class Intake:
         """The group metadata taken right after the last read: exactly this is sent with the offsets that follow from it."""
         self._join(consumer)
 
-    def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
-        """At once what is there, or the first event within `wait` seconds and what came with it.
+    def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
+        """What is there, or the first event within `wait` seconds and what came with it, and what comes `until` then (monotonic
+        seconds).
 
         `limit(timestamp_ms)` says, from the first event's time, how many to take. None where nothing came.
         """
@@ -76,7 +77,7 @@ class Intake:
         self._unread |= self._beginnings.made_again(self.partitions.marks())
         if self._unread:
             self.rewind(self._unread)
-        taken = self._pull.take(self._source, wait, limit)
+        taken = self._pull.take(self._source, wait, limit, until)
         self.group = self._member.group()
         self._look_at_failures(taken.failures)
         without: set[Partition] = set()

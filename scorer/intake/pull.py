@@ -1,5 +1,6 @@
 """Pulls the events of one batch from a consumer: what there is, up to limits in events and in bytes."""
 
+import time
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import itemgetter
@@ -37,8 +38,8 @@ class Source(Protocol):
         """Hear what the group says, and pull the first event within `wait` seconds: its time, in Unix ms. None where nothing
         came, or a failure."""
 
-    def more(self, most: int) -> int:
-        """Pull up to so many events more that are there; how many came."""
+    def more(self, most: int, wait: float) -> int:
+        """Pull up to so many events more, those that are there and those that come within `wait` seconds; how many came."""
 
     def taken(self) -> "Taken":
         """What was pulled."""
@@ -70,16 +71,17 @@ class Pull:
         self.end: End = "empty"
         self._largest = 0
 
-    def take(self, source: Source, wait: float, limit: Callable[[int], int]) -> Taken:
-        """The first event within `wait` seconds, and what is there behind it. `limit(timestamp_ms)` says, from the first
-        event's time, how many events to take. A failure that comes first comes alone."""
+    def take(self, source: Source, wait: float, limit: Callable[[int], int], until: float) -> Taken:
+        """The first event within `wait` seconds, what is there behind it, and what comes `until` then (monotonic seconds).
+        `limit(timestamp_ms)` says, from the first event's time, how many events to take. A failure that comes first comes
+        alone."""
         self.end = "empty"
         first = source.first(wait)
         if first is None:
             return source.taken()
         most = limit(first)
         while (more := chunk(most - source.count, source.size, max(source.largest, self._largest))) > 0:
-            if source.more(more) < more:
+            if source.more(more, max(0.0, until - time.monotonic())) < more:
                 break
         else:
             self.end = "events" if source.count >= most else "bytes"
@@ -123,8 +125,8 @@ class Polled:
         self._add([message])
         return None if message.error() is not None else message.timestamp()[1]
 
-    def more(self, most: int) -> int:
-        came = self._consumer.consume(most, 0)
+    def more(self, most: int, wait: float) -> int:
+        came = self._consumer.consume(most, wait)
         self._add(came)
         return len(came)
 

@@ -18,6 +18,8 @@ from scorer.events.native.taker import Columns, Taker
 from scorer.events.packed import PackedBatch
 from scorer.intake.pull import Failure, Polled, Source
 
+SHORTEST_WAIT = 0.001  # seconds
+
 
 def plugin() -> Bus | None:
     """What a scorer's clients are made with, to be read and written natively; None where there is no native part."""
@@ -65,8 +67,12 @@ class Queued:
         if self.count:  # a call before this one was cut short
             self._taker.drop()
 
-    def more(self, most: int) -> int:
-        return self._taker.collect(most, 0)
+    def more(self, most: int, wait: float) -> int:
+        until = time.monotonic() + wait
+        came = self._taker.collect(most, wait)
+        while came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT:
+            came += self._taker.collect(most - came, left)
+        return came
 
     def taken(self) -> "TakenColumns":
         return TakenColumns(self._taker.columns() if self.count else None, self._told)

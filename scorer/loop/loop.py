@@ -31,6 +31,7 @@ from scorer.servables.servable import Servable
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a flip or a heartbeat can be
+FETCH_SECONDS = 0.004  # a fetch from a broker nearby, which begins when what was fetched before is taken
 HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 
 
@@ -102,8 +103,7 @@ class Loop:
         if self._absence.lasts(WAIT_SECONDS):
             return
         self._admit_arrivals(servable)
-        self._pace()
-        batch = self._take(servable)
+        batch = self._take(servable, self._pace())
         if batch is None:
             self._idle()
             return
@@ -133,10 +133,14 @@ class Loop:
             self._fence.admit(revision)
         self._fence.look(revision)
 
-    def _pace(self) -> None:
-        """The broker pays for each transaction: leave some time between two."""
-        if (pause := self._pacing.wait(time.monotonic())) > 0:
-            time.sleep(pause)
+    def _pace(self) -> float:
+        """The broker pays for each transaction: leave some time between two. When the next may begin, a little later than now
+        where there was time to leave: what is fetched meanwhile belongs to it."""
+        now = time.monotonic()
+        pause = self._pacing.wait(now)
+        if pause > FETCH_SECONDS:
+            time.sleep(pause - FETCH_SECONDS)
+        return now + pause
 
     def _idle(self) -> None:
         """Nothing came."""
@@ -144,8 +148,8 @@ class Loop:
         if not self._intake.partitions:
             self._absence.end()
 
-    def _take(self, servable: Servable) -> Batch | None:
-        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp))
+    def _take(self, servable: Servable, begin: float) -> Batch | None:
+        batch = self._intake.take(WAIT_SECONDS, lambda timestamp: self._limit(servable, timestamp), begin)
         if batch is not None:
             self._pacing.begin(time.monotonic(), full=full(batch.end, len(batch)))
             self._with.traces.begin(batch, servable.encoder.provenance)

@@ -38,8 +38,8 @@ class LateIntake(Intake):
     def group(self) -> Any:
         return self._consumer.consumer_group_metadata()
 
-    def take(self, wait: float, limit: Callable[[int], int]) -> Batch | None:
-        if (fresh := super().take(wait, limit)) is not None:
+    def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
+        if (fresh := super().take(wait, limit, until)) is not None:
             self._ahead.append((time.monotonic(), fresh))
         due = self._ahead and time.monotonic() - self._ahead[0][0] >= AHEAD_SECONDS
         return self._ahead.popleft()[1] if due else None

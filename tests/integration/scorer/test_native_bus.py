@@ -1,5 +1,6 @@
 """What is taken and written natively on a real broker is what the Kafka client itself reads and writes."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,12 +19,12 @@ from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
-from scorer.intake.pull import Failure, Source
+from scorer.intake.pull import Failure, Pull, Source
 from scorer.intake.queued import Queued, source_of
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 pytestmark = pytest.mark.debian("cc")
 NOW = time.time_ns() // 1_000_000
@@ -70,7 +71,7 @@ def taken(source: Source, count: int) -> tuple[list[Batch], list[Failure]]:
 
     def enough() -> bool:
         if source.first(0.2) is not None:
-            source.more(3)
+            source.more(3, 0)
         found = source.taken()
         failures.extend(found.failures)
         if (batch := found.batch(set(), "empty")) is not None:
@@ -115,7 +116,7 @@ def test_some_partitions_of_what_was_taken_are_left_out(broker: EmbeddedBroker, 
 
         def all_of_one() -> bool:
             if source.first(0.2) is not None:
-                source.more(100)
+                source.more(100, 0)
             if (batch := source.taken().batch({(topic, 1)}, "events")) is not None:
                 kept.append(batch)
             return sum(map(len, kept)) == len(RECORDS)
@@ -125,6 +126,23 @@ def test_some_partitions_of_what_was_taken_are_left_out(broker: EmbeddedBroker, 
     assert [value for batch in kept for value in batch.values] == [record.value for record in RECORDS]
     assert kept[-1].leader_epochs == {(topic, 0): 0}
     assert [row for batch in kept for row in batch.unread if batch.values[row] == b"unreadable"] != []
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_what_comes_while_there_is_time_belongs_to_the_batch(
+    broker: EmbeddedBroker, make_topics: MakeTopics, native: bool
+) -> None:
+    (topic,) = make_topics("in", partitions=2)
+    write(broker, topic, RECORDS[:1])
+    later = threading.Timer(0.2, write, (broker, topic, RECORDS[1:2]))
+    pull, now = Pull(), time.monotonic()
+    with reading(broker, native=native, at=[TopicPartition(topic, partition, 0) for partition in (0, 1)]) as source:
+        later.start()
+        batch = pull.take(source, STEP_SECONDS, lambda _: 4, now + STEP_SECONDS).batch(set(), pull.end)
+        assert batch is not None
+        assert sorted(batch.keys, key=repr) == [None, None, b"k", b"k"]
+        assert pull.end == "events"
+    later.join()
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -171,7 +189,7 @@ def packed(topic: str, producer_count: int) -> PackedRecords:
 
 
 def written(producer: HandledProducer, records: PackedRecords) -> None:
-    RefusedRecords().produce(producer, records, None, lambda: producer.poll(1))
+    RefusedRecords().produce(producer, records, None, lambda: producer.flush(STEP_SECONDS))
     assert producer.flush(30) == 0
 
 
