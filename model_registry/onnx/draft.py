@@ -98,7 +98,7 @@ def _why(drafting: Drafting, tensor: Tensor) -> str:
     shown = " and ".join(paths.written(path) for path in (fitting or called)[:MOST_SHOWN])
     if fitting:
         return f'the examples have {shown}: write the "path" of one'
-    return f"what the examples have at {shown} does not fit"
+    return f"the examples have {shown}, which does not fit"
 
 
 def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:

@@ -149,7 +149,7 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
     written(folder / "short.jsonl", [{"x": raw.to_base64(x.tobytes()[:-1])}])
     made = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
-    assert made["gaps"][0].endswith("an array of shape [3, 8, 8]; what the examples have at x does not fit'")
+    assert made["gaps"][0].endswith("an array of shape [3, 8, 8]; the examples have x, which does not fit'")
 
 
 def test_fields_in_arrays_of_objects_are_found(folder: Path) -> None:
