@@ -14,6 +14,7 @@ from model_registry.errors import Refused
 from model_registry.onnx import derive_signature, golden_run, requirements, safety
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import Package, gaps, golden
+from model_registry.package.gaps import BLANK
 from model_registry.package.signature import Signature
 
 CLOSE = 1e-4
@@ -52,15 +53,23 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
             raise Refused(
                 f"{folder} has no {package.SIGNATURE}, which a model on a server needs", "write one: see deploy/backends.md"
             )
-        found = package.read(folder, stated)
+        found = _read(folder, stated)
         if _unanswered(found):
             raise Unanswered(folder)
         return Prepared(found, {}, {}, remote=True)
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
-    found = package.read(folder, signature)
+    found = _read(folder, signature)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
     return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model))
+
+
+def _read(folder: Path, signature: Signature) -> Package:
+    """The folder's package. Raises Refused, also where golden.jsonl proves nothing."""
+    found = package.read(folder, signature)
+    if not found.golden and (folder / package.GOLDEN).exists():
+        raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')
+    return found
 
 
 def _ran(found: Package, signature: Signature, stated: OnnxFile) -> str:

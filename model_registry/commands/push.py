@@ -92,7 +92,8 @@ def _explained(folder: Path) -> Iterator[None]:
         if not error.lines:
             raise
         output.talk(f"error: {error}")
-        output.talk("hint: on stdout are its lines with the model's own answers; write them into that file if they are right")
+        output.talk("hint: on stdout are its lines with the model's own answers; if they are right, put them in its place")
+        output.talk("      (redirect into another file and move that: a shell empties a file before push reads it)")
         output.show(False, None, error.lines.rstrip())
         raise typer.Exit(error.exit_code) from None
     except Underivable as error:

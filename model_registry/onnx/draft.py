@@ -12,14 +12,16 @@ from typing import Any
 from model_registry.errors import Refused
 from model_registry.onnx.derive_signature import answer_shape, tensor_skeleton
 from model_registry.onnx.tensors import UNKNOWN, Tensor
-from model_registry.package import paths
+from model_registry.package import paths, raw
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
 from model_registry.package.gaps import BLANK
 from model_registry.package.paths import Step
 from model_registry.package.shapes import array_fault, is_open, of_value, written
+from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
 MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
+MOST_SHOWN = 3  # of several places of one name
 TOP = 3  # classes of a draft
 
 
@@ -57,10 +59,14 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
             return document | {"fields": _row(drafting, tensor)}
         shown = [-1 if is_open(size) else size for size in row]
         what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}"
-        gap = f"{BLANK}: the field of events that feeds it, {what}; the examples have none of that name"
+        gap = f"{BLANK}: the field of events that feeds it, {what}; {_why(drafting, tensor)}"
         shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
         return document | shape | {"fields": [gap]}
     drafting.taken.add(path)
+    if _is_bytes(drafting.values[path], tensor):
+        return document | _bytes(drafting, tensor, path)
+    if any(isinstance(step, int) for step in path):
+        drafting.notes.append(f"input {tensor.name!r} takes {paths.written(path)}; other places of the array are not read")
     scalar = not _is_array(drafting, path)
     fed = _field(drafting, tensor, path)
     if scalar:
@@ -78,7 +84,21 @@ def _named(drafting: Drafting, tensor: Tensor) -> Path | None:
     exact = [path for path in fitting if path[-1] == tensor.name]
     top = [path for path in exact or fitting if len(path) == 1]
     found = top or exact or fitting
+    if len({tuple(step for step in path if isinstance(step, str)) for path in found}) == 1:  # places of one array
+        found = [path for path in found if None not in drafting.values[path]] or found
     return found[0] if len(found) == 1 else None
+
+
+def _why(drafting: Drafting, tensor: Tensor) -> str:
+    """Why no field of the examples is taken by a tensor's name."""
+    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    fitting = [path for path in called if _fits(drafting.values[path], tensor)]
+    if not called:
+        return "the examples have none of that name"
+    shown = " and ".join(paths.written(path) for path in (fitting or called)[:MOST_SHOWN])
+    if fitting:
+        return f'the examples have {shown}: write the "path" of one'
+    return f"the examples have {shown}, which does not fit"
 
 
 def _only_array(drafting: Drafting, tensor: Tensor) -> Path | None:
@@ -112,6 +132,28 @@ def _field(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
     return found
 
 
+def _bytes(drafting: Drafting, tensor: Tensor, path: Path) -> dict[str, Any]:
+    """The shape and the field of a tensor that is fed by its bytes, in base64."""
+    fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
+    told = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
+    drafting.notes.append(f"input {tensor.name!r} takes {paths.written(path)} as {told}")
+    return {"shape": row, "fields": [fed | {"bytes": True}]}
+
+
+def _is_bytes(values: Sequence[Any], tensor: Tensor) -> bool:
+    """Whether all values are a row of the tensor as its bytes in base64."""
+    row = tensor.shape[1:]
+    if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
+        return False
+    field = InputField("", tensor.dtype, array=math.prod(map(_fixed, row)), raw=True)
+    return not any(raw.golden_fault(one, field) for one in _there(values))
+
+
+def _fixed(size: int | str | None) -> int:
+    """A dimension's size, 0 where it is open."""
+    return size if isinstance(size, int) and not is_open(size) else 0
+
+
 def _short(document: dict[str, Any]) -> Any:
     return document["name"] if document.keys() == {"name"} else document
 
@@ -139,6 +181,8 @@ def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
     there, row = _there(values), tensor.shape[1:]
     if tensor.dtype not in DTYPES:
         return False
+    if _is_bytes(values, tensor):
+        return True
     if isinstance(there[0], list):
         shape = _shape(values, row)
         width, nested = math.prod(shape), tuple(shape) if len(shape) > 1 else None

@@ -18,10 +18,13 @@ from model_registry.package import answers, raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
 from model_registry.package.feeding import Feeding, Tensors, neutral_rows, ragged
+from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden, agrees
 from model_registry.package.lengths import Lengths, as_row, together
 from model_registry.package.shapes import filled, flat, is_nested, is_open, length_in
 from model_registry.package.signature import InputField, Signature, TensorInput
+
+MISMATCH = f'golden.jsonl and model.onnx must belong together; for a score "{BLANK}" push prints what the model answers'
 
 
 def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: OnnxFile | None = None) -> str:
@@ -37,7 +40,7 @@ def run(model: Path, signature: Signature, examples: Sequence[Golden], stated: O
             message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             columns = isinstance(answer, list) and not isinstance(example.score, list)
             which = "`index` of the signature's output says which column is the score"
-            raise Refused(message, which if columns else "golden.jsonl and model.onnx must belong together")
+            raise Refused(message, which if columns else MISMATCH)
     loaded.check_batch([example.event for example in examples[:1]])
     return loaded.version
 

@@ -1,18 +1,20 @@
 """`scorer emit`: writes events to the input topic, one JSON object a line, at a steady rate where one is asked for."""
 
 import contextlib
+import string
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from model_registry.package import raw
+from model_registry.package import paths, raw
+from model_registry.package.event_tree import look_up
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights, topics
@@ -33,7 +35,7 @@ def emit(
     file: Annotated[Path | None, typer.Option(help="Events, one JSON object a line; default: stdin.")] = None,
     topic: Annotated[str | None, typer.Option(help="Another topic than the first input topic.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="Key as a template over the event: '{carrier}-{flight}', '{after[id]}'.")
+        str | None, typer.Option(help="Key as a template over the event, with paths: '{carrier}-{after.id}'.")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="name=value on every event, the value a template as the key; repeatable.")
@@ -60,10 +62,25 @@ def key_of(template: str | None, line: bytes, number: int) -> bytes | None:
     return None if template is None else filled(template, "key", line, number)
 
 
+class _Template(string.Formatter):
+    """A template whose names are paths into an event, `{items[0].sku}`; also `{after[id]}`."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+        """The value at a path. Raises KeyError where the event has none, WrongStep where a step is no object or array."""
+        try:
+            steps = paths.of_object(field_name)
+        except ValueError:
+            found, _ = super().get_field(field_name, args, kwargs)
+            return found, field_name
+        if (found := look_up(kwargs, steps)) is None:
+            raise KeyError(field_name)
+        return (str(found).lower() if isinstance(found, bool) else found), field_name
+
+
 def filled(template: str, what: str, line: bytes, number: int) -> bytes:
     """A template with the fields of an event. Raises Fatal, naming the option `what`, where it has not those fields."""
     try:
-        return template.format_map(orjson.loads(line)).encode()
+        return _Template().vformat(template, (), orjson.loads(line)).encode()
     except KeyError as error:
         said = f"line {number}: the event has no field {error.args[0]!r} for the {what} {template!r}"
     except (TypeError, ValueError, IndexError, AttributeError) as error:

@@ -25,12 +25,21 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
     Raises Unsuited where the format cannot carry what the signature names, Fatal where its library or its schema is missing.
     """
     inside = sources.inside(signature)
+    _check_parsed(settings, signature)
     plain = _decoder(settings, inside)
     if inside is not signature:
         plain = ElsewhereDecoder(plain, signature)
     if not settings.output.carry:
         return plain
     return CarryingDecoder(plain, _path_reader(settings), settings.output.carry)
+
+
+def _check_parsed(settings: Settings, signature: Signature) -> None:
+    """Raises Unsuited where a value that is a tensor's bytes would be parsed: every event would be a dead letter."""
+    whole = next((f for f in sources.elsewhere(signature) if f.source == sources.VALUE and f.raw and f.dtype != "string"), None)
+    if whole and settings.input.format not in ("bytes", "float32"):
+        told = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
+        raise Unsuited(f"{told}, and input.format {settings.input.format} parses values; use bytes")
 
 
 def _decoder(settings: Settings, signature: Signature) -> Decoder:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_registry.package import sources
 from model_registry.package.dtypes import FLOAT_LIMITS, held
 from model_registry.package.lengths import Lengths
 from model_registry.package.signature import Signature, TensorInput
@@ -54,8 +55,8 @@ class Tensors:
         if self._lengths is not None:
             bad |= {row: Poison(Reason.WRONG_TYPE, said) for row, said in self._lengths.unequal(decoded.tensors).items()}
         for name, build in self._builders.items():
-            error = f"tensor {name!r} would hold a number that is not finite in its dtype"
-            bad |= {row: Poison(Reason.NOT_FINITE, error) for row in build.not_finite(decoded.tensors[name])}
+            tensor = decoded.tensors[name]
+            bad |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
         if not bad:
             return decoded
         decoded.rejected |= {decoded.rows[row]: poison for row, poison in bad.items()}
@@ -174,6 +175,14 @@ class _Builder:
             return ()
         found = not_finite(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
         return list(map(int, found))
+
+    def infinite(self, row: NDArray[Any]) -> Poison:
+        """What is wrong with a row that `not_finite` found: the first such field."""
+        field = self._fields[0]
+        if len(self._fields) > 1:
+            bad = ~np.isfinite(row) & ~(np.isnan(row) & self._nan_allowed)
+            field = self._fields[int(np.argmax(bad))]
+        return Poison(Reason.NOT_FINITE, f"field {sources.called(field)}: a number is not finite in {field.dtype}")
 
     def poison(self, row: Row) -> Poison | None:
         """What is wrong with a row's array of a shape, or its bytes, or None."""

@@ -1,5 +1,6 @@
 """What is told of each batch once its commit is known to be good, and each second of the partitions: metrics and progress."""
 
+import logging
 import time
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.scoring import Scored
 from scorer.observe.lag import LagClock
 from scorer.servables.servable import Servable
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -38,6 +41,7 @@ class Metering:
         self._with = collaborators
         self._lag = LagClock()
         self._commit_told = 0.0
+        self._reasons: set[str] = set()  # of dead letters, logged once each
 
     def batch(self, done: Published) -> None:
         """A batch is published. The commits' time includes those since the last one."""
@@ -53,6 +57,10 @@ class Metering:
         metrics.latency.observe(latency)
         metrics.wait.observe(np.maximum(latency - (time.monotonic() - done.began), 0.0))
         metrics.batch(count, done.limited, scored.outcomes, scored.reasons, stages)
+        if new := {reason: count for reason, count in scored.reasons.items() if count > 0 and reason not in self._reasons}:
+            self._reasons |= new.keys()
+            told = ", ".join(f"{reason} ({count})" for reason, count in new.items())
+            log.warning("the first dead letters for %s; `scorer tail --dead` shows why, later ones are only counted", told)
         self._with.traces.end(batch, stages, scored.outcomes)
         progress.events += count
         progress.batches += 1

@@ -199,6 +199,7 @@ def test_damaged_base64_is_the_bytes_that_it_says_or_a_dead_letter(known: Mappin
         ("bytes", None, "input.format bytes parses no value, and field 'v' stands in it; say where it comes from"),
         ("float32", None, "input.format float32 carries floats only, and the signature has x (bytes of float32)"),
         ("float32", "key", "every field comes from elsewhere, and input.format float32 reads fields; use bytes"),
+        ("json", "value", "field 'v' is the whole value, as bytes of float32, and input.format json parses values; use bytes"),
         ("json-array", "key", "every field comes from elsewhere, and input.format json-array reads fields; use bytes"),
     ],
 )

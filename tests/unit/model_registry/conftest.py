@@ -48,7 +48,8 @@ def make_package(tmp_path: Path) -> MakePackage:
         folder.mkdir()
         (folder / "model.onnx").write_bytes(model)
         (folder / "signature.json").write_text(signature)
-        (folder / "golden.jsonl").write_text(golden)
+        if golden:
+            (folder / "golden.jsonl").write_text(golden)
         (folder / "README.md").write_text("# a model\n")
         return folder
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.package import gaps
+from model_registry.package import gaps, raw
 from model_registry.package.gaps import BLANK
 from model_registry.package.signature import Signature
 from tests.docs import pages
@@ -129,6 +129,52 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
     assert "output    score: the 3 largest of y, of red, green, blue\n" in shown
     assert "decision  the label of the largest\n" in shown
     run("promote", "oci:./registry/pixel-net", "--to", "2.1")
+
+
+def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
+    image(folder / "pixels.onnx")
+    x = np.random.default_rng(3).normal(size=(3, 8, 8)).astype("<f4")
+    written(folder / "images.jsonl", [{"id": "a", "x": raw.to_base64(x.tobytes())}])
+    made = answer("init", "pixels.onnx", "--example", "images.jsonl")
+    told = "input 'x' takes x as bytes in base64; where the record's value is nothing but the bytes, add "
+    assert made["notes"][0] == told + '"from": "value" to the field'
+    signature = json.loads((folder / "pixels-1.0.0" / "signature.json").read_text())
+    assert signature["inputs"][0] == {
+        "tensor": "x",
+        "dtype": "float32",
+        "shape": [3, 8, 8],
+        "fields": [{"name": "x", "bytes": True}],
+    }
+    (golden,) = [json.loads(line) for line in (folder / "pixels-1.0.0" / "golden.jsonl").read_text().splitlines()]
+    assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
+    written(folder / "short.jsonl", [{"x": raw.to_base64(x.tobytes()[:-1])}])
+    made = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
+    assert made["gaps"][0].endswith("an array of shape [3, 8, 8]; the examples have x, which does not fit'")
+
+
+def test_fields_in_arrays_of_objects_are_found(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    legs = [[{"distance": 1.5, "dep_delay": 2}], [{"distance": 3, "dep_delay": 4}, {"distance": 5, "dep_delay": 6}]]
+    written(folder / "trips.jsonl", [{"legs": one} for one in legs])
+    made = answer("init", "late.onnx", "--example", "trips.jsonl")
+    assert "input 'distance' takes legs[0].distance; other places of the array are not read" in made["notes"]
+    signature = json.loads((folder / "late-1.0.0" / "signature.json").read_text())
+    assert [one["fields"] for one in signature["inputs"]] == [
+        [{"name": name, "path": f"legs[0].{name}"}] for name in ("distance", "dep_delay")
+    ]
+    written(folder / "pairs.jsonl", [{"legs": legs[1]}])
+    made = answer("init", "late.onnx", "--example", "pairs.jsonl", "--into", "pairs-1.0.0")
+    told = """one float32; the examples have legs[0].distance and legs[1].distance: write the "path" of one'"""
+    assert made["gaps"][0].endswith(told)
+
+
+def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
+    named_inputs(folder / "late.onnx")
+    answer("init", "late.onnx")
+    (folder / "late-1.0.0" / "README.md").write_text("# late\n")
+    (folder / "late-1.0.0" / "golden.jsonl").write_text("\n")
+    said = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3).stderr
+    assert 'error: late-1.0.0/golden.jsonl has no example\nhint: write events with the score "FILL IN", or remove' in said
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:

@@ -85,6 +85,16 @@ def test_without_a_rate_nothing_waits() -> None:
 def test_the_key_is_a_template_over_the_event() -> None:
     assert key_of("{carrier}-{flight}", b'{"carrier": "UA", "flight": 15}', 1) == b"UA-15"
     assert key_of(None, b"not json", 1) is None
+    nested = b'{"after": {"id": 7, "is new": true}, "items": [{"sku": "s-1"}]}'
+    assert key_of("{after.id}/{items[0].sku}/{after[id]:03d}", nested, 1) == b"7/s-1/007"
+    assert key_of('{after."is new"}', nested, 1) == b"true"
+    for template, said in (
+        ("{after.no}", r"no field 'after\.no' for the key"),
+        ("{items[1].sku}", r"no field 'items\[1\]\.sku' for the key"),
+        ("{items.sku}", "items is an array, not an object with 'sku'"),
+    ):
+        with pytest.raises(Fatal, match=said):
+            key_of(template, nested, 1)
 
 
 @pytest.mark.parametrize("line", [b'{"carrier": "UA"}', b"[1]", b"not json"])

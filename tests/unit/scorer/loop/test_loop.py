@@ -1,5 +1,6 @@
 """The loop over a scripted group: what it publishes, under which marks, and at its end."""
 
+from collections import Counter
 from typing import Any
 from unittest.mock import Mock
 
@@ -36,6 +37,21 @@ def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> No
     assert (swap["cut_over_offset"], swap["from_version"], swap["from_digest"]) == (7, "0.9", "old")
     assert (swap["version"], swap["role"], swap["revision"], swap["reason"]) == ("1", "champion", 1, "faster")
     assert (swap["topic_id"], swap["scores_from"], swap["letters_from"]) == ("one", [3], [4])
+
+
+def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    looped = Looped()
+    letter = ("out", b"1", None, 0, 1, None)
+    for offset, reasons in ((7, {}), (8, {"malformed": 1}), (9, {"malformed": 1, "not-utf8": 2}), (10, {"malformed": 1})):
+        looped.scoring.score.side_effect = None
+        looped.scoring.score.return_value = Scored([letter], reasons=Counter(reasons))
+        looped.group.waiting.append(event(offset))
+        looped.run(1)
+    said = [record.getMessage() for record in caplog.records if record.name == "scorer.loop.metering"]
+    assert said == [
+        f"the first dead letters for {told}; `scorer tail --dead` shows why, later ones are only counted"
+        for told in ("malformed (1)", "not-utf8 (2)")
+    ]
 
 
 def test_a_batch_that_became_stale_while_it_was_scored_is_not_published() -> None:
