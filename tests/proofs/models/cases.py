@@ -81,7 +81,7 @@ def images(name: str, dtype: str, count: int) -> Case:
         count,
         [f"class {number}" for number in range(networks.CLASSES)],
         raw="image" if whole else "",
-        settings={"input": {"format": "bytes", "id": "header:ce_id"}} if whole else {},
+        settings={"batching": {"max_events": 4}} | ({"input": {"format": "bytes", "id": "header:ce_id"}} if whole else {}),
     )
 
 
@@ -118,7 +118,7 @@ def texts(count: int) -> Case:
         feed,
         lists(*names),
         count,
-        settings={"batching": {"max_events": 64}},  # 512 take a server's one thread longer than its deadline
+        settings={"batching": {"max_events": 16}},  # more take a busy server longer than its deadline
         alike=lambda event: len(event["input_ids"]) // 16,
     )
 
