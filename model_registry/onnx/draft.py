@@ -212,6 +212,7 @@ def answers(tensors: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
     Raises Refused where nothing is left.
     """
     batched = [one for one in tensors if not one.shape or is_open(one.shape[0])]
+    batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
     if not read:
         told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)

@@ -1,4 +1,4 @@
-"""Graphs of ONNX with random weights, put together call by call; and an encoder of texts that have lengths of their own."""
+"""Graphs of ONNX with random weights, put together call by call; an encoder of texts with lengths of their own; a ResNet-50."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.support import models
+
+BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
 
 
 class Graph:
@@ -33,8 +35,8 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
 
-    def linear(self, x: str, wide: int, narrow: int) -> str:
-        return self("Add", self("MatMul", x, self.weight(wide, narrow)), self.constant(np.zeros(narrow)))
+    def linear(self, x: str, wide: int, narrow: int, output: str = "") -> str:
+        return self("Add", self("MatMul", x, self.weight(wide, narrow)), self.constant(np.zeros(narrow)), output=output)
 
     def norm(self, x: str, wide: int) -> str:
         return self("LayerNormalization", x, self.constant(np.ones(wide)), self.constant(np.zeros(wide)), epsilon=1e-12)
@@ -77,3 +79,29 @@ def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int,
     names = [ids, "attention_mask", *(["token_type_ids"] if types else [])]
     inputs = [models.tensor(name, TensorProto.INT64, "batch", "sequence") for name in names]
     g.save(path, inputs, [models.tensor("y", TensorProto.FLOAT, "batch", 1)])
+
+
+def residual(g: Graph, x: str, channels: int = 64) -> str:
+    """(B, 1000) probabilities of images `x` (B, 3, side, side), by a ResNet-50 (64 channels) with its normalisations
+    folded into the convolutions."""
+
+    def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
+        more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
+        return g("Conv", y, g.weight(outputs, inputs, size, size), g.constant(np.zeros(outputs)), **more)
+
+    def bottleneck(y: str, inputs: int, narrow: int, stride: int) -> str:
+        z = g("Relu", convolution(y, inputs, narrow, 1))
+        z = g("Relu", convolution(z, narrow, narrow, 3, stride))
+        z = convolution(z, narrow, 4 * narrow, 1)
+        past = convolution(y, inputs, 4 * narrow, 1, stride) if stride > 1 or inputs != 4 * narrow else y
+        return g("Relu", g("Add", z, past))
+
+    x = g("Relu", convolution(x, 3, channels, 7, 2))
+    x = g("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    inputs = channels
+    for stage, blocks in enumerate(BLOCKS):
+        for block in range(blocks):
+            narrow = channels << stage
+            x = bottleneck(x, inputs, narrow, 2 if stage and not block else 1)
+            inputs = 4 * narrow
+    return g("Softmax", g.linear(g("Flatten", g("GlobalAveragePool", x)), inputs, 1_000), axis=-1)

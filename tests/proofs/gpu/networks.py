@@ -14,10 +14,9 @@ from onnx import TensorProto
 
 from tests.proofs.bench.workload import network
 from tests.support import models
-from tests.support.graphs import Graph
+from tests.support.graphs import Graph, residual
 
 TOKENS = 128
-BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +92,10 @@ def _encoder(path: Path, layers: int, hidden: int, vocabulary: int) -> None:
 
 
 def _resnet(path: Path, side: int, channels: int) -> None:
-    """ResNet-50 with its normalisations folded into the convolutions; the largest of 1000 probabilities."""
+    """ResNet-50; the largest of 1000 probabilities."""
     g = Graph()
-
-    def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
-        more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}
-        return g("Conv", y, g.weight(outputs, inputs, size, size), g.constant(np.zeros(outputs)), **more)
-
-    def bottleneck(y: str, inputs: int, narrow: int, stride: int) -> str:
-        z = g("Relu", convolution(y, inputs, narrow, 1))
-        z = g("Relu", convolution(z, narrow, narrow, 3, stride))
-        z = convolution(z, narrow, 4 * narrow, 1)
-        past = convolution(y, inputs, 4 * narrow, 1, stride) if stride > 1 or inputs != 4 * narrow else y
-        return g("Relu", g("Mul", g("Add", z, past), g.constant(0.5)))
-
     x = g("Mul", g("Reshape", "x", g.constant([0, 3, side, side], np.int64)), g.constant(1 / 255))
-    x = g("Relu", convolution(x, 3, channels, 7, 2))
-    x = g("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    inputs = channels
-    for stage, blocks in enumerate(BLOCKS):
-        for block in range(blocks):
-            narrow = channels << stage
-            x = bottleneck(x, inputs, narrow, 2 if stage and not block else 1)
-            inputs = 4 * narrow
-    x = g("Flatten", g("GlobalAveragePool", x))
-    g("ReduceMax", g("Softmax", g.linear(x, inputs, 1_000), axis=-1), axes=[1], keepdims=1, output="y")
+    g("ReduceMax", residual(g, x, channels), axes=[1], keepdims=1, output="y")
     g.save(path, *_io(TensorProto.FLOAT, 3 * side * side))
 
 

@@ -114,6 +114,8 @@ def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[d
     ("outputs", "labels", "expected"),
     [
         ([Tensor("y", "string", (B,))], [], {"output": {"tensor": "y"}}),
+        ([Tensor("y", "float32", (1, 4))], [], {"output": {"tensor": "y"}}),
+        ([Tensor("state", "float32", (1, 4)), Tensor("y", "float32", (B, 1))], [], {"output": {"tensor": "y"}}),
         ([Tensor("y", "float32", (B, 3, "n"))], [], {"output": {"tensor": "y", "shape": [3, -1]}}),
         ([Tensor("label", "int64", (B,)), Tensor("p", "float32", (B, 1))], [], {"output": {"tensor": "p"}}),
         (

@@ -1,0 +1,68 @@
+"""The same packages on a real MLServer, whose runtime is ONNX Runtime; and which of them it does not serve, in whose words."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from tests.integration.backends.servers import KINDS, ModelServer
+from tests.integration.scorer.rig import Rig
+from tests.proofs.models.stage import Ground, served
+
+DATATYPES = {1: "FP32", 2: "UINT8", 7: "INT64", 8: "BYTES"}  # of onnx.TensorProto
+REFUSED = 'the signature feeds "batch": false, one event at a time, which open-inference does not do'
+
+
+def start(folder: Path) -> ModelServer:
+    return KINDS["mlserver"].server(folder).start()
+
+
+def package(found: Ground) -> Path:
+    """The case's package as MLServer has it: the model and its settings in `repository/`."""
+    folder = found.package.parent / "served"
+    repository = folder / "repository"
+    repository.mkdir(parents=True)
+    for name in ("signature.json", "golden.jsonl", "README.md"):
+        shutil.copy(found.package / name, folder)
+    shutil.copy(found.package / "model.onnx", repository)
+    graph = onnx.load(str(repository / "model.onnx")).graph
+    settings = {
+        "implementation": "mlserver_onnx.Onnx",
+        "inputs": [_stated(one) for one in graph.input],
+        "outputs": [_stated(one) for one in graph.output],
+        "parameters": {"uri": "./model.onnx"},
+    }
+    (repository / "model-settings.json").write_text(json.dumps(settings))
+    return folder
+
+
+def _stated(value: Any) -> dict[str, Any]:
+    kind = value.type.tensor_type
+    shape = [one.dim_value or -1 for one in kind.shape.dim]
+    return {"name": value.name, "datatype": DATATYPES[kind.elem_type], "shape": shape}
+
+
+def on_server(found: Ground, bootstrap_servers: str, server: ModelServer) -> dict[str, Any]:
+    """Figures of a scorer whose model is there; of a model that it does not serve, `refused` says what `scorer check` says."""
+    case, made = found.case, package(found)
+    folder = made.parent / "server"
+    folder.mkdir()
+    model = {"backend": "open-inference", "endpoints": [server.address], "server_folder": str(server.folder)}
+    settings = {**case.settings, "model": {**case.settings.get("model", {}), **model}}
+    rig = Rig(bootstrap_servers, folder, f"{case.name}-served", **settings)
+    try:
+        return served(found, made, rig) if not case.alone else {"refused": refused(rig, made), "differences": []}
+    finally:
+        rig.close()
+
+
+def refused(rig: Rig, made: Path) -> str:
+    """Why a version cannot be served. Raises AssertionError where it can, or where the reason is another one."""
+    rig.push(made, "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(code=1)
+    said = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+    assert REFUSED in said, said
+    return REFUSED
