@@ -19,6 +19,7 @@ from model_registry.package.signature import Signature
 from scorer.backends import ModelRefused
 from scorer.events import formats
 from scorer.events.decoder import Reason, Unsuited
+from scorer.events.for_producers.compatibility import breaks
 from scorer.events.for_producers.schemas import GENERATORS
 from scorer.events.record_parts import ListedParts
 from scorer.servables.loaded import LoadedModel, loader
@@ -100,6 +101,17 @@ def test_schemas_of_them() -> None:
     }
     assert json.loads(GENERATORS["avro"](signature, "event", None))["fields"] == [{"name": "v", "type": "bytes"}]
     assert "optional bytes v = 1;" in GENERATORS["protobuf"](signature, "event", None)
+
+
+def test_what_another_bound_is_for_producers_and_readers() -> None:
+    smaller, larger, fixed = (
+        of_files("uint8", None, max_length=n) if n else of_files("uint8", None, (4,), max_length=None) for n in (6, 9, 0)
+    )
+    assert (breaks(smaller, larger), breaks(fixed, smaller)) == ([], [])
+    (found,) = breaks(larger, smaller)
+    assert found.change == "is the bytes of uint8[-1] up to 6 now, and was the bytes of uint8[-1] up to 9 before"
+    (found,) = breaks(smaller, fixed)
+    assert found.change == "is bytes of 4 elements now, and was the bytes of uint8[-1] up to 6 before"
 
 
 def made(folder: Path, signature: Mapping[str, Any], **values: Any) -> LoadedModel:
