@@ -236,12 +236,13 @@ def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list
     return found if fits else []
 
 
-def answers(tensors: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
-    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out.
+def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
+    `alone` the batch is one event.
 
     Raises Refused where nothing is left.
     """
-    batched = [one for one in tensors if not one.shape or is_open(one.shape[0])]
+    batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
     if not read:
         told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
