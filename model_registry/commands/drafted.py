@@ -4,7 +4,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,9 @@ def read_labels(path: Path) -> list[str]:
 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     inputs, notes = draft.inputs(found.inputs, example_events.values(events))
-    answers = draft.answers(found.outputs, labels)
+    alone = any("fields" in one and not one.get("batch", True) for one in inputs)
+    outputs = [replace(one, shape=tensors.batched(one.shape)) for one in found.outputs] if alone else found.outputs
+    answers = draft.answers(outputs, labels, alone=alone)
     read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
     if left := [one.name for one in found.outputs if one.name not in read]:
         notes.append(f"no score is read from {', '.join(left)}")

@@ -56,10 +56,12 @@ def prepare(folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[s
         found = _read(folder, stated)
         if _unanswered(found):
             raise Unanswered(folder)
+        golden.check_shown(stated, found.golden)
         return Prepared(found, {}, {}, remote=True)
     model = safety.check(path, stated, op_domains)
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     found = _read(folder, signature)
+    golden.check_shown(signature, found.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
     return Prepared(found, more, requirements.of(model, tuple(devices)), stated is None, _ran(found, signature, model))
 

@@ -28,13 +28,13 @@ class Underivable(SignatureError):
 
 def derive(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Signature:
     """The signature, if the model leaves no choice. Raises Underivable, saying what is ambiguous."""
-    todo = [doubt for one in inputs if not _masked(one, inputs) and (doubt := _input_doubt(one))]
+    todo = [doubt for one in inputs if not masked_by(one, inputs) and (doubt := _input_doubt(one))]
     if not inputs:
         todo.append("the model has no inputs")
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        skeletons = [_varying_skeleton(one, inputs) or tensor_skeleton(one, len(inputs) == 1) for one in inputs]
+        skeletons = [skeleton(one, inputs) for one in inputs]
         document = {"inputs": skeletons, "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
     fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
@@ -98,19 +98,29 @@ def _varying_skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
         return None
     known: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
-    if masked := _masked(tensor, inputs):
+    if masked := masked_by(tensor, inputs):
         return known | {"mask_of": masked[0].name}
     field = {"name": tensor.name, "array": True, "max_length": BLANK}
     known |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
-    masked_too = any(tensor in _masked(one, inputs) for one in inputs)
-    return known | ({"pad": {"string": "", "bool": False}.get(tensor.dtype, 0)} if masked_too else {})
+    masked_too = any(tensor in masked_by(one, inputs) for one in inputs)
+    return known | ({"pad": nothing(tensor.dtype)} if masked_too else {})
 
 
-def _masked(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+def nothing(dtype: str) -> str | bool | int:
+    """What padding is of."""
+    return "" if dtype == "string" else False if dtype == "bool" else 0
+
+
+def masked_by(tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The inputs whose padding a tensor tells, if its name and its shape say so."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [one for one in inputs if one.shape[:2] == tensor.shape and "mask" not in one.name]
+
+
+def skeleton(tensor: Tensor, inputs: Sequence[Tensor]) -> dict[str, Any]:
+    """An input of a document as the model states it, with gaps; `inputs` are all that the model has."""
+    return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 
 def tensor_skeleton(tensor: Tensor, alone: bool) -> dict[str, Any]:

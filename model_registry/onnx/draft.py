@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model_registry.errors import Refused
-from model_registry.onnx.derive_signature import answer_shape, tensor_skeleton
+from model_registry.onnx.derive_signature import answer_shape, masked_by, nothing, skeleton, tensor_skeleton
 from model_registry.onnx.tensors import UNKNOWN, Tensor
-from model_registry.package import paths, raw
+from model_registry.package import gaps, paths, raw
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
 from model_registry.package.gaps import BLANK
 from model_registry.package.paths import Step
-from model_registry.package.shapes import array_fault, is_open, of_value, written
+from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step, written
 from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
@@ -39,13 +39,39 @@ class Drafting:
 
 def inputs(tensors: Sequence[Tensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """A document's inputs, and notes. Without values each is as the model states it."""
-    if not values:
-        return [tensor_skeleton(one, len(tensors) == 1) for one in tensors], []
     drafting = Drafting(values)
     drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
     called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
-    found = {one.name: _tensor(drafting, one) for one in (*called, *drafting.nameless)}
+    make = _tensor if values else lambda drafting, one: _file(drafting, one) or skeleton(one, tensors)
+    found = {one.name: make(drafting, one) for one in (*called, *drafting.nameless)}
+    if values:
+        _mask(tensors, found)
     return [found[one.name] for one in tensors], drafting.notes
+
+
+def _mask(tensors: Sequence[Tensor], found: dict[str, dict[str, Any]]) -> None:
+    """Give the tensors that no field feeds, and that are masks by their names, what they mask; and that padding."""
+    varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
+    for tensor in tensors:
+        masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
+        if masked and tensor.name not in varying and any(gaps.in_document(found[tensor.name])):
+            found[tensor.name] = {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked[0].name}
+            for name in varying:
+                found[name].setdefault("pad", nothing(found[name]["dtype"]))
+
+
+def _file(drafting: Drafting, tensor: Tensor) -> dict[str, Any] | None:
+    """An input of one open length of uint8, which is the bytes of one event; None: it is another."""
+    if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
+        return None
+    drafting.notes.append(
+        f'input {tensor.name!r} takes bytes, such as a file, one event at a time; of a number write "shape": []'
+    )
+    path = next((path for path in drafting.values if _called(path, tensor.name)), None)
+    fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
+    fed = {key: value for key, value in fed.items() if key != "default"}
+    known = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
+    return known | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
 
 
 def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
@@ -53,7 +79,10 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
     if tensor.dtype not in DTYPES or not tensor.shape or not is_open(tensor.shape[0]):
         return tensor_skeleton(tensor, False)
     row = tensor.shape[1:]
-    path = _named(drafting, tensor) or _only_array(drafting, tensor)
+    path = _named(drafting, tensor)
+    if path is None and (found := _file(drafting, tensor)):
+        return found
+    path = path or _only_array(drafting, tensor)
     if path is None:
         if len(row) == 1 and row[0] != 1:
             return document | {"fields": _row(drafting, tensor)}
@@ -67,11 +96,14 @@ def _tensor(drafting: Drafting, tensor: Tensor) -> dict[str, Any]:
         return document | _bytes(drafting, tensor, path)
     if any(isinstance(step, int) for step in path):
         drafting.notes.append(f"input {tensor.name!r} takes {paths.written(path)}; other places of the array are not read")
-    scalar = not _is_array(drafting, path)
     fed = _field(drafting, tensor, path)
-    if scalar:
+    if not _is_array(drafting, path):
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
     length = _shape(drafting.values[path], row)
+    if VARIES in length:
+        said = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        fed = {key: value for key, value in fed.items() if key != "default"}
+        return document | {"shape": length, "fields": [fed | {"array": True, "max_length": said}]}
     if len(row) == 1:
         return document | {"fields": [fed | {"array": True, "length": length[0]}]}
     return document | {"shape": length, "fields": [fed | {"array": True}]}
@@ -185,7 +217,8 @@ def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
         return True
     if isinstance(there[0], list):
         shape = _shape(values, row)
-        width, nested = math.prod(shape), tuple(shape) if len(shape) > 1 else None
+        longest = _longest(values, shape) if VARIES in shape else 1
+        width, nested = step(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
         return bool(shape) and not any(
             array_fault(one, width, nested, lambda element: value_fault(element, tensor.dtype)) for one in there
         )
@@ -193,8 +226,24 @@ def _fits(values: Sequence[Any], tensor: Tensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """The shape of the arrays, as far as the first tells it, where the tensor takes it; nothing where it does not. A flat array
-    has the tensor's shape where that is fixed."""
+    """The shape of the arrays where the tensor takes it, -1 for an open length that differs; nothing where it does not."""
+    found, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
+    if not found or len(opened) != 1:
+        return found
+    (at,) = opened
+    varying = [*found[:at], VARIES, *found[at + 1 :]]
+    lengths = {length_in(one, tuple(varying)) for one in _there(values) if isinstance(one, list)}
+    return varying if len(lengths) > 1 else found
+
+
+def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
+    """The largest length of arrays of a shape in which it varies."""
+    return max(length_in(one, tuple(shape)) or 0 for one in _there(values) if isinstance(one, list))
+
+
+def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
+    """The shape of the first array where the tensor takes it; nothing where it does not. A flat array has the tensor's shape
+    where that is fixed."""
     try:
         found = of_value(_there(values)[0])
     except ValueError:
@@ -206,12 +255,13 @@ def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
     return found if fits else []
 
 
-def answers(tensors: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
-    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out.
+def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
+    `alone` the batch is one event.
 
     Raises Refused where nothing is left.
     """
-    batched = [one for one in tensors if not one.shape or is_open(one.shape[0])]
+    batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
     batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
     read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
     if not read:

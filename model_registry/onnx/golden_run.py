@@ -17,7 +17,7 @@ from model_registry.onnx.file import OnnxFile
 from model_registry.package import answers, raw
 from model_registry.package.dtypes import held
 from model_registry.package.event_tree import look_up
-from model_registry.package.feeding import Feeding, Tensors, neutral_rows, ragged
+from model_registry.package.feeding import Feeding, Tensors, neutral_rows, of_bytes, ragged
 from model_registry.package.gaps import BLANK
 from model_registry.package.golden import Golden, agrees
 from model_registry.package.lengths import Lengths, as_row, together
@@ -93,7 +93,7 @@ class Loaded:
         given = self._feeding.all(tensors)
         found = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, given)), strict=True))
         if self._signature.alone:
-            found = as_row(found)
+            found = as_row(self._signature, found)
         for name, output in found.items():
             if np.shape(output)[:1] != (rows,):
                 message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
@@ -122,14 +122,17 @@ def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
     """The (B, width) rows of a tensor; where its length varies each is an array of its own."""
     if tensor.varies:
-        return ragged((_row(tensor, look_up(event, tensor.fields[0].steps) or []) for event in events), len(events))
+        return ragged((_row(tensor, look_up(event, tensor.fields[0].steps)) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
     return np.array(rows, held(tensor.dtype)).reshape(len(events), tensor.width)
 
 
-def _row(tensor: TensorInput, value: list[Any]) -> NDArray[Any]:
-    """An array as the tensor has it, its length as it comes."""
+def _row(tensor: TensorInput, value: Any) -> NDArray[Any]:
+    """An array, or bytes in base64, as the tensor has it, its length as it comes; an empty one of None."""
     shape = tensor.shape or ()
+    if tensor.fields[0].raw:
+        return of_bytes(raw.from_base64(value or ""), tensor.fields[0])
+    value = value or []
     elements = flat(value, len(shape)) if is_nested(value) else value
     return np.array(elements, held(tensor.dtype)).reshape(filled(shape, length_in(value, shape) or 0))
 
@@ -143,5 +146,5 @@ def _values(field: InputField, event: dict[str, Any]) -> list[Any]:
     if value is None:
         return [field.default] * field.array
     if field.raw:
-        return list(np.frombuffer(raw.from_base64(value), np.dtype(field.dtype).newbyteorder("<")))
+        return list(of_bytes(raw.from_base64(value), field))
     return flat(value, len(field.shape)) if field.shape and is_nested(value) else list(value)

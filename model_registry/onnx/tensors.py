@@ -98,7 +98,7 @@ def _output_fault(signature: Signature, found: dict[str, Tensor]) -> str | None:
 
 def output_fault(signature: Signature, output: Output, found: Tensor) -> str | None:
     """Why a model's output is not what a signature reads, or None if it may be. A shape of [] may be one that is not stated."""
-    name, dtype, shape = output.tensor, found.dtype, found.shape
+    name, dtype, shape = output.tensor, found.dtype, batched(found.shape) if signature.alone else found.shape
     if dtype not in (*DTYPES, UNKNOWN):
         return f"output {name!r} is {dtype}, not a tensor; export it without ZipMap"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
@@ -113,3 +113,10 @@ def output_fault(signature: Signature, output: Output, found: Tensor) -> str | N
         if shape and (len(shape) != 2 or width not in (None, labels)):
             return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {written(shape)}"
     return None
+
+
+def batched(shape: Shape) -> Shape:
+    """The shape of an output for one event with the batch before it; nothing where it cannot be told."""
+    if not shape or is_open(shape[0]):
+        return ()
+    return shape if shape[0] == 1 else (1, *shape)

@@ -153,7 +153,7 @@ def _fault(was: InputField | None, now: InputField) -> str:
     if now.required and not was.required:
         return f"field {now.name} is required and was optional"
     if (was.dtype, was.raw) != (now.dtype, now.raw) or not varying.takes(now, was):
-        return f"field {now.name} was {_kind(was)} and is {_kind(now)}"
+        return f"field {now.name} was {kind(was)} and is {kind(now)}"
     return ""
 
 
@@ -163,15 +163,14 @@ def _crossing(events: event_tree.Tree, was: InputField | None, now: InputField) 
     return f"field {now.name} is read at {paths.written(now.steps)}{fault}" if fault else ""
 
 
-def _kind(field: InputField) -> str:
-    if field.raw:
-        return f"the bytes of {field.dtype}" + (f"[{field.array}]" if field.array else "")
-    if field.shape:
-        return f"{field.dtype}{list(field.shape)}" + (f" up to {field.max_length}" if field.varies else "")
-    return f"{field.dtype}[{field.array}]" if field.array else field.dtype
+def kind(field: InputField) -> str:
+    """What events have for a field: its dtype, whether they are its bytes, its shape, the bound of a length that varies."""
+    shape = list(field.shape) if field.shape else [field.array] if field.array else ""
+    bound = f" up to {field.max_length}" if field.varies else ""
+    return f"{'the bytes of ' if field.raw else ''}{field.dtype}{shape}{bound}"
 
 
 def _shown(field: InputField) -> str:
     where = f", at {paths.written(field.path)}" if field.path else f",{sources.told(field)}" if field.source else ""
     absent = "required" if field.required else "empty where absent" if field.varies else f"default {field.default}"
-    return f"{_kind(field)}, {absent}{where}"
+    return f"{kind(field)}, {absent}{where}"

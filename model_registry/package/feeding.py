@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from model_registry.package.dtypes import held
 from model_registry.package.lengths import Lengths
-from model_registry.package.shapes import filled
-from model_registry.package.signature import Signature, TensorInput
+from model_registry.package.shapes import filled, step
+from model_registry.package.signature import InputField, Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -56,6 +56,14 @@ def neutral_rows(signature: Signature) -> Tensors:
 def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
     """(B,) of `count` rows, each an array of its own."""
     return np.fromiter(rows, object, count)
+
+
+def of_bytes(data: bytes, field: InputField) -> NDArray[Any]:
+    """(n,) numbers of the good bytes of a field, without a copy; in the field's shape where their length varies."""
+    stored = np.dtype(field.dtype).newbyteorder("<")
+    found = np.frombuffer(data, stored).astype(field.dtype, copy=False)
+    shape = field.shape or ()
+    return found.reshape(filled(shape, len(found) // step(shape))) if field.varies else found
 
 
 def _neutral(one: TensorInput) -> NDArray[Any]:

@@ -69,6 +69,13 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
     return None
 
 
+def check_shown(signature: Signature, examples: Sequence[Golden]) -> None:
+    """Raises Refused where a model cannot be tried without an example: it may end the process over zeros that are no file."""
+    if not examples and (field := next((one for one in signature.fields if one.raw and one.varies), None)):
+        said = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
+        raise Refused(said, "give one event at least in golden.jsonl")
+
+
 def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden:
     try:
         raw = msgspec.json.decode(line)

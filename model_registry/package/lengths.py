@@ -158,14 +158,21 @@ def together(runs: Sequence[Run], tensors: Tensors, run: Callable[[Tensors, int]
                 whole[name] = np.empty((sum(len(one.rows) for one in runs), *part.shape[1:]), part.dtype)
             if (found := whole[name].shape[1:]) != part.shape[1:]:
                 shapes = f"{written((None, *found))} and {written((None, *part.shape[1:]))}"
-                raise ValueError(f"output {name!r} has the shapes {shapes} for events of two lengths; a score has one shape")
+                raise ValueError(f"output {name!r} has the shapes {shapes} for two events; a score has one shape")
             whole[name][rows] = part
     return whole
 
 
-def as_row(outputs: Tensors) -> Tensors:
-    """The outputs for one event as those of a batch: what has a first dimension of one stays."""
-    return {name: one if np.shape(one)[:1] == (1,) else np.asarray(one)[np.newaxis] for name, one in outputs.items()}
+def as_row(signature: Signature, outputs: Tensors) -> Tensors:
+    """The outputs for one event as those of a batch. What has a first dimension of one stays, unless the signature reads
+    another number of dimensions."""
+    read = {one.tensor: one for one in signature.outputs}
+    return {name: _as_row(np.asarray(found), signature.rank(read[name])) for name, found in outputs.items()}
+
+
+def _as_row(found: NDArray[Any], rank: int | None) -> NDArray[Any]:
+    stays = found.shape[:1] == (1,) and rank in (None, found.ndim - 1)
+    return found if stays else found[np.newaxis]
 
 
 def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:

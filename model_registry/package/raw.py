@@ -2,13 +2,17 @@
 
 import base64
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from model_registry.package.signature import InputField
+from model_registry.package import shapes
+
+if TYPE_CHECKING:
+    from model_registry.package.signature import InputField
 
 WRITTEN = '{"name": ..., "bytes": true}'
+MOST_BYTES = 1 << 24  # of one event's row, where its length varies
 
 
 def item_size(dtype: str) -> int:
@@ -16,8 +20,8 @@ def item_size(dtype: str) -> int:
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
-def size(field: InputField) -> int:
-    """How many bytes a field of numbers has."""
+def size(field: "InputField") -> int:
+    """How many bytes a field of numbers has; the most of them where its length varies."""
     return (field.array or 1) * item_size(field.dtype)
 
 
@@ -49,7 +53,7 @@ def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def fault(data: bytes, field: InputField) -> str | None:
+def fault(data: bytes, field: "InputField") -> str | None:
     """Why bytes are none of a field, or None if they are."""
     if field.dtype == "string":
         try:
@@ -57,14 +61,26 @@ def fault(data: bytes, field: InputField) -> str | None:
         except UnicodeDecodeError as error:
             return f"{len(data)} bytes are no UTF-8: {error.reason} at byte {error.start}"
         return None
-    if len(data) != size(field):
-        return f"{len(data)} bytes, and {size(field)} were expected ({field.array or 1} of {field.dtype})"
+    if found := _size_fault(len(data), field):
+        return found
     if field.dtype == "bool" and (odd := data.translate(None, b"\0\1")):
         return f"a byte of a bool is {odd[0]}, and 0 or 1 was expected"
     return None
 
 
-def golden_fault(value: Any, field: InputField) -> str | None:
+def _size_fault(count: int, field: "InputField") -> str | None:
+    """Why a field has not so many bytes, or None if it may."""
+    if not field.varies:
+        expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
+        return f"{count} bytes, and {expected}" if count != size(field) else None
+    shape = list(field.shape or ())
+    if count > size(field):
+        return f"{count} bytes, and at most {size(field)} were expected ({field.dtype}{shape} up to {field.max_length})"
+    step = shapes.step(shape) * item_size(field.dtype)
+    return f"{count} bytes, and a multiple of {step} was expected ({field.dtype}{shape})" if count % step else None
+
+
+def golden_fault(value: Any, field: "InputField") -> str | None:
     """Why a golden example has no bytes of a field, or None if it has."""
     try:
         return fault(from_base64(value), field)

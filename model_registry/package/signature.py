@@ -25,7 +25,7 @@ class InputField:
 
     `dtype` is numpy's name of the tensor's dtype, or "string". `array` is the length of an array field (its default, a scalar,
     stands for every element), None for a scalar field. `shape`: the same elements may also come nested in this shape. Where it
-    has a length that varies (-1), `array` is the most elements, and an absent array is empty. `path` leads to the value where
+    has a length that varies (-1), `array` is the most elements, and what is absent is empty. `path` leads to the value where
     it is not at the top under the name. `source`: the value is not in the event's, but where sources.py says. `raw`: the
     elements come as bytes, see raw.py.
     """
@@ -47,7 +47,7 @@ class InputField:
 
     @property
     def varies(self) -> bool:
-        """Whether it is an array whose length varies."""
+        """Whether it is an array, or bytes, whose length varies."""
         return shapes.varies(self.shape)
 
     @property
@@ -167,6 +167,12 @@ class Signature:
         """The names of an output's columns; nothing where it has none."""
         return output.labels or self.labels or ()
 
+    def rank(self, output: Output) -> int | None:
+        """The dimensions of an output behind the batch, where that is said."""
+        if output.index is not None or output.top or (isinstance(self.decision, Argmax) and output is self.decided):
+            return 1
+        return None if output.shape is None else len(output.shape)
+
     @property
     def labelled(self) -> bool:
         """Whether rows are called by the label of their largest without a rule that says so: labels beside one output, or
@@ -233,9 +239,8 @@ def _field_json(one: InputField) -> Any:
         return one.name
     document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
     document |= {"path": one.path and paths.written(one.path), "from": one.source}
-    if one.varies:
-        return _without_none(document | {"array": True, "max_length": one.max_length})
-    kind = {"bytes" if one.raw else "array": True, "length": one.array} if one.raw or one.array else {}
+    kind: dict[str, Any] = {"bytes" if one.raw else "array": True} if one.raw or one.array else {}
+    kind |= {"max_length": one.max_length} if one.varies else {"length": one.array}
     return _without_none(document | kind)
 
 

@@ -34,7 +34,7 @@ class _Field(Part):
     array: bool = False
     bytes: bool = False
     length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
-    max_length: Annotated[int, BeforeValidator(partial(whole, 1, MAX_WIDTH))] | None = None
+    max_length: Annotated[int, BeforeValidator(partial(whole, 1, raw.MOST_BYTES))] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -118,9 +118,9 @@ class _Tensor(Part):
         default = dtypes.element(self.default if one.default is None else one.default, self.dtype)
         required = default is None if one.required is None else one.required
         path = None if one.path == (one.name,) else one.path
-        shape = tuple(self.shape) if one.array and self.shape else ()
+        shape = tuple(self.shape) if self.shape and (one.array or shapes.varies(self.shape)) else ()
         length = shapes.step(shape) * (one.max_length or 1) if shape else one.length
-        if one.bytes:
+        if one.bytes and not shape:
             length = raw.elements(one.name, self.dtype, self.shape, one.length)
         kept = shape if len(shape) > 1 or shapes.varies(shape) else None
         return InputField(one.name, self.dtype, required, default, length, kept, path, one.source, one.bytes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from model_registry.package import shapes
+from model_registry.package import raw, shapes, sources
 from model_registry.package.dtypes import INTEGER_LIMITS, value_fault
 from model_registry.package.shapes import MAX_WIDTH
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from model_registry.package.signature import InputField, Signature, TensorInput
 
 EXAMPLE = '{"name": ..., "array": true, "max_length": 512}'
+BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def is_stated(tensor: Any) -> bool:
@@ -22,27 +23,42 @@ def is_stated(tensor: Any) -> bool:
         _check_varying(tensor)
         return True
     if shapes.varies(tensor.shape):
-        raise ValueError(f"{tensor.shape}: only what an array field feeds has a length that varies (-1), no constant")
+        raise ValueError(f"{tensor.shape}: only what an array field or bytes feed has a length that varies (-1), no constant")
     if tensor.pad is not None or tensor.axis or any(one.max_length for one in tensor.fields or ()):
         raise ValueError('"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"')
     return False
 
 
 def _check_varying(tensor: Any) -> None:
-    """Raises ValueError where not one array field with a bound feeds the tensor."""
+    """Raises ValueError where not one array field, or one of bytes, with a bound feeds the tensor."""
     shape, fields = tensor.shape, tensor.fields
-    if len(fields) > 1 or not fields[0].array:
-        raise ValueError(f"the shape {shape} has a length that varies, which one array field gives: {EXAMPLE}")
+    if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
+        raise ValueError(
+            f"the shape {shape} has a length that varies, which one array field gives, {EXAMPLE}, or bytes, {BYTES}"
+        )
     field = fields[0]
+    if field.bytes and tensor.dtype == "string":
+        raise ValueError(f'field {field.name!r} of bytes is one text, without a length; write the "shape" []')
     if field.max_length is None or field.length is not None:
-        raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {EXAMPLE}')
-    if (most := shapes.step(shape) * field.max_length) > MAX_WIDTH:
-        raise ValueError(f"field {field.name!r} may have {most} elements; at most {MAX_WIDTH} are fed: lower max_length")
+        example = BYTES if field.bytes else EXAMPLE
+        raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {example}')
+    _check_most(field, shape, tensor.dtype)
+    sources.check(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
         hint = 'an absent one is empty if it says "required": false'
-        raise ValueError(f"field {field.name!r}: an array whose length varies takes no default; {hint}")
+        raise ValueError(f"field {field.name!r}: what has a length that varies takes no default; {hint}")
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
         raise ValueError(f"the pad: {fault}")
+
+
+def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
+    """Raises ValueError where an event may have more than is fed."""
+    most = shapes.step(shape) * field.max_length
+    if field.bytes and most * raw.item_size(dtype) > raw.MOST_BYTES:
+        said = f"field {field.name!r} may have {most * raw.item_size(dtype)} bytes; at most {raw.MOST_BYTES} are fed"
+        raise ValueError(f"{said}: lower max_length")
+    if not field.bytes and most > MAX_WIDTH:
+        raise ValueError(f"field {field.name!r} may have {most} elements; at most {MAX_WIDTH} are fed: lower max_length")
 
 
 def _check_made(tensor: Any) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from model_registry.package import sources
 from model_registry.package.dtypes import INTEGER_LIMITS, held, value_fault
+from model_registry.package.lengths import Lengths
 from model_registry.package.signature import InputField, Signature, TensorInput
 from scorer.events.decoder import Decoded, Decoder, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
@@ -31,6 +32,7 @@ class ElsewhereDecoder:
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
         self._columns = [_Column(field) for field in sources.elsewhere(signature)]
+        self._lengths = Lengths(signature) if signature.varies else None
         self._mixed = [tensor for tensor in signature.fed if any(field.source for field in tensor.fields)]
 
     def decode(self, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
@@ -48,7 +50,10 @@ class ElsewhereDecoder:
         columns = {name: _at(one.tensors[name], one.rows, decoded.rows) for name, one in found.items()}
         for tensor in self._mixed:
             decoded.tensors[tensor.tensor] = _joined(tensor, decoded.tensors, columns)
-        return decoded
+        if self._lengths is None or not (unequal := self._lengths.unequal(decoded.tensors)):
+            return decoded
+        decoded.rejected |= {decoded.rows[at]: Poison(Reason.WRONG_TYPE, said) for at, said in unequal.items()}
+        return select(decoded, [at for at in range(len(decoded.rows)) if at not in unequal])
 
 
 class _Column:
@@ -57,13 +62,14 @@ class _Column:
     def __init__(self, field: InputField) -> None:
         self.name = field.name
         self._field = field
-        self._fields = Fields(Signature((TensorInput(field.name, field.dtype, (field,)),), ()), None, 0)
+        shape = field.shape if field.varies else None
+        self._fields = Fields(Signature((TensorInput(field.name, field.dtype, (field,), shape),), ()), None, 0)
         self._raw = RawRows(field) if field.raw else None
         element = element_type(field.dtype)
         self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
 
     def read(self, values: Sequence[bytes | None], parts: Parts) -> Decoded:
-        """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes."""
+        """The field of a batch: a tensor of its name, (B, 1) or (B, n) of bytes, (B,) of arrays where lengths vary."""
         found = self._found(values, parts)
         if self._raw is not None and isinstance(found, Texts) and (view := self._raw.view(found)) is not None:
             return self._fields.whole({self.name: view}, None)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from model_registry.package import raw, sources
 from model_registry.package.dtypes import held
+from model_registry.package.feeding import of_bytes, ragged
 from model_registry.package.signature import InputField
 from scorer.events.decoder import Poison, Reason
 from scorer.events.native.texts import Texts
@@ -22,7 +23,8 @@ class RawRows:
         self._stored = np.dtype("O" if field.dtype == "string" else field.dtype).newbyteorder("<")
 
     def tensor(self, rows: Sequence[bytes | None]) -> NDArray[Any]:
-        """(B, n), or (B, 1) texts. Raises ValueError where a row is none of the field, TypeError where one is absent."""
+        """(B, n), or (B, 1) texts, or (B,) arrays where lengths vary. Raises ValueError where a row is none of the field,
+        TypeError where one is absent."""
         field = self._field
         filled = [self._absent if row is None else row for row in rows]
         if found := next(filter(None, (raw.fault(row, field) for row in filled)), None):
@@ -31,12 +33,14 @@ class RawRows:
             texts = np.empty((len(filled), 1), object)
             texts[:, 0] = [row.decode() for row in filled]
             return texts
+        if field.varies:
+            return ragged((of_bytes(row, field) for row in filled), len(filled))
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
     def view(self, texts: Texts) -> NDArray[Any] | None:
         """The same, where the rows stand one behind the other in memory: no copy. None where they do not."""
         size, count = raw.size(self._field) if self._field.dtype != "string" else 0, len(texts)
-        if not size or not count or texts.nulls is not None or self._stored.kind == "b":
+        if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
             return None
         if texts.starts[0] or texts.ends[-1] != count * size or (texts.lengths() != size).any():
             return None
@@ -60,4 +64,6 @@ class RawRows:
             raise TypeError(f"field {field.name!r} is absent")
         if field.dtype == "string":
             return str(field.default).encode()
+        if field.varies:
+            return b""
         return np.full(field.array or 1, field.default, self._stored).tobytes()

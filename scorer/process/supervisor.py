@@ -36,6 +36,9 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
+BY_LIBRARY = (
+    1  # exit(EXIT_FAILURE) in C, as decoders of images do; a worker's own errors have other codes, or have put all down
+)
 GRACE_SECONDS = 5.0  # beyond twice the transaction timeout, when a worker that hangs ends itself
 
 Work = Callable[..., None]
@@ -142,8 +145,8 @@ class _Worker:
         return code
 
     def ended(self, code: int) -> None:
-        """It ended so. What it had in hand stays noted only after a death: a signal, or a hang."""
-        if 0 <= code != HANGING:
+        """It ended so. What it had in hand stays noted only after a death: a signal, a hang, or a library that exits."""
+        if code >= 0 and code not in (HANGING, BY_LIBRARY):
             self.in_hand.clear()
 
     def send(self, number: signal.Signals) -> None:

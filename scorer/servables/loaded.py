@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
+from model_registry.errors import Refused
 from model_registry.package import Package, sources
 from model_registry.package.answers import Unreadable
 from model_registry.package.feeding import Tensors, neutral_rows
-from model_registry.package.golden import Golden, agrees
+from model_registry.package.golden import Golden, agrees, check_shown
 from model_registry.package.signature import Decision, Output, Signature
 from publisher.process.outages import Away
 from scorer import backends
@@ -81,8 +82,12 @@ def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], setting
     runs = Runs(signature, settings.model.deadline_ms / 1_000) if signature.varies or signature.alone else None
     loaded = LoadedModel(model, decoder, CostModel(), CostModel(), runs)
     try:
+        check_shown(signature, golden)
         check_golden(loaded, golden)
         check_written(warm(loaded, golden, settings.batching.max_events), loaded.model.signature(), settings)
+    except Refused as error:
+        model.close()
+        raise ModelRefused(f"{error}; {error.hint}") from None
     except (ModelRefused, Away):
         model.close()
         raise

@@ -106,6 +106,8 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page
     assert f"at most {MOST_STEPS:,} tokens" in page
     assert set(example) == {"event", "score", "tolerance"}
+    (file,) = Signature.parse(blocks["files"]).fields
+    assert (file.source, file.raw, file.max_length) == ("value", True, 2_000_000)
     assert [field.source for field in Signature.parse(blocks["values"]).fields] == ["value", "key", "header:price", "time"]
     (nested,) = parse_lines(blocks["paths-golden"].encode(), Signature.parse(blocks["paths"]))
     assert [look_up(nested.event, field.steps) for field in Signature.parse(blocks["paths"]).fields] == [3, 8, 5]

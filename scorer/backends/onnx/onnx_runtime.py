@@ -219,7 +219,7 @@ class OnnxModel:
             raise InferenceFailed(_first_line(error)) from error
         found = dict(zip(self._outputs, outputs, strict=True))
         if self._signature.alone:
-            found = as_row(found)
+            found = as_row(self._signature, found)
         check_rows(found, len(next(iter(tensors.values()))))
         return found
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from model_registry.package import sources
+from model_registry.package.compare import kind
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.event_tree import Tree, crossing, tree
 from model_registry.package.paths import written
@@ -93,7 +94,8 @@ def _moved(old: Signature, new: Signature) -> list[Break]:
 
 def _shape(field: InputField) -> str:
     if field.raw:
-        return f"bytes of {field.array} elements" if field.array else "the bytes of a text"
+        fixed = f"bytes of {field.array} elements" if field.array else "the bytes of a text"
+        return kind(field) if field.varies else fixed
     if field.varies:
         return f"an array of shape {list(field.shape or ())} with a length of at most {field.max_length}"
     if field.shape:

@@ -170,9 +170,9 @@ def _json(field: InputField) -> dict[str, Any]:
 
 
 def _base64(field: InputField) -> dict[str, Any]:
-    """A field of bytes: as many characters as these have in base64."""
+    """A field of bytes: as many characters as these have in base64, or as the most of them have."""
     length = -(-raw.size(field) // 3) * 4 if field.array else None
-    bounds = {} if length is None else {"minLength": length, "maxLength": length}
+    bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from tests.integration.scorer.rig import MakeRig, until
+from tests.support import images as files
 from tests.support import models
 
 SHAPE = (3, 8, 8)
@@ -82,6 +83,40 @@ def test_an_image_is_the_value_and_its_features_are_in_key_and_headers(make_rig:
     ]
     assert scorer.stop() == 0
     rig.assert_audited(events=304)
+
+
+COLOUR = files.COLOUR | {"inputs": [files.COLOUR["inputs"][0] | {"fields": [files.FILE | {"from": "value"}]}]}
+
+
+def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig) -> None:
+    rig = make_rig(
+        input={"format": "bytes", "id": "header:ce_id"},
+        model={"op_domains": ["com.microsoft", files.DOMAIN]},
+        batching={"max_events": 50},
+    )
+    golden = [{"event": {"image": base64.b64encode(files.plain(3, 2, 1)).decode()}, "score": [1, 2, 3], "tolerance": 1e-4}]
+    folder = models.package(rig.folder / "colour", files.colour, COLOUR, golden)
+    rig.push(folder, "1.0.0", "--op-domain", files.DOMAIN)
+    rig.promote("1.0.0")
+    rig.create()
+    said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
+    assert "image: bytes of uint8[-1] up to 2000000 from value" in said
+    scorer = rig.start().ready()
+    sizes = [(1 + n % 40, 1 + n % 30) for n in range(60)]
+    lines = [
+        {"image": base64.b64encode(files.plain(n, 2 * n, 3 * n, *size)).decode(), "name": f"i{n}"}
+        for n, size in enumerate(sizes)
+    ]
+    assert rig.emit(lines, "--value", "image", "--base64", "--header", "ce_id={name}", key=None) == 60
+    rig.produce(b"no image", key=b"k", headers=[("ce_id", b"text")])
+    until(lambda: rig.answered() == 61, "all answers")
+    scores = {record["id"]: record["score"] for record in rig.scores()}
+    assert scores == {f"i{n}": [3.0 * n, 2.0 * n, float(n)] for n in range(60)}
+    (letter,) = rig.dead()
+    assert letter["reason"] == "crashes-scorer"  # the library ends the process over what is no image at all
+    assert "ended with code 1, twice" in letter["error"]
+    assert scorer.stop() == 0
+    rig.assert_audited(events=61)
 
 
 def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> None:

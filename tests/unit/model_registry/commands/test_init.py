@@ -1,5 +1,6 @@
 """`model-registry init`: what it finds out of a model and example events, what it leaves open, and the way on to a version."""
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from model_registry.package import gaps, raw
 from model_registry.package.gaps import BLANK
 from model_registry.package.signature import Signature
 from tests.docs import pages
-from tests.support import detector, models
+from tests.support import detector, images, models
 from tests.unit.model_registry.conftest import answer, run
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -175,6 +176,20 @@ def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
     (folder / "late-1.0.0" / "golden.jsonl").write_text("\n")
     said = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3).stderr
     assert 'error: late-1.0.0/golden.jsonl has no example\nhint: write events with the score "FILL IN", or remove' in said
+
+
+def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
+    images.colour(folder / "colour.onnx")
+    written(folder / "images.jsonl", [{"image": base64.b64encode(images.plain(3, 2, 1)).decode()}])
+    run("init", "colour.onnx", "--example", "images.jsonl", "--op-domain", images.DOMAIN)
+    made = folder / "colour-1.0.0"
+    text = (made / "signature.json").read_text()
+    (made / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
+    assert Signature.parse((made / "signature.json").read_text()) == Signature.parse(json.dumps(images.COLOUR))
+    (made / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
+    golden = json.loads((made / "golden.jsonl").read_text())
+    (made / "golden.jsonl").write_text(json.dumps(golden | {"score": [1, 2, 3]}) + "\n")
+    run("push", str(made), "oci:./registry/colour:1.0.0", "--op-domain", images.DOMAIN)
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:

@@ -43,6 +43,53 @@ def test_fields_are_found_by_name_or_shape(tensor: Tensor, fields: list[Any], mo
     Signature.parse(json.dumps({"inputs": [found], "output": {"tensor": "y"}}))
 
 
+def test_lengths_that_differ_are_lengths_that_vary() -> None:
+    events = [{"ids": [1, 2, 3], "frames": [[0.5, 1.5]]}, {"ids": [4], "frames": [[0.5, 1.5], [2.5, 3.5]]}]
+    tensors = [
+        Tensor("ids", "int64", (B, "S")),
+        Tensor("attention_mask", "int64", (B, "S")),
+        Tensor("frames", "float32", (B, "T", 2)),
+    ]
+    found, _ = draft.inputs(tensors, example_events.values(events))
+    most = f"{BLANK}: the longest that may come; the examples have up to "
+    assert found == [
+        {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": 0,
+         "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}]},
+        {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids"},
+        {"tensor": "frames", "dtype": "float32", "shape": [-1, 2], "pad": 0,
+         "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}]},
+    ]  # fmt: skip
+    for one in (found[0], found[2]):
+        one["fields"][0]["max_length"] = 5
+    Signature.parse(json.dumps({"inputs": found, "output": {"tensor": "y"}}))
+
+
+def test_bytes_are_found_in_base64() -> None:
+    events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
+    tensors = [Tensor("image", "uint8", (B, 2, 3)), Tensor("sound", "uint8", ("n",))]
+    found, notes = draft.inputs(tensors, example_events.values(events))
+    most = f"{BLANK}: the most bytes of an event"
+    assert found == [
+        {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
+        {"tensor": "sound", "dtype": "uint8", "shape": [-1], "batch": False,
+         "fields": [{"name": "sound", "bytes": True, "max_length": most}]},
+    ]  # fmt: skip
+    assert notes == [
+        "input 'image' takes image as bytes in base64; where the record's value is nothing but the bytes, add "
+        '"from": "value" to the field',
+        "input 'sound' takes bytes, such as a file, one event at a time; of a number write \"shape\": []",
+    ]
+
+
+def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
+    tensors = [Tensor("file", "uint8", (None,)), Tensor("ids", "int64", (B, "S"))]
+    (file, ids), _ = draft.inputs(tensors, {})
+    gap = {"name": "file", "bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}
+    assert file == {"tensor": "file", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [gap]}
+    ids_field = {"name": "ids", "array": True, "max_length": BLANK}
+    assert ids == {"tensor": "ids", "dtype": "int64", "shape": [-1], "fields": [ids_field]}
+
+
 @pytest.mark.parametrize(
     ("tensor", "gap"),
     [
@@ -78,11 +125,6 @@ def test_what_may_feed_two_tensors_is_given_to_none() -> None:
         gap, *candidates = document["fields"]
         assert gaps.is_gap(gap)
         assert candidates[:2] == ["a", "b"]
-
-
-def test_arrays_of_another_length_in_each_event_are_left_open() -> None:
-    (found,), _ = draft.inputs([Tensor("v", "float32", (B, "n"))], example_events.values([{"v": [1, 2]}, {"v": [1, 2, 3]}]))
-    assert gaps.is_gap(found["fields"][0])
 
 
 json_values = st.recursive(

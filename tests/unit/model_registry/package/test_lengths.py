@@ -164,7 +164,7 @@ def test_neutral_rows_have_the_largest_length() -> None:
 
 def test_outputs_of_two_shapes_are_refused() -> None:
     runs = Lengths(signature(X)).runs(rows([3, 100]))
-    with pytest.raises(ValueError, match=r"output 'y' has the shapes \(B, 8\) and \(B, 128\) for events of two lengths"):
+    with pytest.raises(ValueError, match=r"output 'y' has the shapes \(B, 8\) and \(B, 128\) for two events"):
         together(runs, rows([3, 100]), lambda fed, _: {"y": Feeding(signature(X)).all(fed)["x"]})
     with pytest.raises(ValueError, match=r"output 'y' has shape \(2,\), not one row for each of 1 events"):
         together(runs, rows([3, 100]), lambda *_: {"y": np.zeros(2)})

@@ -19,6 +19,7 @@ IDS = {
     "fields": [{"name": "ids", "array": True, "max_length": 512}],
     "pad": 0,
 }
+FILE = {"name": "f", "bytes": True, "max_length": 512}
 TYPES = IDS | {"tensor": "types", "fields": [{"name": "types", "array": True, "max_length": 512}]}
 MASK = {"tensor": "mask", "dtype": "int64", "mask_of": "ids"}
 COUNT = {"tensor": "count", "dtype": "int32", "length_of": "ids"}
@@ -69,15 +70,23 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"shape": [-1, -1]}], "inputs[0].shape: [-1, -1] has 2 lengths that vary (-1); a tensor may have one"),
         ([IDS | {"fields": [{"name": "ids", "array": True}]}], NO_BOUND),
         ([IDS | {"fields": [FIELD | {"length": 3}]}], NO_BOUND),
-        ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies, which one array field gives: {"),
-        ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies, which one array field gives: {"),
-        ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 1048576"),
+        ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies, which one array field gives, {"),
+        ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies, which one array field gives, {"),
+        ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 16777216"),
         ([IDS | {"shape": [-1, 1 << 12]}], "may have 2097152 elements; at most 1048576 are fed: lower max_length"),
         ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], "takes no default; an absent one is empty if"),
         ([IDS | {"default": 0}], "takes no default"),
         ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
-        ([IDS | {"value": 0}], "[-1]: only what an array field feeds has a length that varies (-1), no constant"),
-        ([IDS | {"fields": None, "value": 0}], "[-1]: only what an array field feeds has a length that varies"),
+        ([IDS | {"value": 0}], "[-1]: only what an array field or bytes feed has a length that varies (-1), no constant"),
+        ([IDS | {"fields": None, "value": 0}], "[-1]: only what an array field or bytes feed has a length that varies"),
+        ([IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
+         'field \'f\' of bytes is one text, without a length; write the "shape" []'),
+        ([IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
+         "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length"),
+        ([IDS | {"fields": [FILE | {"length": 9}]}], '(no "length"): {"name": ..., "bytes": true, "max_length": 2000000}'),
+        ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),
+        ([IDS | {"fields": [FILE | {"from": "time"}]}], "field 'f' is a time in ms since 1970, not bytes"),
+        ([IDS | {"fields": [FIELD | {"from": "header:h"}]}], 'which has no arrays, but bytes; write "bytes": true in place'),
         ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
         ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
         ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: give each a"),

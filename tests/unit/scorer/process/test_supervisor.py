@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.proofs.bench.workload import configuration
 
 PROGRAM = """
-import os, signal, sys
+import ctypes, os, signal, sys
 from pathlib import Path
 from publisher.process import logs, watchdog
 from publisher.errors import Fatal
@@ -27,16 +27,17 @@ def crash(settings, on_serving, in_hand):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 def die(settings, on_serving, in_hand):
-    # each time with another note in hand: by a code, then by a signal, then by a code that says that it hung
+    # each time with another note in hand: by a code, then by a signal, then by one that says that it hung, then by a library
     lives = Path(settings.replica)
     life = len(lives.read_text()) if lives.exists() else 0
     lives.write_text("x" * (life + 1))
     print(in_hand.read(), flush=True)
     on_serving("nowhere")
-    if life == 3:
+    if life == 4:
         signal.pause()
     in_hand.note({("flights", 0): life + 1})
-    [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.HANGING)][life]()
+    ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.HANGING)]
+    [*ends, lambda: ctypes.CDLL(None).exit(1)][life]()
 
 def drain(settings, on_serving, in_hand):
     signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
@@ -86,12 +87,12 @@ def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(
 def test_a_worker_is_started_again_and_what_it_had_in_hand_suspected_only_after_a_death(tmp_path: Path) -> None:
     process = supervised(tmp_path, "die", workers=1)
     assert process.stdout is not None
-    found = [process.stdout.readline().strip() for _ in range(4)]
+    found = [process.stdout.readline().strip() for _ in range(5)]
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "worker 0 ended with code 4; starting it again in 0.5 s" in log
-    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}"]
+    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
 
 
 def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:

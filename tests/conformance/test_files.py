@@ -1,0 +1,161 @@
+"""Bytes of any length, such as files: from every place of a record to the model's own decoder, and what becomes of others."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto
+
+from model_registry import package
+from model_registry.commands.prepare import prepare
+from model_registry.errors import Refused
+from model_registry.package.signature import Signature
+from scorer.backends import ModelRefused
+from scorer.events import formats
+from scorer.events.decoder import Reason, Unsuited
+from scorer.events.for_producers.compatibility import breaks
+from scorer.events.for_producers.schemas import GENERATORS
+from scorer.events.record_parts import ListedParts
+from scorer.servables.loaded import LoadedModel, loader
+from tests.conformance.test_bytes import WAYS, ways
+from tests.support import images, models
+from tests.unit.scorer.events.schema_events import settings_of
+from tests.unit.scorer.minimal import minimal
+
+MOST = 6
+DOMAINS = ["com.microsoft", images.DOMAIN]
+GOLDEN = [{"event": {"image": base64.b64encode(images.plain(3, 2, 1)).decode()}, "score": [1, 2, 3], "tolerance": 1e-4}]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return ways(tmp_path_factory.mktemp("schemas"))
+
+
+def of_files(dtype: str, source: str | None, shape: Sequence[int] = (-1,), **more: Any) -> Signature:
+    field = {"name": "v", "bytes": True, "max_length": MOST, **({"from": source} if source else {}), **more}
+    tensor = {"tensor": "x", "dtype": dtype, "shape": shape, "fields": [field]}
+    return Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("dtype", "shape"), [("uint8", [-1]), ("int16", [-1]), ("float32", [2, -1]), ("bool", [-1])])
+@settings(max_examples=10)
+@given(data=st.lists(st.integers(0, MOST * 8 + 3).map(lambda n: bytes([0, 1] * 30)[:n]) | st.binary(max_size=9), max_size=5))
+def test_the_rows_are_the_bytes_or_the_bytes_are_told(
+    known: Mapping[str, Any], way: str, dtype: str, shape: list[int], data: list[bytes]
+) -> None:
+    configuration, source, write = known[way]
+    values, keys, headers = ([write(one)[at] for one in data] for at in range(3))
+    found = formats.decoder(configuration, of_files(dtype, source, shape)).decode(
+        values, ListedParts(keys, [5] * len(data), headers)
+    )
+    step = (2 if len(shape) > 1 else 1) * np.dtype(dtype).itemsize
+    fits = [row for row, one in enumerate(data) if len(one) % step == 0 and len(one) <= MOST * step]
+    assert sorted([*found.rows, *found.rejected]) == list(range(len(data)))
+    assert set(found.rows) <= set(fits)
+    for at, row in enumerate(found.rows):
+        tensor = found.tensors["x"][at]
+        assert (tensor.tobytes(), tensor.dtype) == (data[row], np.dtype(dtype))
+        assert tensor.shape == tuple(len(data[row]) // step if size == -1 else size for size in shape)
+    where = f" ({source})" if source else ""
+    for row, poison in found.rejected.items():
+        if row in fits:  # of a bool, or an infinity
+            assert dtype in ("bool", "float32")
+            continue
+        expected = f"at most {MOST * step} were" if len(data[row]) > MOST * step else f"a multiple of {step} was"
+        assert poison.reason is Reason.WRONG_TYPE
+        assert str(poison).startswith(f"field 'v'{where}: {len(data[row])} bytes, and {expected} expected ({dtype}{shape}")
+
+
+def test_absent_bytes_may_be_none() -> None:
+    decoder = formats.decoder(settings_of("json"), of_files("uint8", None, required=False))
+    assert [row.tolist() for row in decoder.decode([b'{"v": "AQI="}', b"{}", b'{"v": null}']).tensors["x"]] == [[1, 2], [], []]
+    strict = formats.decoder(settings_of("json"), of_files("uint8", None)).decode([b"{}", b'{"v": "!"}', b'{"v": [1]}'])
+    assert {row: str(poison) for row, poison in strict.rejected.items()} == {
+        0: "required field 'v' is missing or null",
+        1: "field 'v': the text is no base64 (standard alphabet, padded)",
+        2: "field 'v': Expected `bytes`, got `array`",
+    }
+
+
+def test_rows_of_float32_have_no_place_for_them() -> None:
+    said = r"carries a length that varies if one tensor of floats is all, not x \(bytes of float32\)"
+    with pytest.raises(Unsuited, match=said):
+        formats.decoder(settings_of("float32", id="header:ce_id"), of_files("float32", None))
+
+
+def test_schemas_of_them() -> None:
+    signature = of_files("int16", None)
+    assert json.loads(GENERATORS["json-schema"](signature, "event", None))["properties"]["v"] == {
+        "type": "string",
+        "contentEncoding": "base64",
+        "minLength": 0,
+        "maxLength": 16,
+    }
+    assert json.loads(GENERATORS["avro"](signature, "event", None))["fields"] == [{"name": "v", "type": "bytes"}]
+    assert "optional bytes v = 1;" in GENERATORS["protobuf"](signature, "event", None)
+
+
+def test_what_another_bound_is_for_producers_and_readers() -> None:
+    smaller, larger, fixed = (
+        of_files("uint8", None, max_length=n) if n else of_files("uint8", None, (4,), max_length=None) for n in (6, 9, 0)
+    )
+    assert (breaks(smaller, larger), breaks(fixed, smaller)) == ([], [])
+    (found,) = breaks(larger, smaller)
+    assert found.change == "is the bytes of uint8[-1] up to 6 now, and was the bytes of uint8[-1] up to 9 before"
+    (found,) = breaks(smaller, fixed)
+    assert found.change == "is bytes of 4 elements now, and was the bytes of uint8[-1] up to 6 before"
+
+
+def made(folder: Path, signature: Mapping[str, Any], **values: Any) -> LoadedModel:
+    found = package.read(folder, name="files", version="1", digest=f"sha256:{'1':0>64}")
+    assert found.signature == Signature.parse(json.dumps(signature))
+    return loader(minimal(model={"op_domains": DOMAINS}, batching={"max_events": 8}, **values))(found)
+
+
+def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
+    field = images.FILE | {"from": "value"}
+    signature = images.COLOUR | {"inputs": [images.COLOUR["inputs"][0] | {"fields": [field]}]}
+    folder = models.package(tmp_path / "colour", images.colour, signature, GOLDEN)
+    assert prepare(folder, op_domains=DOMAINS).ran
+    model = made(folder, signature, input={"format": "bytes", "id": "header:ce_id", "max_event_bytes": 3_000_000})
+    files = [images.plain(10, 20, 30), images.plain(1, 2, 3, 400, 300), images.plain(255, 0, 0, 1, 1)]
+    decoded = model.decoder.decode([*files, bytes(2_000_001)])
+    assert model.score(decoded.tensors).encoded() == [b"[30.0,20.0,10.0]", b"[3.0,2.0,1.0]", b"[0.0,0.0,255.0]"]
+    said = "2000001 bytes, and at most 2000000 were expected (uint8[-1] up to 2000000)"
+    assert str(decoded.rejected[3]) == f"field 'image' (value): {said}"
+
+
+def test_a_decoder_of_files_is_not_tried_on_zeros(tmp_path: Path) -> None:
+    folder = models.package(tmp_path / "colour", images.colour, images.COLOUR)
+    said = "field 'image' is bytes of any length, such as a file, and zeros are no example of one"
+    with pytest.raises(Refused, match=said):
+        prepare(folder, op_domains=DOMAINS)
+    with pytest.raises(ModelRefused, match=f"{said}; give one event at least in golden.jsonl"):
+        made(folder, images.COLOUR)
+
+
+def padded(dtype: str) -> dict[str, Any]:
+    field = {"name": "x", "bytes": True, "max_length": 40}
+    fed = {"tensor": "x", "dtype": dtype, "shape": [-1], "pad": 0, "fields": [field]}
+    return {"inputs": [fed, {"tensor": "n", "dtype": "float32", "length_of": "x"}], "output": {"tensor": "y"}}
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("uint8", TensorProto.UINT8), ("int16", TensorProto.INT16)])
+def test_bytes_of_many_lengths_are_padded_and_run_together(tmp_path: Path, dtype: str, kind: int) -> None:
+    sound = np.arange(7).astype(np.dtype(dtype).newbyteorder("<"))
+    golden = [{"event": {"x": base64.b64encode(sound.tobytes()).decode()}, "score": 2107.0, "tolerance": 1e-3}]
+    folder = models.package(tmp_path / "total", lambda path: images.total(path, kind), padded(dtype), golden)
+    assert prepare(folder).ran
+    model = made(folder, padded(dtype))
+    rows = [sound[:length] for length in (7, 0, 1, 3, 7)]
+    decoded = model.decoder.decode([json.dumps({"x": base64.b64encode(row.tobytes()).decode()}).encode() for row in rows])
+    wanted = [100.0 * row.sum() + len(row) for row in rows]
+    assert [float(score) for score in model.score(decoded.tensors).encoded()] == wanted

@@ -1,0 +1,150 @@
+"""What signatures may say, in pairs: lengths that vary, one event at a time, places of a record, answers, carried fields."""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from model_registry import package
+from model_registry.commands.prepare import prepare
+from model_registry.package.signature import Signature
+from scorer.commands import bench
+from scorer.events import formats
+from scorer.events.batch import Headers
+from scorer.events.for_producers.records import record
+from scorer.events.record_parts import ListedParts
+from scorer.servables.loaded import LoadedModel, loader
+from tests.support import models
+from tests.unit.scorer.minimal import minimal
+
+X: dict[str, Any] = {
+    "tensor": "x",
+    "dtype": "float32",
+    "shape": [-1],
+    "fields": [{"name": "x", "array": True, "max_length": 20}],
+}
+GAIN = {"tensor": "gain", "dtype": "float32", "shape": [], "fields": [{"name": "gain", "from": "header:gain"}]}
+ALONE = {"batch": False}
+LABELS = ["low", "middle", "high"]
+TOP: dict[str, Any] = {"output": {"tensor": "y", "top": 2}, "labels": LABELS}
+ARGMAX: dict[str, Any] = {"output": {"tensor": "y"}, "labels": LABELS, "decision": {"argmax": True}}
+NESTED: dict[str, Any] = {"output": {"tensor": "z", "shape": [3, 1]}}
+
+
+def three(path: Path, *, alone: bool) -> None:
+    """y (B, 3) = 0, gain and twice the gain, plus the sum of x (B, S); z is y as (B, 3, 1). `alone`: all without B."""
+    batch: tuple[str, ...] = () if alone else ("B",)
+    last = [] if alone else [helper.make_node("Unsqueeze", ["gain", "axis"], ["g"])]
+    gain, rank = ("gain", 1) if alone else ("g", 2)
+    nodes = [
+        *last,
+        helper.make_node("ReduceSum", ["x", "last"], ["sum"], keepdims=1),
+        helper.make_node("Mul", [gain, "steps"], ["many"]),
+        helper.make_node("Add", ["many", "sum"], ["y"]),
+        helper.make_node("Unsqueeze", ["y", "end"], ["z"]),
+    ]
+    constants = [models.constant(name, [at], int) for name, at in (("axis", 1), ("last", -1), ("end", rank))]  # type: ignore[arg-type]
+    inputs = [models.tensor("x", TensorProto.FLOAT, *batch, "S"), models.tensor("gain", TensorProto.FLOAT, *batch)]
+    outputs = [models.tensor("y", TensorProto.FLOAT, *batch, 3), models.tensor("z", TensorProto.FLOAT, *batch, 3, 1)]
+    models.save(nodes, inputs, outputs, path, [*constants, models.constant("steps", [0, 1, 2])])
+
+
+def made(folder: Path, answer: Mapping[str, Any], *, alone: bool, **values: Any) -> LoadedModel:
+    batch = ALONE if alone else {}
+    document = {"inputs": [X | batch, GAIN | batch], **answer}
+    models.package(folder, lambda path: three(path, alone=alone), document)
+    assert prepare(folder).package.signature == Signature.parse(json.dumps(document))
+    found = package.read(folder, name="pairs", version="1", digest=f"sha256:{'1':0>64}")
+    return loader(minimal(batching={"max_events": 8}, **values))(found)
+
+
+def parts(gains: list[bytes | None]) -> ListedParts:
+    return ListedParts([None] * len(gains), [1] * len(gains), [None if one is None else [("gain", one)] for one in gains])
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "wanted", "decisions"),
+    [
+        (TOP, [[("high", 5.0), ("middle", 4.0)], [("low", 6.0), ("middle", 5.0)]], [None] * 2),
+        (ARGMAX, [[3.0, 4.0, 5.0], [6.0, 5.0, 4.0]], ["high", "low"]),
+        (NESTED, [[[3.0], [4.0], [5.0]], [[6.0], [5.0], [4.0]]], [None] * 2),
+    ],
+    ids=["top", "argmax", "nested"],
+)
+def test_answers_of_lengths_that_vary_and_of_one_event_at_a_time(
+    tmp_path: Path, answer: dict[str, Any], wanted: list[Any], decisions: list[Any], alone: bool
+) -> None:
+    model = made(tmp_path / "pairs", answer, alone=alone, output={"carry": ["x[0]", "word"]})
+    values = [b'{"x": [1, 2], "word": "w"}', b'{"x": [1, 2, 3]}', b'{"x": []}', b'{"x": "?"}']
+    decoded = model.decoder.decode(values, parts([b"1", b"-1", None, b"1"]))
+    assert decoded.rows == [0, 1]
+    assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
+        2: "required field 'gain' (header:gain) is missing or null",
+        3: "field 'x': Expected `array`, got `str`",
+    }
+    assert [list(row) for row in decoded.carried or ()] == [[1, "w"], [1, None]]
+    scores = model.score(decoded.tensors)
+    if answer is TOP and decisions == [None] * 2:
+        wanted = [[{"label": label, "score": score} for label, score in row] for row in wanted]
+    assert [json.loads(score) for score in scores.encoded()] == wanted
+    if answer is not TOP:
+        assert scores.decisions() == decisions
+
+
+BYTES = {"tensor": "b", "dtype": "int16", "shape": [-1],
+         "fields": [{"name": "b", "bytes": True, "max_length": 4, "from": "key"}]}  # fmt: skip
+LENGTH = {"tensor": "n", "dtype": "int64", "length_of": "b"}
+some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_a_length_of_the_value_is_held_against_one_of_the_key() -> None:
+    signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES]}))
+    decoder = formats.decoder(minimal(), signature)
+    keys = [b"\1\0\2\0", b"\1\0", b"\1\0\2"]
+    decoded = decoder.decode([b'{"x": [1, 2]}'] * 3, ListedParts(keys, [1] * 3, [None] * 3))
+    assert decoded.rows == [0]
+    assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
+        1: "fields 'x' and 'b' have the lengths 2 and 1; one length for both was expected",
+        2: "field 'b' (key): 3 bytes, and a multiple of 2 was expected (int16[-1])",
+    }
+
+
+@some
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from([b'{"x": [1]}', b'{"x": [1, 2, 3, 4]}', b"[]", b"\xff", b'{"x": [[1]]}']) | st.binary(max_size=9),
+            st.none() | st.binary(max_size=10),
+            st.none() | st.sampled_from([b"1", b"nan", b"", b"1,2"]) | st.binary(max_size=5),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_comes_is_an_event_or_a_dead_letter(events: list[tuple[bytes, bytes | None, bytes | None]]) -> None:
+    shared = [X | {"fields": [{**X["fields"][0], "max_length": 4}]}, BYTES, LENGTH]
+    for inputs in ([GAIN, BYTES], shared, [X | {"axis": "x"}, BYTES | {"axis": "b"}, GAIN, LENGTH]):
+        signature = Signature.parse(json.dumps({**TOP, "inputs": inputs}))
+        assert Signature.parse(signature.to_json()) == signature
+        decoder = formats.decoder(minimal(output={"carry": ["x[0]"]}), signature)
+        values, keys, gains = ([event[at] for event in events] for at in range(3))
+        headers: list[Headers] = [None if one is None else [("gain", one)] for one in gains]
+        decoded = decoder.decode([one or b"" for one in values], ListedParts(keys, [1] * len(events), headers))
+        assert sorted([*decoded.rows, *decoded.rejected]) == list(range(len(events)))
+        assert all(len(tensor) == len(decoded.rows) for tensor in decoded.tensors.values())
+
+
+def test_examples_of_a_signature_are_events_of_it() -> None:
+    signature = Signature.parse(json.dumps({**TOP, "inputs": [X | {"axis": "x"}, BYTES, GAIN, LENGTH]}))
+    event = bench.example(signature)
+    written = record(signature, event)
+    assert len(base64.b64decode(event["b"])) == len(written.key or b"") == 8
+    found = ListedParts([written.key], [written.time], [written.headers])
+    decoded = formats.decoder(minimal(), signature).decode([written.value], found)
+    assert (decoded.rows, decoded.rejected) == ([0], {})

@@ -1,0 +1,65 @@
+"""PNG files, and models that take files as they are."""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from tests.support import models
+
+DOMAIN = "com.microsoft.extensions"
+FILE = {"name": "image", "bytes": True, "max_length": 2_000_000}
+COLOUR: dict[str, Any] = {
+    "inputs": [{"tensor": "image", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [FILE]}],
+    "output": {"tensor": "y"},
+}
+"""A signature of `colour`."""
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """The file of (H, W, 3) pixels: red, green, blue."""
+    height, width, _ = pixels.shape
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def plain(red: int, green: int, blue: int, height: int = 5, width: int = 7) -> bytes:
+    """The file of an image of one colour."""
+    return png(np.full((height, width, 3), (red, green, blue), np.uint8))
+
+
+def colour(path: Path, name: str = "size") -> None:
+    """y (3,) = blue, green and red of an image of one file (n,), on average; decoded by a library's operator."""
+    nodes = [
+        helper.make_node("DecodeImage", ["image"], ["pixels"], domain=DOMAIN),
+        helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["numbers"], ["y"], axes=[0, 1], keepdims=0),
+    ]
+    image, y = models.tensor("image", TensorProto.UINT8, name), models.tensor("y", TensorProto.FLOAT, 3)
+    graph = helper.make_graph(nodes, "test", [image], [y])
+    domains = [*models.OPSET, helper.make_opsetid(DOMAIN, 1)]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), str(path))
+
+
+def total(path: Path, kind: int = TensorProto.UINT8) -> None:
+    """y (B,) = the sum of the numbers of x (B, N), times 100, and n (B,)."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["numbers", "one"], ["sum"], keepdims=0),
+        helper.make_node("Mul", ["sum", "hundred"], ["much"]),
+        helper.make_node("Add", ["much", "n"], ["y"]),
+    ]
+    inputs = [models.tensor("x", kind, "B", "N"), models.tensor("n", TensorProto.FLOAT, "B")]
+    constants = [models.constant("one", [1], np.int64), models.constant("hundred", 100)]
+    models.save(nodes, inputs, [models.tensor("y", TensorProto.FLOAT, "B")], path, constants)
