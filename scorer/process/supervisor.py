@@ -36,9 +36,8 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
-BY_LIBRARY = (
-    1  # exit(EXIT_FAILURE) in C, as decoders of images do; a worker's own errors have other codes, or have put all down
-)
+BY_LIBRARY = 1
+"""The code of exit(EXIT_FAILURE) in C, as decoders of images do. A worker's own errors have other codes, or its hands empty."""
 GRACE_SECONDS = 5.0  # beyond twice the transaction timeout, when a worker that hangs ends itself
 
 Work = Callable[..., None]
