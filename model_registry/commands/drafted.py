@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,21 +9,18 @@ from typing import Any
 
 import msgspec
 
-from model_registry import files, package
+from model_registry import package
 from model_registry.commands.prepare import answered
 from model_registry.errors import Refused
-from model_registry.files import is_confined
-from model_registry.onnx import draft, golden_run, safety, tensors
+from model_registry.onnx import draft, draft_folder, golden_run, safety, tensors
 from model_registry.onnx.file import OnnxFile
-from model_registry.package import example_events, gaps, golden
-from model_registry.package.documents import each_once
+from model_registry.package import example_events, gaps, golden, labels_file
 from model_registry.package.example_events import Event
 from model_registry.package.gaps import BLANK
 from model_registry.package.signature import Signature
 
 CARD = "README.md"
 MOST_GOLDEN = 5
-MAX_LABELS = 1 << 20  # bytes
 _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][A-Za-z0-9._-]*)")
 
 
@@ -42,7 +38,7 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
     """Write a folder. Raises Corrupt (no ONNX), Refused: a file exists, the model is unsafe, events or labels do not read."""
     found = safety.check(model, None, domains)
     events = example_events.read(example) if example else []
-    document, notes = _signature(found, events, read_labels(labels) if labels else [])
+    document, notes = _signature(found, events, labels_file.read(labels) if labels else [])
     signature = None if any(gaps.in_document(document)) else Signature.parse(msgspec.json.encode(document))
     if signature and (fault := tensors.fault(signature, found.inputs, found.outputs)):
         raise Refused(fault, "export the model anew, or write its signature.json by hand")
@@ -53,23 +49,9 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
     texts[CARD] = (
         f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
     )
-    return Drafted(_written(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version))
-
-
-def read_labels(path: Path) -> list[str]:
-    """The lines of a file. Raises Refused, naming it, where they are no labels."""
-    with files.reported(f"the labels {path}"), path.open("rb") as stream:
-        data = stream.read(MAX_LABELS + 1)
-    try:
-        if len(data) > MAX_LABELS:
-            raise ValueError(f"it has more than {MAX_LABELS} bytes")
-        found = [line.strip() for line in data.decode().splitlines()]
-        if not found or not all(found):
-            raise ValueError(f"line {found.index('') + 1} is empty" if found else "it is empty")
-        each_once(found, "label")
-    except ValueError as error:
-        raise Refused(f"{path}: {error}", "a label is a line, in the order of the model's columns") from None
-    return found
+    return Drafted(
+        draft_folder.write(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
+    )
 
 
 def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -107,25 +89,6 @@ def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: S
 def _unanswered(events: Sequence[Event]) -> str:
     lines = ({"event": event, "score": BLANK, "tolerance": 1e-4} for event in events)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
-
-
-def _written(model: Path, found: OnnxFile, folder: Path, texts: dict[str, str]) -> list[str]:
-    """Write all files, or none where one is there already; their names. The model may lie there before."""
-    here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
-    beside = sorted({one.location for one in found.external if is_confined(one.location)})
-    copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}
-    with files.reported(f"the folder {folder}"):
-        for name in (*copies, *texts):
-            if (folder / name).exists() or (folder / name).is_symlink():
-                raise Refused(f"{folder / name} exists, and nothing is overwritten", "choose another folder with --into")
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, source in copies.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, folder / name)
-        for name, text in texts.items():
-            with (folder / name).open("x", encoding="utf-8") as stream:
-                stream.write(text)
-    return [*copies, *texts]
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
