@@ -12,7 +12,7 @@ from model_registry.onnx import golden_run
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
 from scorer.backends import ModelRefused
-from tests.conformance.test_lengths import loaded, scores
+from tests.conformance.lengths import loaded, scores
 from tests.support import models
 from tests.unit.scorer.backends.test_shapes_on_servers import KINDS, opened
 

@@ -2,7 +2,6 @@
 Runtime gives it, called directly."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +10,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx import golden_run
 from model_registry.package.golden import Golden
 from model_registry.package.signature import Signature
 from scorer.backends import BackendMissing, ModelRefused
 from scorer.events import formats
-from scorer.events.decoder import Decoded, Reason, Unsuited
+from scorer.events.decoder import Reason, Unsuited
 from scorer.events.for_producers.schemas import GENERATORS
-from scorer.servables.loaded import LoadedModel, loader
-from scorer.settings import Settings, load
+from scorer.servables.loaded import LoadedModel
+from tests.conformance.lengths import LONGEST, TEXT, VOCABULARY, Event, encode, loaded, scores, total
 from tests.support import models
 from tests.support.graphs import encoder
 from tests.unit.scorer.events.formats import damaged
-from tests.unit.scorer.events.schema_events import avro_encoder, proto_class, settings_of
+from tests.unit.scorer.events.schema_events import settings_of
 
-LONGEST, VOCABULARY = 200, 50
-IDS = {
-    "tensor": "input_ids",
-    "dtype": "int64",
-    "shape": [-1],
-    "fields": [{"name": "ids", "array": True, "max_length": LONGEST}],
-    "pad": 0,
-}
-TYPES = IDS | {"tensor": "token_type_ids", "fields": [{"name": "types", "array": True, "max_length": LONGEST}]}
-MASK = {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
-TEXT: dict[str, Any] = {"inputs": [IDS, TYPES, MASK], "output": {"tensor": "y"}}
 FORMATS = ("json", "json-array", "json-envelope", "avro", "protobuf")
 some = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-Event = dict[str, Any]
 
 
 def texts(least: int = 1) -> Any:
@@ -56,20 +41,6 @@ def texts(least: int = 1) -> Any:
             }
         )
     )
-
-
-def loaded(folder: Path, signature: dict[str, Any] = TEXT, **values: Any) -> LoadedModel:
-    """A version, made ready as a scorer does it. The folder has its `model.onnx`."""
-    (folder / "signature.json").write_text(json.dumps(signature))
-    basis: dict[str, Any] = {
-        "name": "lengths",
-        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-        "input": {"topics": ["events"]},
-        "output": {"topic": "scores"},
-        "model": {"source": "oci:.", **values},
-        "batching": {"max_events": 8},
-    }
-    return loader(load(basis).settings)(package.read(folder, name="lengths", version="1", digest=f"sha256:{'1':0>64}"))
 
 
 @pytest.fixture(scope="module")
@@ -92,38 +63,12 @@ def alone(session: Any, event: Event) -> float:
     return float(session.run(["y"], given_)[0][0, 0])
 
 
-def scores(model: LoadedModel, decoded: Decoded) -> NDArray[Any]:
-    return np.asarray(model.score(decoded.tensors).columns[None])
-
-
 @some
 @given(events=st.lists(texts(), min_size=1, max_size=12))
 def test_each_event_has_the_answer_that_it_has_alone(text: LoadedModel, session: Any, events: list[Event]) -> None:
     decoded = text.decoder.decode([json.dumps(event).encode() for event in events])
     assert (decoded.rows, decoded.rejected) == (list(range(len(events))), {})
     np.testing.assert_allclose(scores(text, decoded), [alone(session, event) for event in events], atol=1e-5)
-
-
-def encode(format_: str, signature: Signature, folder: Path) -> tuple[Settings, Callable[[Event], bytes]]:
-    """Settings of a format, and what writes an event in it, by the schema that the product prints."""
-
-    def elements(event: Event) -> list[Any]:
-        return [event.get(field.name) for field in signature.fields]
-
-    if format_ == "json":
-        return settings_of("json"), lambda event: json.dumps(event).encode()
-    if format_ == "json-array":
-        return settings_of("json-array", id="header:ce_id"), lambda event: json.dumps(elements(event)).encode()
-    if format_ == "json-envelope":
-        return settings_of("json-envelope"), lambda event: json.dumps({"features": elements(event)}).encode()
-    schema = GENERATORS[format_](signature, "event", None)
-    file = folder / ("event.avsc" if format_ == "avro" else "event.proto")
-    file.write_text(schema)
-    configured = settings_of(format_, schema_file=file, id="header:ce_id")
-    if format_ == "avro":
-        return configured, avro_encoder(json.loads(schema))
-    message = proto_class(schema, "Event")
-    return configured, lambda event: bytes(message(**event).SerializeToString())
 
 
 @pytest.fixture(scope="module", params=FORMATS)
@@ -235,100 +180,6 @@ def test_a_bad_event_says_what_was_expected(text: LoadedModel, event: Event, rea
     assert decoded.rows == [0, 2]
     assert decoded.rejected[1].reason is reason
     assert error in str(decoded.rejected[1])
-
-
-def total(path: Path, shape: tuple[Any, ...]) -> None:
-    """y (B, 1) = the sum of x (B, *shape) and its length n (B,)."""
-    axes = list(range(1, len(shape) + 1))
-    nodes = [
-        helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=0),
-        helper.make_node("Add", ["s", "n"], ["t"]),
-        helper.make_node("Unsqueeze", ["t", "one"], ["y"]),
-    ]
-    inputs = [models.tensor("x", TensorProto.FLOAT, "N", *shape), models.tensor("n", TensorProto.FLOAT, "N")]
-    constants = [models.constant("axes", axes, np.int64), models.constant("one", [1], np.int64)]
-    models.save(nodes, inputs, [models.tensor("y", TensorProto.FLOAT, "N", 1)], path, constants)
-
-
-@pytest.mark.parametrize("pad", [None, 0])
-@pytest.mark.parametrize("shape", [(-1,), (-1, 3), (3, -1)])
-def test_any_axis_nested_and_flat_with_a_length_and_without_a_mask(
-    tmp_path: Path, shape: tuple[int, ...], pad: int | None
-) -> None:
-    total(tmp_path / "model.onnx", tuple("T" if size < 0 else size for size in shape))
-    x = {"tensor": "x", "dtype": "float32", "shape": [*shape], "fields": [{"name": "x", "array": True, "max_length": 40}]}
-    fed = [x | {"pad": pad}, {"tensor": "n", "dtype": "float32", "length_of": "x"}]
-    model = loaded(tmp_path, {"inputs": fed, "output": {"tensor": "y"}})
-    random = np.random.default_rng(5)
-    rows = [random.integers(0, 9, [size if size > 0 else length for size in shape]) for length in (0, 1, 7, 7, 30, 40, 9)]
-    values = [json.dumps({"x": (row if at % 2 else row.ravel()).tolist()}).encode() for at, row in enumerate(rows)]
-    decoded = model.decoder.decode(values)
-    assert decoded.rejected == {}
-    lengths = [row.shape[shape.index(-1)] for row in rows]
-    assert scores(model, decoded).tolist() == [row.sum() + n for row, n in zip(rows, lengths, strict=True)]
-
-
-def test_frames_come_nested_in_avro_too(tmp_path: Path) -> None:
-    tensor = {"tensor": "x", "dtype": "float32", "shape": [-1, 2], "fields": [{"name": "x", "array": True, "max_length": 3}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    frames = {"type": "array", "items": {"type": "array", "items": "float"}}
-    schema = {"type": "record", "name": "Event", "fields": [{"name": "x", "type": frames}]}
-    (tmp_path / "event.avsc").write_text(json.dumps(schema))
-    configured = settings_of("avro", schema_file=tmp_path / "event.avsc", id="header:ce_id")
-    write, good = avro_encoder(schema), [[[1.0, 2.0]], [], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
-    bad = [[[1.0, 2.0], [3.0]], [[1.0, 2.0]] * 4]
-    decoded = formats.decoder(configured, signature).decode([write({"x": frames}) for frames in good + bad])
-    assert [row.tolist() for row in decoded.tensors["x"]] == good
-    assert [str(poison) for poison in decoded.rejected.values()] == [
-        "field 'x'[1]: an array of 2 was expected, not of 1 (shape [-1, 2], nested or flat)",
-        "field 'x': a length of at most 3 was expected, not 4 (shape [-1, 2], nested or flat)",
-    ]
-
-
-def test_an_absent_array_may_be_an_empty_one(tmp_path: Path) -> None:
-    total(tmp_path / "model.onnx", ("T",))
-    field = {"name": "x", "array": True, "max_length": 40, "required": False}
-    fed = [
-        {"tensor": "x", "dtype": "float32", "shape": [-1], "fields": [field], "pad": 0},
-        {"tensor": "n", "dtype": "float32", "length_of": "x"},
-    ]
-    model = loaded(tmp_path, {"inputs": fed, "output": {"tensor": "y"}})
-    signature = model.model.signature()
-    for format_ in ("json", "avro", "protobuf"):
-        configured, write = encode(format_, signature, tmp_path)
-        values = [write({"x": [1.0, 2.0]}), write({}), write({"x": []})]
-        decoded = formats.decoder(configured, signature).decode(values)
-        assert decoded.rejected == {}
-        assert scores(model, decoded).tolist() == [5.0, 0.0, 0.0]
-
-
-def test_numbers_that_are_not_finite_in_an_array(tmp_path: Path) -> None:
-    total(tmp_path / "model.onnx", ("T",))
-    x = {"tensor": "x", "dtype": "float32", "shape": [-1], "fields": [{"name": "x", "array": True, "max_length": 40}]}
-    model = loaded(tmp_path, {"inputs": [x, {"tensor": "n", "dtype": "float32", "length_of": "x"}], "output": {"tensor": "y"}})
-    decoded = model.decoder.decode([b'{"x": [1]}', b'{"x": [1, NaN]}', b'{"x": [1e39]}', b'{"x": [1, 2]}'])
-    assert decoded.rows == [0, 3]
-    assert {row: poison.reason for row, poison in decoded.rejected.items()} == {1: Reason.NOT_FINITE, 2: Reason.NOT_FINITE}
-    assert scores(model, decoded).tolist() == [2.0, 5.0]
-
-
-@pytest.mark.parametrize(("shape", "multiple"), [([-1], 4), ([-1, 2], 8), ([2, -1], 8)])
-def test_rows_of_float32_have_any_length_up_to_the_bound(shape: list[int], multiple: int) -> None:
-    tensor = {"tensor": "x", "dtype": "float32", "shape": shape, "fields": [{"name": "x", "array": True, "max_length": 4}]}
-    signature = Signature.parse(json.dumps({"inputs": [tensor], "output": {"tensor": "y"}}))
-    decoder = formats.decoder(settings_of("float32", id="header:ce_id"), signature)
-    rows = [np.arange(length * multiple // 4, dtype="<f4") for length in (0, 1, 4, 5)]
-    decoded = decoder.decode([*(row.tobytes() for row in rows), b"123", np.full(multiple // 4, np.nan, "<f4").tobytes(), None])
-    assert decoded.rows == [0, 1, 2]
-    for found, row in zip(decoded.tensors["x"], rows, strict=False):
-        np.testing.assert_array_equal(found, row.reshape(shape))
-    expected = f"a multiple of {multiple}, and {4 * multiple} at most, were expected: numbers of float32"
-    assert {row: str(poison) for row, poison in decoded.rejected.items()} == {
-        3: f"{5 * multiple} bytes; {expected}",
-        4: f"3 bytes; {expected}",
-        5: "field 'x': a number is not finite in float32",
-        6: "the value is null",
-    }
 
 
 def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
