@@ -16,6 +16,7 @@ from model_registry.package.signature import Signature
 from scorer import backends, cli
 from scorer.events.decoder import Decoded
 from scorer.events.json.objects import JsonDecoder
+from scorer.events.record_parts import Parts
 from scorer.settings import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
@@ -62,10 +63,10 @@ class LethalBackend:
         return LethalModel(self._backend.open(package))
 
 
-def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None]) -> Decoded:
+def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:
     if any(value and b'"kill": "decoder"' in value for value in values):
         KILLS[SEGFAULT]()
-    return decode(decoder, values)
+    return decode(decoder, values, parts)
 
 
 if __name__ in ("__main__", "__mp_main__"):  # as examiners call it

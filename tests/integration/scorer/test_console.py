@@ -29,7 +29,7 @@ def swap_is_seen_live(rig: Rig, page: Page) -> None:
     row = page.locator("#flips tbody tr", has_text="from elsewhere").first
     expect(row).to_contain_text("1.0.0")
     swaps = [swap for swap in rig.swaps() if swap["version"] == "2.0.0"]
-    assert str(swaps[0]["cut_over_offset"]) in page.locator("#flips").inner_text()
+    expect(page.locator("#flips")).to_contain_text(str(swaps[0]["cut_over_offset"]))
     assert page.evaluate("document.body.dataset.kept") == "yes"
 
 
