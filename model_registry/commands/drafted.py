@@ -12,7 +12,7 @@ import msgspec
 from model_registry import package
 from model_registry.commands.prepare import answered
 from model_registry.errors import Refused
-from model_registry.onnx import draft, draft_folder, golden_run, safety, tensors
+from model_registry.onnx import draft, draft_folder, draft_outputs, golden_run, safety, tensors
 from model_registry.onnx.file import OnnxFile
 from model_registry.package import example_events, gaps, golden, labels_file
 from model_registry.package.example_events import Event
@@ -58,7 +58,7 @@ def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) 
     inputs, notes = draft.inputs(found.inputs, example_events.values(events))
     alone = any("fields" in one and not one.get("batch", True) for one in inputs)
     outputs = [replace(one, shape=tensors.batched(one.shape)) for one in found.outputs] if alone else found.outputs
-    answers = draft.answers(outputs, labels, alone=alone)
+    answers = draft_outputs.answers(outputs, labels, alone=alone)
     read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
     if left := [one.name for one in found.outputs if one.name not in read]:
         notes.append(f"no score is read from {', '.join(left)}")

@@ -9,20 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_registry.errors import Refused
-from model_registry.onnx.derive_signature import answer_shape, masked_by, nothing, skeleton, tensor_skeleton
-from model_registry.onnx.tensors import UNKNOWN, Tensor
+from model_registry.onnx.derive_signature import masked_by, nothing, skeleton, tensor_skeleton
+from model_registry.onnx.tensors import Tensor
 from model_registry.package import gaps, paths, raw
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, value_fault
 from model_registry.package.gaps import BLANK
 from model_registry.package.paths import Step
-from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step, written
+from model_registry.package.shapes import VARIES, array_fault, is_open, length_in, of_value, step
 from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
 MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
 MOST_SHOWN = 3  # of several places of one name
-TOP = 3  # classes of a draft
 
 
 @dataclass(slots=True)
@@ -253,48 +251,3 @@ def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list
         return fixed if math.prod(fixed) == found[0] else []
     fits = len(found) == len(row) and all(is_open(wanted) or wanted == size for wanted, size in zip(row, found, strict=True))
     return found if fits else []
-
-
-def answers(tensors: Sequence[Tensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
-    """A document's output, labels and decision. What is no tensor, or has a first dimension that is no batch, is left out. With
-    `alone` the batch is one event.
-
-    Raises Refused where nothing is left.
-    """
-    batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
-    batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
-    read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
-    if not read:
-        told = ", ".join(f"{one.name}: {one.dtype} {written(one.shape)}" for one in tensors)
-        hint = "export it without ZipMap, and with a dynamic first axis"
-        raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
-    floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
-    if labels:
-        return _labelled(floats, labels)
-    if len(read) == 1:
-        return {"output": _output(read[0])}
-    if len(floats) == 1:
-        wide = len(floats[0].shape) == 2 and floats[0].shape[1] != 1
-        gap = {"index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row"} if wide else {}
-        return {"output": _output(floats[0]) | gap}
-    return {"output": [{"name": one.name} | _output(one) for one in floats or read]}
-
-
-def _labelled(floats: Sequence[Tensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Classes of the only output that has a column for each label, beside the others."""
-    fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
-    fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
-    rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}
-    if len(fitting) != 1:
-        gap = f"{BLANK}: the tensor of (B, {len(labels)}) numbers, one a label"
-        return {"output": {"tensor": gap, "top": min(TOP, len(labels))}} | rest
-    classes: dict[str, Any] = {"tensor": fitting[0].name, "top": min(TOP, len(labels))}
-    if len(floats) == 1:
-        return {"output": classes} | rest
-    named = [{"name": one.name} | (classes if one is fitting[0] else _output(one)) for one in floats]
-    return {"output": named, "labels": list(labels), "decision": {"argmax": True, "output": fitting[0].name}}
-
-
-def _output(tensor: Tensor) -> dict[str, Any]:
-    shape = answer_shape(tensor)
-    return {"tensor": tensor.name} | ({} if shape is None else {"shape": list(shape)})

@@ -106,18 +106,7 @@ class _Column:
 
     def _singly(self, found: Sequence[Any]) -> Decoded:
         """The same a record at a time: the bad ones with their reasons."""
-        fields, kept, rows = self._fields, [], []
-        rejected: dict[int, Poison] = {}
-        for at, one in enumerate(found):
-            try:
-                row = fields.checked({self.name: self._value(one)})
-                fields.tensors.check(row)
-            except Poison as poison:
-                rejected[at] = poison
-            else:
-                kept.append(at)
-                rows.append(row)
-        return fields.tensors.finished(Decoded(kept, [None] * len(kept), fields.tensors.build(rows), rejected))
+        return self._fields.each(found, lambda one: self._fields.checked({self.name: self._value(one)}))
 
     def _value(self, one: Any) -> Any:
         """One value. Raises Poison where a text is none."""

@@ -121,12 +121,16 @@ class Fields:
 
     def singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
         """A batch one event at a time: the good ones together, the bad ones with their reasons. `read` raises Poison."""
+        return self.each(values, lambda value: read(self.sized(value)))
+
+    def each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
+        """The same of values that are read as they are."""
         kept: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
         for i, value in enumerate(values):
             try:
-                row = read(self.sized(value))
+                row = read(value)
                 self.tensors.check(row)
             except Poison as poison:
                 rejected[i] = poison

@@ -89,6 +89,15 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     assert answer("inspect", "oci:./registry/late:prod")["version"] == "1.0.0"
 
 
+def first_is_the_mean_colour(golden: Path, x: np.ndarray[Any, Any]) -> None:
+    means = dict(zip(["red", "green", "blue"], x.mean(axis=(1, 2)).tolist(), strict=True))
+    (first, _) = [json.loads(line) for line in golden.read_text().splitlines()]
+    found = {one["label"]: one["score"] for one in first["score"]}
+    assert list(found) == sorted(means, key=lambda label: -means[label])
+    assert found == pytest.approx(means, abs=1e-6)
+    assert first["tolerance"] == 1e-4
+
+
 def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
     image(folder / "pixels.onnx")
     x = np.random.default_rng(3).normal(size=(2, 3, 8, 8)).round(3)
@@ -116,12 +125,7 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
         "labels": ["red", "green", "blue"],
         "decision": {"argmax": True},
     }
-    means = dict(zip(["red", "green", "blue"], x[0].mean(axis=(1, 2)).tolist(), strict=True))
-    (first, _) = [json.loads(line) for line in (package / "golden.jsonl").read_text().splitlines()]
-    found = {one["label"]: one["score"] for one in first["score"]}
-    assert list(found) == sorted(means, key=lambda label: -means[label])
-    assert found == pytest.approx(means, abs=1e-6)
-    assert first["tolerance"] == 1e-4
+    first_is_the_mean_colour(package / "golden.jsonl", x[0])
 
     (package / "README.md").write_text("# Pixel Net 2.1\n\nThe colour of a picture.\n")
     run("push", str(package), "oci:./registry/pixel-net:2.1")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.errors import Refused
-from model_registry.onnx import draft
+from model_registry.onnx import draft, draft_outputs
 from model_registry.onnx.tensors import Tensor
 from model_registry.package import example_events, gaps
 from model_registry.package.gaps import BLANK
@@ -146,7 +146,7 @@ tensors = st.builds(
 )
 def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[dict[str, Any]]) -> None:
     document, _ = draft.inputs(found, example_events.values(events))
-    whole = {"inputs": document, **draft.answers([Tensor("y", "float32", (B, 1))], [])}
+    whole = {"inputs": document, **draft_outputs.answers([Tensor("y", "float32", (B, 1))], [])}
     if not any(gaps.in_document(whole)):
         parsed = Signature.parse(json.dumps(whole))
         assert {one.tensor for one in parsed.inputs} == {one.name for one in found}
@@ -173,7 +173,7 @@ def test_any_events_make_a_signature_or_gaps(found: list[Tensor], events: list[d
     ],
 )
 def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected: dict[str, Any]) -> None:
-    found = draft.answers(outputs, labels)
+    found = draft_outputs.answers(outputs, labels)
     assert found == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
     Signature.parse(json.dumps({"inputs": inputs, **found}))
@@ -182,10 +182,10 @@ def test_outputs_are_drafted(outputs: list[Tensor], labels: list[str], expected:
 def test_a_model_without_an_output_that_can_be_read_is_refused() -> None:
     outputs = [Tensor("zipped", "a sequence", ()), Tensor("anchors", "float32", (2, 4))]
     with pytest.raises(Refused, match=r"no output .* \(zipped: a sequence \(\), anchors: float32 \(2, 4\)\)"):
-        draft.answers(outputs, [])
+        draft_outputs.answers(outputs, [])
 
 
 def test_labels_that_fit_no_output_or_two_are_a_gap() -> None:
     for outputs in ([Tensor("p", "float32", (B, 3))], [Tensor(name, "float32", (B, 2)) for name in "pq"]):
-        (gap,) = gaps.in_document(draft.answers(outputs, ["a", "b"]))
+        (gap,) = gaps.in_document(draft_outputs.answers(outputs, ["a", "b"]))
         assert gap == ("output.tensor", f"{BLANK}: the tensor of (B, 2) numbers, one a label")

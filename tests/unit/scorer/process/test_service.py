@@ -41,6 +41,20 @@ BEGUN = ["topics", "session", "version", "session opened", "notices", "beginning
 CLOSED = ["status", "intake", "notices", "traces", "version", "quarantine", "session"]
 
 
+def settings_in(folder: Path) -> Settings:
+    values = {
+        "name": "n",
+        "replica": "a",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "http": {"listen": "127.0.0.1:0"},
+        "input": {"topics": [TOPIC]},
+        "output": {"topic": "out"},
+        "dead_letter": {"topic": "dead"},
+        "model": {"source": f"oci:{folder}/registry/m", "cache": folder / "cache"},
+    }
+    return Settings.model_validate(values)
+
+
 class Site:
     """A registry with a version, and a scripted broker. `said` are the steps as they are made, `at` what happens in one."""
 
@@ -61,17 +75,7 @@ class Site:
             self._tell(monkeypatch, kind, "close", f"{name} closed")
         self._tell(monkeypatch, VersionManager, "start", "version")
         monkeypatch.setattr(patience, "LOOK_SECONDS", 3_600.0)  # nobody looks for the broker
-        values = {
-            "name": "n",
-            "replica": "a",
-            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
-            "http": {"listen": "127.0.0.1:0"},
-            "input": {"topics": [TOPIC]},
-            "output": {"topic": "out"},
-            "dead_letter": {"topic": "dead"},
-            "model": {"source": f"oci:{folder}/registry/m", "cache": folder / "cache"},
-        }
-        self.settings = Settings.model_validate(values)
+        self.settings = settings_in(folder)
         notices = create_autospec(Notices, instance=True)
         notices.close.side_effect = lambda: self.step("notices closed")
         targets = Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000)
