@@ -16,18 +16,11 @@ from scorer.events.for_producers.schemas import GENERATORS
 from scorer.servables.loaded import LoadedModel, loader
 from scorer.settings import Settings, load
 from tests.support import models
+from tests.support.graphs import encoder_inputs
 from tests.unit.scorer.events.schema_events import avro_encoder, proto_class, settings_of
 
 LONGEST, VOCABULARY = 200, 50
-IDS = {
-    "tensor": "input_ids",
-    "dtype": "int64",
-    "shape": [-1],
-    "fields": [{"name": "ids", "array": True, "max_length": LONGEST}],
-    "pad": 0,
-}
-TYPES = IDS | {"tensor": "token_type_ids", "fields": [{"name": "types", "array": True, "max_length": LONGEST}]}
-MASK = {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}
+IDS, TYPES, MASK = encoder_inputs(LONGEST)
 TEXT: dict[str, Any] = {"inputs": [IDS, TYPES, MASK], "output": {"tensor": "y"}}
 Event = dict[str, Any]
 

@@ -50,6 +50,16 @@ class Graph:
         onnx.save(helper.make_model(graph, opset_imports=models.OPSET, ir_version=8), str(path))
 
 
+def encoder_inputs(longest: int) -> list[dict[str, Any]]:
+    """The inputs of an encoder with types in signature.json: arrays of one length in `ids` and `types`, and a mask."""
+    known = {"dtype": "int64", "shape": [-1], "pad": 0}
+    arrays = {"input_ids": "ids", "token_type_ids": "types"}
+    return [
+        {"tensor": tensor, **known, "fields": [{"name": name, "array": True, "max_length": longest}]}
+        for tensor, name in arrays.items()
+    ] + [{"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"}]
+
+
 def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int, *, types: bool = False) -> None:
     """y (B, 1) of `input_ids` (B, S) and `attention_mask` (B, S), both int64: embeddings of tokens and places, and of
     `token_type_ids` if `types`; `layers` of attention and feed-forward; the mean over what is not padding; one number."""

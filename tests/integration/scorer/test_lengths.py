@@ -10,24 +10,10 @@ import onnxruntime as ort
 
 from tests.integration.scorer.rig import MakeRig, until
 from tests.support import models
-from tests.support.graphs import encoder
+from tests.support.graphs import encoder, encoder_inputs
 
 LONGEST, VOCABULARY = 256, 100
-IDS = {
-    "tensor": "input_ids",
-    "dtype": "int64",
-    "shape": [-1],
-    "fields": [{"name": "ids", "array": True, "max_length": LONGEST}],
-    "pad": 0,
-}
-SIGNATURE = {
-    "inputs": [
-        IDS,
-        IDS | {"tensor": "token_type_ids", "fields": [{"name": "types", "array": True, "max_length": LONGEST}]},
-        {"tensor": "attention_mask", "dtype": "int64", "mask_of": "input_ids"},
-    ],
-    "output": {"tensor": "y"},
-}
+SIGNATURE = {"inputs": encoder_inputs(LONGEST), "output": {"tensor": "y"}}
 
 
 def texts(count: int) -> list[dict[str, Any]]:
