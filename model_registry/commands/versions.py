@@ -99,9 +99,7 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     from model_registry.package import compare, paths, sources
 
     where = {one.name: f" at {paths.written(one.path)}" if one.path else sources.told(one) for one in signature.fields}
-    kinds = {one.name: f"{'bytes of ' if one.raw else ''}{one.dtype}{list(one.shape or ()) or ''}" for one in signature.fields}
-    most = {one.name: f" up to {one.max_length}" if one.varies else "" for one in signature.fields}
-    lines = [("input", f"{one.name}: {kinds[one.name]}{most[one.name]}{where[one.name]}") for one in signature.fields]
+    lines = [("input", f"{one.name}: {compare.kind(one)}{where[one.name]}") for one in signature.fields]
     lines += [("constant", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.value is not None]
     lines += [("made", f"{one.tensor}: {compare.told(one)}") for one in signature.inputs if one.mask_of or one.length_of]
     lines += [("output", f"{one.name or 'score'}: {compare.told_output(signature, one)}") for one in signature.outputs]

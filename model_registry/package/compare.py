@@ -107,9 +107,10 @@ def told_output(signature: Signature, one: Output) -> str:
         return f"a number, column {one.index} of {one.tensor}"
     if one.top:
         return f"the {one.top} largest of {one.tensor}, of {told_labels(signature.labels_of(one))}"
+    labels = f", labels {told_labels(one.labels)}" if one.labels else ""
     if one.shape is not None:
-        return f"{written((None, *one.shape))} of {one.tensor}"
-    return f"the whole row of {one.tensor}"
+        return f"{written((None, *one.shape))} of {one.tensor}{labels}"
+    return f"the whole row of {one.tensor}{labels}"
 
 
 def told_labels(labels: Sequence[str] | None) -> str:

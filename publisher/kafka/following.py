@@ -12,13 +12,15 @@ from publisher.kafka import clients as kafka
 from publisher.kafka import connection, error_codes, rights, topics
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import END, PASSING, Codes
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Offsets, Partition
+from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, Operations, Right
 
 CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
 HELD_RECORDS = 100_000  # of faster partitions, while a slower one is waited for
 SILENCE_SECONDS = 10.0  # a topic that is not read to its end and gives nothing for so long cannot be read
+OPEN_HINT = "what lies behind it is shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
 
 class Following:
@@ -39,7 +41,10 @@ class Following:
         self.topics = topics.existing(settings, client_id, needed, required)
         self.unread: set[Partition] = {(name, p) for name, topic in self.topics.items() for p in range(topic.partitions)}
         self._settings = settings
+        self._client_id = client_id
         self._passing = passing
+        self._ends: Offsets = {}
+        self._open: Offsets = {}
         self._watch = ErrorWatch()
         self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
 
@@ -58,39 +63,57 @@ class Following:
             if error is None:
                 yield message
             elif error in END:
-                self.unread.discard((message.topic() or "", message.partition() or 0))
+                self._stopped((message.topic() or "", message.partition() or 0), message.offset() or 0)
             else:
                 self._mind(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
-        """Every record up to the ends as they are now."""
+        """Every record up to the ends as they are now; transactions that are open there are waited for."""
         for messages in self._batches_to_end():
             yield from messages
 
     def oldest_first(self) -> Iterator[Message]:
-        """Every record up to the ends as they are now, by timestamp. Each partition keeps its order, and at most HELD_RECORDS
-        wait: a partition that is read later than that many of others comes late."""
+        """The same, by timestamp. Each partition keeps its order, and at most HELD_RECORDS wait: a partition that is read later
+        than that many of others comes late. Where Fatal is raised, all that was read has come before."""
         newest: dict[Partition, int] = {}
         held: list[tuple[int, Partition, int, Message]] = []
-        for messages in self._batches_to_end():
-            for message in messages:
-                partition = (message.topic() or "", message.partition() or 0)
-                newest[partition] = max(message.timestamp()[1], newest.get(partition, 0))
-                heapq.heappush(held, (newest[partition], partition, message.offset() or 0, message))
-            complete = min((newest.get(partition, -1) for partition in self.unread), default=math.inf)
-            while held and (held[0][0] <= complete or len(held) > HELD_RECORDS):
-                yield heapq.heappop(held)[-1]
+        try:
+            for messages in self._batches_to_end():
+                for message in messages:
+                    partition = (message.topic() or "", message.partition() or 0)
+                    newest[partition] = max(message.timestamp()[1], newest.get(partition, 0))
+                    heapq.heappush(held, (newest[partition], partition, message.offset() or 0, message))
+                complete = min((newest.get(partition, -1) for partition in self.unread), default=math.inf)
+                while held and (held[0][0] <= complete or len(held) > HELD_RECORDS):
+                    yield heapq.heappop(held)[-1]
+        except Fatal:
+            yield from (record for *_, record in sorted(held))
+            raise
+
+    def _written(self) -> Offsets:
+        """The ends as they are now, records of open transactions included: a commit is answered before all readers see it."""
+        return TopicReader(self._settings, self._client_id).written(self.unread)
+
+    def _stopped(self, partition: Partition, at: int) -> None:
+        """Readers of committed records get no further there now."""
+        if at >= self._ends.get(partition, 0):
+            self.unread.discard(partition)
+        else:
+            self._open[partition] = at
 
     def _batches_to_end(self) -> Iterator[list[Message]]:
+        self._ends = self._written()
         silent = 0.0
         while self.unread and silent < SILENCE_SECONDS:
             asked = time.monotonic()
             messages = list(self.news())
             silent = 0.0 if messages else silent + time.monotonic() - asked
             yield messages
-        if self.unread:
-            topic, _ = min(self.unread)
-            raise Fatal(f"topic {topic} cannot be read to its end", "check the broker, and for open transactions")
+        for partition in sorted(self.unread & self._open.keys()):
+            where = "{}[{}] from offset {} on".format(*partition, self._open[partition])
+            raise Fatal(f"a transaction is open in {where}", OPEN_HINT)
+        for topic, _ in sorted(self.unread):
+            raise Fatal(f"topic {topic} cannot be read to its end", "check the broker")
 
     def close(self) -> None:
         self.consumer.close()

@@ -18,8 +18,8 @@ from scorer.console.scorers import RUNNING, Heard, ScorersFold
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")
-COLUMNS = (*FIRST, "refused", "heard", "region", "digest", "revision", "events", "assigned", "why refused")
-NUMBERS = {"partitions", "lag", "revision", "events"}
+COLUMNS = (*FIRST, "dead", "refused", "heard", "region", "digest", "revision", "events", "assigned", "why refused")
+NUMBERS = {"partitions", "lag", "dead", "revision", "events"}
 
 
 def status(
@@ -45,10 +45,14 @@ def scorers(settings: Settings) -> list[Heard]:
 
 def table(name: str, found: Sequence[Heard], now: float, *, wide: bool = False) -> Table:
     """For people, at `now` (Unix seconds): the columns that matter, a scorer a line of 80 columns; with `wide` all columns. A
-    scorer of the group `name` is called by its replica."""
+    scorer of the group `name` is called by its replica. `dead` counts the dead letters since a scorer began."""
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    anybody_refuses = any(heard.status.refused for heard in found)
-    columns = [column for column in COLUMNS if wide or column in FIRST or (column == "refused" and anybody_refuses)]
+    told = {
+        *FIRST,
+        *(("dead",) if any(_dead_letters(heard) for heard in found) else ()),
+        *(("refused",) if any(heard.status.refused for heard in found) else ()),
+    }
+    columns = [column for column in COLUMNS if wide or column in told]
     for column in columns:
         justify: JustifyMethod = "right" if column in NUMBERS else "left"
         shown.add_column(column, overflow="fold", no_wrap=column != "scorer", justify=justify)
@@ -71,6 +75,7 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         str(len(scorer.partitions)),
         f"{heard.lag:,}",
         champion.version or "-",
+        f"{_dead_letters(heard):,}",
         " ".join(scorer.refused),
         f"{age} ago",
         scorer.region,
@@ -80,6 +85,10 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         " ".join(f"{topic}[{','.join(map(str, numbers))}]" for topic, numbers in partitions.items()),
         "; ".join(f"{version}: {reason}" for version, reason in scorer.refused.items()),
     )
+
+
+def _dead_letters(heard: Heard) -> int:
+    return heard.status.counters.get("dead_letters", 0)
 
 
 def _short(seconds: int) -> str:

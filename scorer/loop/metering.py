@@ -64,6 +64,7 @@ class Metering:
         self._with.traces.end(batch, stages, scored.outcomes)
         progress.events += count
         progress.batches += 1
+        progress.dead_letters += scored.reasons.total()
         progress.last_event_ms |= {place: int(times[at]) for place, at in batch.last.items()}
 
     def second(self) -> None:

@@ -23,6 +23,7 @@ class Progress:
     joined: bool = False
     events: int = 0
     batches: int = 0
+    dead_letters: int = 0
     recoveries: int = 0
     paused: dict[tuple[str, int], str] = field(default_factory=dict)
     lag: dict[tuple[str, int], int] = field(default_factory=dict)

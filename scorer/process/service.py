@@ -265,6 +265,7 @@ def _reporter(
             counters={
                 "events": progress.events,
                 "batches": progress.batches,
+                "dead_letters": progress.dead_letters,
                 "recoveries": progress.recoveries,
                 "aborts": counters.aborts,
                 "rotations": counters.rotations,

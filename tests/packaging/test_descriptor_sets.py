@@ -3,11 +3,13 @@
 python -m tests.packaging.test_descriptor_sets
 """
 
+import subprocess
+import sys
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from grpc_tools import protoc
 
 from scorer.scores import schema
 from scorer.scores.protobuf_record import described
@@ -26,9 +28,9 @@ def compiled(kept: Path, text: str, folder: Path) -> FileDescriptorSet:
     """What protoc makes of a schema, with the files that it imports. The file has the name of the descriptor set."""
     source, made = folder / f"{kept.stem}.proto", folder / "made"
     source.write_text(text)
-    known = Path(protoc.__file__).parent / "_proto"
-    options = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={made}"]
-    assert protoc.main(["protoc", *options, str(source)]) == 0
+    with as_file(files("grpc_tools") / "_proto") as known:
+        options = [f"-I{folder}", f"-I{known}", "--include_imports", f"--descriptor_set_out={made}"]
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, str(source)], check=True)
     return FileDescriptorSet.FromString(made.read_bytes())
 
 

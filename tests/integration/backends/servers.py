@@ -22,7 +22,7 @@ CACHE = user_cache_path("scorestream-tests")
 PINNED = {
     "tensorflow": (("tensorflow-cpu==2.21.0",), ("tensorflow-serving-api==2.21.0",)),  # the second without what it asks for
     "mlserver": (("mlserver==1.7.1", "onnxruntime==1.31.1"), ()),
-    "triton": (("nvidia-pytriton==0.7.0", "numpy<2"), ()),
+    "triton": (("nvidia-pytriton==0.7.0", "numpy<2", "onnxruntime==1.23.2"), ()),
 }
 
 

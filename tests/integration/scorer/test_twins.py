@@ -1,37 +1,58 @@
 """Two processes of one replica on the real broker, and a dead one that the group still counts."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 from publisher.session.transactional_ids import POOL_SIZE
-from tests.integration.scorer.rig import MakeRig, events, until
+from tests.integration.scorer.rig import MakeRig, Rig, events, until
 
-COUNT = 12_000
+CALL_EVENTS = 800  # written by one command, in a second
 HINT = "give each process a replica of its own"
+
+
+@contextlib.contextmanager
+def flowing(rig: Rig) -> Iterator[list[int]]:
+    """Events come until the block ends; how many by each command."""
+    written: list[int] = []
+    over = threading.Event()
+
+    def flow() -> None:
+        while not over.is_set():
+            more = events(CALL_EVENTS, start=CALL_EVENTS * len(written), keys=300)
+            written.append(rig.emit(more, "--rate", str(CALL_EVENTS)))
+
+    thread = threading.Thread(target=flow)
+    thread.start()
+    try:
+        yield written
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_of_two_that_start_together_the_younger_ends_and_a_third_is_refused(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
-    flow = threading.Thread(target=rig.emit, args=(events(COUNT, keys=300), "--rate", "800"))
     twins = [rig.start("a"), rig.start("a")]
-    flow.start()
-    until(lambda: any(twin.process.poll() is not None for twin in twins), "the end of one")
-    (survivor,) = (twin for twin in twins if twin.process.poll() is None)
-    (younger,) = (twin for twin in twins if twin is not survivor)
-    assert younger.process.returncode == 3, younger.said
-    assert HINT in younger.said
-    assert "an older process runs" in younger.said or "a live process runs" in younger.said
-    survivor.ready()
-    until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
-    commits = survivor.metric("scorer_commits_total")
-    # each producer of the pool may have been fenced, and is told so at its next turn
-    until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
-    recoveries = survivor.said.count("recovering")
-    third = rig.start("a")
-    assert third.wait() == 3
-    assert HINT in third.said
-    flow.join()
-    until(lambda: rig.answered() >= COUNT, "all scores")
-    rig.assert_clean(events=COUNT, scored=COUNT)
+    with flowing(rig) as written:
+        until(lambda: any(twin.process.poll() is not None for twin in twins), "the end of one")
+        (survivor,) = (twin for twin in twins if twin.process.poll() is None)
+        (younger,) = (twin for twin in twins if twin is not survivor)
+        assert younger.process.returncode == 3, younger.said
+        assert HINT in younger.said
+        assert "an older process runs" in younger.said or "a live process runs" in younger.said
+        survivor.ready()
+        until(lambda: survivor.metric("scorer_assigned_partitions") == 4, "all partitions")
+        commits = survivor.metric("scorer_commits_total")
+        # each producer of the pool may have been fenced, and is told so at its next turn
+        until(lambda: survivor.metric("scorer_commits_total") >= commits + 2 * POOL_SIZE, "a turn of each producer")
+        recoveries = survivor.said.count("recovering")
+        third = rig.start("a")
+        assert third.wait() == 3
+        assert HINT in third.said
+    count = sum(written)
+    until(lambda: rig.answered() >= count, "all scores")
+    rig.assert_clean(events=count, scored=count)
     assert survivor.said.count("recovering") == recoveries
     assert [(row["scorer"], row["state"]) for row in rig.fleet()] == [(f"{rig.name}.a", "running")]
     assert survivor.stop() == 0

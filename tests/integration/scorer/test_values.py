@@ -100,7 +100,7 @@ def test_a_topic_of_image_files_goes_to_the_models_own_decoder(make_rig: MakeRig
     rig.promote("1.0.0")
     rig.create()
     said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    assert "image: bytes of uint8[-1] up to 2000000 from value" in said
+    assert "image: the bytes of uint8[-1] up to 2000000 from value" in said
     scorer = rig.start().ready()
     sizes = [(1 + n % 40, 1 + n % 30) for n in range(60)]
     lines = [
@@ -124,7 +124,7 @@ def test_what_the_commands_say_of_values_from_elsewhere(make_rig: MakeRig) -> No
     rig.push(models.package(rig.folder / "images", images, IMAGES), "1.0.0")
     rig.promote("1.0.0")
     said = rig.run("model-registry", "inspect", "oci:./registry/model:1.0.0").stdout
-    for line in ("image: bytes of uint8 from value", "store: float32 from header:store", "at: int64 from time"):
+    for line in ("image: the bytes of uint8[192] from value", "store: float32 from header:store", "at: int64 from time"):
         assert line in said
     assert "One process reaches" in rig.run("scorer", "bench", "./images", "--set", "batching.max_events=8").stdout
     schema = json.loads(rig.run("scorer", "schema", "./images").stdout)

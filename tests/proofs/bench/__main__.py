@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.proofs.bench import plot, report, whole
+from tests.proofs.bench import pictures, plot, report, whole
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import Figures, spread
 from tests.proofs.bench.machine import Cores, description
@@ -32,7 +32,7 @@ from tests.proofs.bench.stage import Stage
 from tests.proofs.bench.workload import HELD_OUT, Workload, headers
 
 DELIVERIES = ("exactly-once", "at-least-once")
-GROUPS = ("components", "bus", "drain", "formats", "headers", "held_out", "workers", "paced", "swap", "start")
+GROUPS = ("components", "bus", "drain", "formats", "headers", "held_out", "pictures", "workers", "paced", "swap", "start")
 WIDTH = 160  # of tables that go into a file
 
 
@@ -47,12 +47,13 @@ class Sizes:
     swap_seconds: float = 15.0
     swap_rate: float = 20_000.0  # at most: half of what drain came to, where that is less
     repetitions: int = 3
+    pictures: int = 3_000
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2, "1,64", "4,30")
 
 
 class Bench:
@@ -121,6 +122,12 @@ class Bench:
             events = list(HELD_OUT.events(self._sizes.events // 2))
             return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {"id": "id"})}]
 
+    def _pictures(self) -> Any:
+        """Values of 150,528 bytes as tensors, beside the bus and one copy of each: `bus_us` is both."""
+        with Stage(self._stage.cores, self._stage.workload, pictures.package) as stage:
+            events = list(pictures.events(self._sizes.pictures))
+            return [self._beside_bus(stage, "bench.pictures", events, pictures.INPUT, headers, pictures.copy_us())]
+
     def _beside_bus(
         self,
         stage: Stage,
@@ -128,10 +135,11 @@ class Bench:
         events: list[bytes],
         settings: Mapping[str, Any],
         more: Callable[[int], Headers] = lambda _: None,
+        copied_us: float = 0.0,
     ) -> Figures:
         stage.fill(topic, events, more)
         alone = whole.bus(stage, topic, len(events), settings)
-        limit = alone["consume"]["process_us"] + alone["produce"]["process_us"]
+        limit = alone["consume"]["process_us"] + alone["produce"]["process_us"] + copied_us
         found = self._repeated(lambda: whole.drain(stage, DELIVERIES[0], topic, len(events), settings=settings))
         share = round(limit / found["cpu_us_per_event"]["median"], 2)
         return {"bytes": round(sum(map(len, events)) / len(events)), "bus_us": round(limit, 2), "bus_share": share, **found}

@@ -36,9 +36,11 @@ class Stage:
     This process, the broker and what else it starts are kept off the scorer's core.
     """
 
-    def __init__(self, cores: Cores, workload: Workload) -> None:
+    def __init__(self, cores: Cores, workload: Workload, package: Callable[[Path, int], Path] | None = None) -> None:
+        """`package` writes a version of another model than the workload's, for a seed."""
         self.cores = cores
         self.workload = workload
+        self._package = package or workload.package
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -49,7 +51,7 @@ class Stage:
         self.settings = KafkaSettings(bootstrap_servers=self.servers)
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         for seed, version in enumerate(("1.0.0", "2.0.0")):
-            package = self.workload.package(self.folder / f"package-{version}", seed)
+            package = self._package(self.folder / f"package-{version}", seed)
             self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
         self.promote("1.0.0")
         return self

@@ -5,11 +5,12 @@ both audits clean. A table on stderr. Exit code 1 where something differs.
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.backends.servers import ModelServer
 from tests.integration.scorer.rig import Rig
 from tests.proofs.models.cases import Case, cases
-from tests.proofs.models.server import on_server, start
+from tests.proofs.models.server import SETTINGS, on_server, start
 from tests.proofs.models.stage import ground, served
 
 COLUMNS = ("events", "open_after_init", "largest_difference", "batch", "scorer_cpu_us", "onnx_runtime_cpu_us")
@@ -32,19 +33,24 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests models", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=list(known), help="this model; repeatable (default: all)")
     parser.add_argument("--share", type=float, default=1.0, help="of each model's events, such as 0.1")
-    parser.add_argument("--no-server", action="store_true", help="leave MLServer out")
+    parser.add_argument("--server", action="append", choices=list(SETTINGS), help="also there; repeatable (default: mlserver)")
+    parser.add_argument("--no-server", action="store_true", help="in the scorer only")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
     options = parser.parse_args(arguments)
     found: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="scorestream-models-") as name, EmbeddedBroker() as broker:
-        server = None if options.no_server else start(Path(name) / "mlserver")
-        try:
-            for case in (known[one] for one in options.only or known):
-                talk.print(f"{case.name} ...", markup=False)
-                found += played(case, broker.bootstrap_servers, Path(name), options.share, server)
-        finally:
-            if server is not None:
-                server.close()
+    wanted = [] if options.no_server else options.server or ["mlserver"]
+    with (
+        tempfile.TemporaryDirectory(prefix="scorestream-models-") as name,
+        EmbeddedBroker() as broker,
+        contextlib.ExitStack() as closing,
+    ):
+        servers = {}
+        for kind in wanted:
+            servers[kind] = start(kind, Path(name) / kind)
+            closing.callback(servers[kind].close)
+        for case in (known[one] for one in options.only or known):
+            talk.print(f"{case.name} ...", markup=False)
+            found += played(case, broker.bootstrap_servers, Path(name), options.share, servers)
     talk.print(shown(found))
     for one in found:
         for said in one["differences"][:5]:
@@ -55,9 +61,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def played(
-    case: Case, bootstrap_servers: str, folder: Path, share: float, server: ModelServer | None
+    case: Case, bootstrap_servers: str, folder: Path, share: float, servers: Mapping[str, ModelServer]
 ) -> Iterator[dict[str, Any]]:
-    """The figures of a model in the scorer, then on the server."""
+    """The figures of a model in the scorer, then on each server."""
     where = "scorer"
     try:
         made = ground(case, folder / case.name, share)
@@ -66,9 +72,8 @@ def played(
             yield {"model": case.name, "where": where, **served(made, made.package, rig)}
         finally:
             rig.close()
-        if server is not None:
-            where = "MLServer"
-            yield {"model": case.name, "where": where, **on_server(made, bootstrap_servers, server)}
+        for where, server in servers.items():
+            yield {"model": case.name, "where": where, **on_server(made, bootstrap_servers, where, server)}
     except Exception as error:  # noqa: BLE001 - told in the table; the others go on
         traceback.print_exc()
         yield {"model": case.name, "where": where, "differences": [f"{type(error).__name__}: {error}"]}

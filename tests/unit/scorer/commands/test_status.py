@@ -19,7 +19,7 @@ REPLICAS = ("scorer-0", "ip-10-0-3-17-0", "fraud-eu-0-11")
 WHY = "golden example 3 must score 0.25 within 0.0001, but scores 0.31"
 
 
-def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
+def fleet(replicas: tuple[str, ...], *, refused: bool, dead: int = 0) -> list[Heard]:
     found = []
     for number, replica in enumerate(replicas):
         told = status(
@@ -30,15 +30,15 @@ def fleet(replicas: tuple[str, ...], *, refused: bool) -> list[Heard]:
             heartbeat_ms=int(NOW * 1_000) - 3_000 - 100_000 * number,
             partitions=[PartitionStatus("fraud.payments.authorised.v2", p, 123_456) for p in range(number, 24, 3)],
             refused={"2025.12.01-1": WHY} if refused else {},
-            counters={"events": 1_234_567_890},
+            counters={"events": 1_234_567_890, "dead_letters": dead},
         )
         found.append(Heard(told, told.heartbeat_ms / 1_000, told))
     return found
 
 
-def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS) -> list[str]:
+def lines(width: int, *, refused: bool, wide: bool = False, replicas: tuple[str, ...] = REPLICAS, dead: int = 0) -> list[str]:
     console = Console(width=width, file=io.StringIO())
-    console.print(table(NAME, fleet(replicas, refused=refused), NOW, wide=wide))
+    console.print(table(NAME, fleet(replicas, refused=refused, dead=dead), NOW, wide=wide))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -51,6 +51,12 @@ def test_a_scorer_is_a_line_of_80_columns() -> None:
         states = [["running"], ["silent", "103", "s"], ["silent", "3", "min"]]
         for row, replica, state in zip(rows, REPLICAS, states, strict=True):
             assert row.split() == [replica, *state, "8", "987,648", "2025.11.05-3", *ours]
+
+
+def test_dead_letters_have_a_column_where_there_are_some() -> None:
+    head, _, *rows = lines(80, refused=False, dead=1_234)
+    assert head.split() == ["scorer", "state", "partitions", "lag", "version", "dead"]
+    assert rows[0].split()[-2:] == ["2025.11.05-3", "1,234"]
 
 
 def test_a_long_name_folds_and_nothing_else_does() -> None:

@@ -1,0 +1,81 @@
+"""What `scorer tail --no-follow` shows while transactions are open, on a real broker."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Message, Producer
+
+from publisher.errors import Fatal
+from publisher.kafka import following, rights
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.following import Following
+from tests.integration.scorer.rig import MakeRig, Rig
+
+NEWS_BEFORE_THE_COMMIT = 5
+
+
+class Committing(Following):
+    """Commits the transaction of `producer` when it has waited for it a while."""
+
+    producer: Producer
+    asked = 0
+
+    def news(self, seconds: float = following.POLL_SECONDS) -> Iterator[Message]:
+        self.asked += 1
+        if self.asked == NEWS_BEFORE_THE_COMMIT:
+            self.producer.commit_transaction(10)
+        return super().news(seconds)
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> Rig:
+    rig = make_rig()
+    rig.make_topic(rig.scores_topic, 2)
+    return rig
+
+
+def writing(rig: Rig) -> Producer:
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "transactional.id": rig.name, "error_cb": lambda _: None})
+    producer.init_transactions(30)
+    return producer
+
+
+def write(producer: Producer, rig: Rig, value: bytes, partition: int) -> None:
+    producer.produce(rig.scores_topic, value, partition=partition)
+    producer.flush(10)
+
+
+def reading(rig: Rig) -> Committing:
+    settings = KafkaSettings(bootstrap_servers=rig.bootstrap_servers)
+    made = Committing(settings, "tail", rights.to_read(rig.scores_topic), [rig.scores_topic])
+    made.begin(OFFSET_BEGINNING)
+    return made
+
+
+def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
+    producer = writing(rig)
+    producer.begin_transaction()
+    write(producer, rig, b"one", 0)
+    write(producer, rig, b"two", 1)
+    with contextlib.closing(reading(rig)) as found:
+        found.producer = producer
+        assert [message.value() for message in found.oldest_first()] == [b"one", b"two"]
+    assert found.asked >= NEWS_BEFORE_THE_COMMIT
+
+
+def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "SILENCE_SECONDS", 3.0)
+    producer = writing(rig)
+    producer.begin_transaction()
+    write(producer, rig, b"one", 0)
+    producer.commit_transaction(10)
+    producer.begin_transaction()
+    write(producer, rig, b"two", 1)
+    with contextlib.closing(reading(rig)) as found:
+        found.asked = NEWS_BEFORE_THE_COMMIT
+        records = found.oldest_first()
+        assert next(records).value() == b"one"
+        with pytest.raises(Fatal, match=r"a transaction is open in .*\[1\] from offset 0 on"):
+            next(records)
+    producer.abort_transaction(10)

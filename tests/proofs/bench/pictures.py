@@ -1,0 +1,56 @@
+"""Pictures as whole values, (3, 224, 224) uint8, and a model that reads one pixel of each: the way there is measured."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.support import models
+
+SHAPE = (3, 224, 224)
+BYTES = int(np.prod(SHAPE))
+POOL = 16  # distinct pictures: 2.4 MB
+INPUT = {"format": "bytes", "id": "header:ce_id"}
+SIGNATURE: dict[str, Any] = {
+    "inputs": [
+        {"tensor": "x", "dtype": "uint8", "shape": [*SHAPE], "fields": [{"name": "picture", "bytes": True, "from": "value"}]}
+    ],
+    "output": {"tensor": "y"},
+}
+
+
+def package(folder: Path, seed: int) -> Path:
+    """A model version, `seed` + 1 times the first pixel."""
+    return models.package(folder, lambda path: first_pixel(path, seed + 1.0), SIGNATURE)
+
+
+def first_pixel(path: Path, factor: float) -> None:
+    named = {"begins": [0, 0, 0], "ends": [1, 1, 1], "axes": [1, 2, 3], "row": [-1, 1]}
+    constants = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in named.items()]
+    constants.append(numpy_helper.from_array(np.array([factor], np.float32), "factor"))
+    nodes = [
+        helper.make_node("Slice", ["x", "begins", "ends", "axes"], ["pixel"]),
+        helper.make_node("Reshape", ["pixel", "row"], ["flat"]),
+        helper.make_node("Cast", ["flat"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["number", "factor"], ["y"]),
+    ]
+    inputs = [models.tensor("x", TensorProto.UINT8, "N", *SHAPE)]
+    models.save(nodes, inputs, [models.tensor("y", TensorProto.FLOAT, "N", 1)], path, constants)
+
+
+def events(count: int) -> Iterator[bytes]:
+    pool = [one.tobytes() for one in np.random.default_rng(7).integers(0, 256, (POOL, BYTES), np.uint8)]
+    return (pool[number % POOL] for number in range(count))
+
+
+def copy_us() -> float:
+    """CPU microseconds that numpy takes to copy a picture of such a pool into a batch."""
+    pool, batch = list(events(POOL)), np.empty((POOL, BYTES), np.uint8)
+    began, rounds = time.process_time(), 100
+    for _ in range(rounds):
+        for row, value in zip(batch, pool, strict=True):
+            row[:] = np.frombuffer(value, np.uint8)
+    return (time.process_time() - began) / rounds / POOL * 1e6
