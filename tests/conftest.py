@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.debian import NOT_RUN_FILE, PACKAGES
+from tests.support.shared_broker import BrokerOnDemand
 
 settings.register_profile("busy machine", deadline=None)  # how long an example takes says nothing about what it proves
 settings.register_profile("quick", settings.get_profile("busy machine"), max_examples=30)
@@ -26,8 +27,12 @@ TOGETHER = {
     "tests/integration/security/": "security",
     "tests/integration/backends/": "model servers",
     "tests/integration/scorer/test_model_servers.py": "model servers",
+    "tests/integration/scorer/test_formats.py": "schema registry",
+    "tests/integration/scorer/test_score_formats.py": "schema registry",
 }
-"""Where tests share servers that the others do not need: one of the processes runs them all."""
+"""Files whose tests share servers that the others do not need: one of the processes runs them all."""
+IN_A_FILE = ("tests/integration/", "tests/packaging/")
+"""Where the tests of a file share what takes long to make: one of the processes runs them."""
 NOT_RUN = pytest.StashKey[dict[str, str]]()
 """Test to package."""
 
@@ -41,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "debian(program): needs a program of Debian, one of those listed in tests/support/debian.py"
     )
     config.stash[NOT_RUN] = {}
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        broker = BrokerOnDemand()
+        config.add_cleanup(broker.close)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, by what tests start too
 
 
@@ -50,8 +58,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     set they stay and fail. Turn the order round where that is asked."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/integration/"))
     for item in items:
-        for place in filter(item.nodeid.startswith, TOGETHER):
-            item.add_marker(pytest.mark.xdist_group(TOGETHER[place]))
+        together = next((TOGETHER[place] for place in TOGETHER if item.nodeid.startswith(place)), None)
+        if together or item.nodeid.startswith(IN_A_FILE):
+            item.add_marker(pytest.mark.xdist_group(together or item.nodeid.partition("::")[0]))
     if config.getoption("backwards", False):
         items.reverse()
     missing = {item: program for item in items if (program := missing_program(item))}

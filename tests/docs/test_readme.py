@@ -15,11 +15,11 @@ import pytest
 import trustme
 
 from scorer.demo import flights
-from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.docs import pages
 from tests.integration.registry.server import DockerRegistry, Tls, running
 from tests.integration.scorer.rig import until
 from tests.support.environment import ROOT
+from tests.support.shared_broker import Broker
 
 README, SCORER, MODELS = "README.md", "scorer/README.md", "model_registry/README.md"
 KAFKA, REGISTRY = "127.0.0.1:9092", "registry.example.com"
@@ -113,7 +113,7 @@ class Terminal:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, broker: EmbeddedBroker, unique: str) -> Iterator[Reader]:
+def reader(tmp_path: Path, broker: Broker, unique: str) -> Iterator[Reader]:
     newcomer = Reader(tmp_path, broker.bootstrap_servers, unique)
     yield newcomer
     newcomer.close()

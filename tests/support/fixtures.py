@@ -1,4 +1,4 @@
-"""Fixtures of all tests with a real broker: one broker for each process of the run, and names and topics of each test's own."""
+"""Fixtures of all tests with a real broker: one for all processes of the run, and names and topics of each test's own."""
 
 import re
 import uuid
@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer.rig import MakeRig, Rig
+from tests.support import shared_broker
+from tests.support.shared_broker import Broker
 
 MakeTopics = Callable[..., list[str]]
 ANSWER_SECONDS = 30.0
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[EmbeddedBroker]:
+def broker() -> Iterator[Broker]:
     """A running Apache Kafka. Tests that kill or pause it start one of their own instead."""
-    with EmbeddedBroker() as running:
-        yield running
+    yield from shared_broker.shared()
 
 
 @pytest.fixture(scope="session")
-def admin(broker: EmbeddedBroker) -> AdminClient:
+def admin(broker: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 
@@ -49,7 +49,7 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
 
 
 @pytest.fixture
-def make_rig(broker: EmbeddedBroker, tmp_path: Path, unique: str) -> Iterator[MakeRig]:
+def make_rig(broker: Broker, tmp_path: Path, unique: str) -> Iterator[MakeRig]:
     """`make_rig(region="eu-west", input={...})`: a scorer's surroundings with these settings changed. What runs is ended."""
     rigs: list[Rig] = []
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 STEP_SECONDS = 180.0  # how long anything may take to show; far more than it takes
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.1
 
 
 def within(

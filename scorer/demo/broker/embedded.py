@@ -19,6 +19,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from scorer.demo.broker import archive
 from scorer.demo.broker.guard import Guard
 from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
 from scorer.demo.broker.node import HOST, cluster_id, free_ports, is_taken, write_node
@@ -39,8 +40,8 @@ class EmbeddedBroker:
     `folder` must be new or empty and is removed at the end; without it a temporary one is made. `properties` go over those
     of the server; a function that is told the ports (broker, controller) may name listeners beside the node's own.
     `quick_start` gives up the compiler that a broker in production has: it is for the first minutes, not for measurements.
-    `jars` are those of another version of Apache Kafka; one before 3.9 needs its voters among the properties
-    (`controller.quorum.voters`).
+    `record` names a file for the classes that it loads (see `archive.py`). `jars` are those of another version of Apache
+    Kafka; one before 3.9 needs its voters among the properties (`controller.quorum.voters`).
     Whatever happens to this process, the broker ends and its folder goes (see `guard.py`), unless it was detached.
     """
 
@@ -53,10 +54,13 @@ class EmbeddedBroker:
         quick_start: bool = True,
         jars: tuple[Jar, ...] = (),
         port: int = 0,
+        record: Path | None = None,
     ) -> None:
         self._given_folder = folder
         self._properties: Properties = properties or {}
         self._options = [f"-Xmx{heap_mb}m", *(QUICK_START if quick_start else ())]
+        self._archived = quick_start and record is None
+        self._recording = [f"-XX:AOTCacheOutput={record}"] if record else []
         self._jars = jars
         self._cluster_id = cluster_id(uuid.uuid4().bytes)
         self._owner = os.getpid()
@@ -92,7 +96,8 @@ class EmbeddedBroker:
             raise RuntimeError("the embedded broker is already started: stop it, or use restart()")
         jars = classpath(jars=self._jars)
         self._folder = _new_folder(self._given_folder)
-        self._java = [java_executable(), *self._options, f"-Dscorestream.log={self._folder / 'broker.log'}"]
+        archived = archive.options(jars) if self._archived else ()
+        self._java = [java_executable(), *self._options, *archived, f"-Dscorestream.log={self._folder / 'broker.log'}"]
         self._java += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
         self._java += ["-cp", os.pathsep.join(map(str, jars))]
         self._guard = Guard(self._folder)
@@ -177,7 +182,7 @@ class EmbeddedBroker:
     def _launch(self) -> None:
         with (self.folder / "console.log").open("ab") as console:
             self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self.folder / "server.properties")],
+                [*self._java, *self._recording, "kafka.Kafka", str(self.folder / "server.properties")],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

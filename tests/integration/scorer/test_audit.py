@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from publisher.audit.ledger import EventReport
 from publisher.audit.topics import Plan, audit
 from publisher.kafka.clients import KafkaSettings
-from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
+from tests.support.shared_broker import Broker
 
 FAULTS = EventReport().faults
 T0 = 1_700_000_000_000  # Unix ms of the first event; one a second, the partitions in turn
@@ -60,7 +60,7 @@ def run_of(start: int, stop: int) -> list[Score]:
 
 
 def test_open_transactions_are_waited_for_and_aborted_ones_not_seen(
-    broker: EmbeddedBroker, unique: str, make_topics: MakeTopics
+    broker: Broker, unique: str, make_topics: MakeTopics
 ) -> None:
     bench = Bench(broker.bootstrap_servers, unique, make_topics)
     bench.answer(run_of(0, 20), {0: 20, 1: 20})
@@ -82,7 +82,7 @@ def test_open_transactions_are_waited_for_and_aborted_ones_not_seen(
 
 
 def test_each_damage_is_found_by_both_auditors_and_only_inside_the_window(
-    broker: EmbeddedBroker, unique: str, make_topics: MakeTopics
+    broker: Broker, unique: str, make_topics: MakeTopics
 ) -> None:
     bench = Bench(broker.bootstrap_servers, unique, make_topics)
     damaged = [(0, offset, "1") for offset in (40, 40, 42, 43, 45, 44)]  # 40 twice, 41 never, 44 after 45

@@ -13,7 +13,6 @@ from publisher.kafka import clients
 from publisher.kafka.clients import HandledProducer, KafkaSettings
 from publisher.session.producing import RefusedRecords
 from publisher.session.protocol import Record
-from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.events.batch import Batch
 from scorer.events.native.bus import bus
 from scorer.events.native.records import PackedRecords, Piece, chosen, constant
@@ -24,6 +23,7 @@ from scorer.intake.queued import Queued, source_of
 from tests.campaigns.fuzz.raw import RawProducer, RawRecord
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
+from tests.support.shared_broker import Broker
 from tests.support.waiting import STEP_SECONDS, until
 
 pytestmark = pytest.mark.debian("cc")
@@ -40,11 +40,11 @@ RECORDS = [
 ]
 
 
-def settings(broker: EmbeddedBroker) -> KafkaSettings:
+def settings(broker: Broker) -> KafkaSettings:
     return KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
 
 
-def write(broker: EmbeddedBroker, topic: str, records: list[RawRecord]) -> None:
+def write(broker: Broker, topic: str, records: list[RawRecord]) -> None:
     """The records into both partitions of a topic that has just been made."""
     with closing(RawProducer(broker.bootstrap_servers)) as producer:
         for partition in (0, 1):
@@ -52,7 +52,7 @@ def write(broker: EmbeddedBroker, topic: str, records: list[RawRecord]) -> None:
 
 
 @contextmanager
-def reading(broker: EmbeddedBroker, *, native: bool, at: list[TopicPartition]) -> Iterator[Source]:
+def reading(broker: Broker, *, native: bool, at: list[TopicPartition]) -> Iterator[Source]:
     """A source that reads from there. The consumer closes at the end: it would wait for ever for a queue that is still held."""
     plugin = bus() if native else None
     consumer = clients.consumer(settings(broker), "t", "native-bus", lambda _: None, lambda *_: None, plugin)
@@ -92,7 +92,7 @@ def columns(batches: list[Batch]) -> list[list[object]]:
     return sorted(rows, key=lambda row: row[:3])
 
 
-def test_events_are_taken_as_the_client_reads_them(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
+def test_events_are_taken_as_the_client_reads_them(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("in", partitions=2, config={"message.timestamp.before.max.ms": str(2**63 - 1)})
     write(broker, topic, RECORDS * 3)
     whole = [TopicPartition(topic, partition, 0) for partition in (0, 1)]
@@ -108,7 +108,7 @@ def test_events_are_taken_as_the_client_reads_them(broker: EmbeddedBroker, make_
     assert [row[7] for row in found[True]].count(True) == 6
 
 
-def test_some_partitions_of_what_was_taken_are_left_out(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
+def test_some_partitions_of_what_was_taken_are_left_out(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("in", partitions=2, config={"message.timestamp.before.max.ms": str(2**63 - 1)})
     write(broker, topic, RECORDS)
     kept: list[Batch] = []
@@ -129,9 +129,7 @@ def test_some_partitions_of_what_was_taken_are_left_out(broker: EmbeddedBroker, 
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_what_comes_while_there_is_time_belongs_to_the_batch(
-    broker: EmbeddedBroker, make_topics: MakeTopics, native: bool
-) -> None:
+def test_what_comes_while_there_is_time_belongs_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
     (topic,) = make_topics("in", partitions=2)
     write(broker, topic, RECORDS[:1])
     later = threading.Timer(0.2, write, (broker, topic, RECORDS[1:2]))
@@ -147,7 +145,7 @@ def test_what_comes_while_there_is_time_belongs_to_the_batch(
 
 @pytest.mark.parametrize("native", [False, True])
 def test_a_position_that_is_out_of_range_is_a_failure_with_its_place(
-    broker: EmbeddedBroker, make_topics: MakeTopics, native: bool
+    broker: Broker, make_topics: MakeTopics, native: bool
 ) -> None:
     (topic,) = make_topics("in", partitions=1)
     failures: list[Failure] = []
@@ -165,7 +163,7 @@ def test_a_position_that_is_out_of_range_is_a_failure_with_its_place(
     assert "out of range" in error.str().lower()
 
 
-def test_a_source_that_is_closed_gives_nothing(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
+def test_a_source_that_is_closed_gives_nothing(broker: Broker, make_topics: MakeTopics) -> None:
     """Another consumer may not have been made when the group is heard next."""
     (topic,) = make_topics("in", partitions=1)
     with reading(broker, native=True, at=[TopicPartition(topic, 0, 0)]) as source:
@@ -193,7 +191,7 @@ def written(producer: HandledProducer, records: PackedRecords) -> None:
     assert producer.flush(30) == 0
 
 
-def test_records_are_written_as_the_client_writes_them(broker: EmbeddedBroker, make_topics: MakeTopics) -> None:
+def test_records_are_written_as_the_client_writes_them(broker: Broker, make_topics: MakeTopics) -> None:
     (topic,) = make_topics("out", partitions=2)
     for room in (100_000, 10):
         extra: dict[str, str | int | float | bool] = {"queue.buffering.max.messages": room}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.registry.server import DockerRegistry, running, tls_for
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.integration.scorer.test_demo import demo
 from tests.support import models
+from tests.support.shared_broker import Broker
 
 TOLD_SECONDS, POLL_SECONDS = 2.0, 6.0
 
@@ -76,7 +76,7 @@ def test_a_registry_with_a_certificate_of_its_own_authority(make_rig: MakeRig, t
 
 @pytest.mark.debian("docker-registry")
 def test_the_demo_runs_on_a_registry_and_a_broker_that_are_there_without_a_kill(
-    registry: DockerRegistry, broker: EmbeddedBroker
+    registry: DockerRegistry, broker: Broker
 ) -> None:
     servers = ("--bootstrap-servers", broker.bootstrap_servers, "--registry", registry.address, "--plain-http")
     done = demo("--events", "2000", "--rate", "1000", "--no-kill", "--console", *servers, "--json")
