@@ -26,7 +26,7 @@ STEPS = {
     "types": ("mypy",),
     "layers": ("lint-imports",),
     "dockerfile": ("hadolint", "Dockerfile"),
-    "pytest": ("pytest", "--numprocesses=4", "--dist=loadgroup"),  # end-to-end tests wait more than they compute
+    "pytest": ("pytest", "--numprocesses=5", "--dist=loadgroup"),  # end-to-end tests wait more than they compute
 }
 """Name to command; the programs are those of the virtual environment."""
 RUNS = {

@@ -27,6 +27,7 @@ TOGETHER = {
     "tests/integration/security/": "security",
     "tests/integration/backends/": "model servers",
     "tests/integration/scorer/test_model_servers.py": "model servers",
+    "tests/integration/training/": "training",
     "tests/integration/scorer/test_formats.py": "schema registry",
     "tests/integration/scorer/test_score_formats.py": "schema registry",
 }

@@ -25,6 +25,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from scorer.demo.broker import archive
 from scorer.demo.broker.embedded import QUICK_START, WAITING, java_executable, telling
 from scorer.demo.broker.guard import Guard
 from scorer.demo.broker.jars import classpath
@@ -68,12 +69,10 @@ class Node:
         self.port, self.controller = free_ports()
         self.proxied, _ = free_ports()
         folder.mkdir(parents=True)
-        self._java = [java_executable(), f"-Xmx{heap_mb}m", *QUICK_START, f"-Dscorestream.log={folder / 'broker.log'}"]
-        self._java += [
-            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-            "-cp",
-            os.pathsep.join(map(str, classpath())),
-        ]
+        jars = classpath()
+        self._java = [java_executable(), f"-Xmx{heap_mb}m", *QUICK_START, *archive.options(jars)]
+        self._java.append(f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}")
+        self._java += [f"-Dscorestream.log={folder / 'broker.log'}", "-cp", os.pathsep.join(map(str, jars))]
         self._program: Program | None = None
         self._guard = Guard(folder)
 
