@@ -68,7 +68,7 @@ def _stated(value: Any) -> dict[str, Any]:
 def on_server(found: Ground, bootstrap_servers: str, kind: str, server: ModelServer) -> dict[str, Any]:
     """Figures of a scorer whose model is there; of a model that it does not serve, `refused` says what `scorer check` says."""
     case, made = found.case, package(found, kind)
-    folder = made.parent / "server"
+    folder = made.parent / f"scorer-on-{kind}"
     folder.mkdir()
     model = {"backend": "open-inference", "endpoints": [server.address], "server_folder": str(server.folder)}
     settings = {**case.settings, "model": {**case.settings.get("model", {}), **model}}
