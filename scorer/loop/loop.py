@@ -135,10 +135,10 @@ class Loop:
 
     def _pace(self) -> float:
         """The broker pays for each transaction: leave some time between two. When the next may begin, a little later than now
-        where there was time to leave: what is fetched meanwhile belongs to it."""
+        where there was time to leave, or more than a little where events wait: what is fetched meanwhile belongs to it."""
         now = time.monotonic()
         pause = self._pacing.wait(now)
-        if pause > FETCH_SECONDS:
+        if pause > FETCH_SECONDS and not self._pacing.behind:
             time.sleep(pause - FETCH_SECONDS)
         return now + pause
 
@@ -157,6 +157,7 @@ class Loop:
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
+        self._pacing.take(age)
         at_most = self._with.quarantine.most(self._settings.batching.max_events)
         return self._limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self._pacing.interval)
 

@@ -8,6 +8,7 @@ from statistics import median
 # above that, and there are 0.6 times as many transactions.
 COMMIT_MULTIPLE = 3.0
 LONGEST_INTERVAL = 0.1  # seconds
+BEHIND_SECONDS = 1.0
 RECENT = 3
 OVERLAP_SECONDS = 0.001  # what is overlapped takes at least so long: handing over to another thread costs a tenth of it
 OVERLAP_SHARE = 2 / 3  # of a usual commit
@@ -23,12 +24,17 @@ class Pacing:
 
     target: float
     began: float = float("-inf")
+    oldest: float = 0.0
     commits: deque[float] = field(default_factory=lambda: deque([0.0], RECENT))
     answers: deque[float] = field(default_factory=lambda: deque([0.0], RECENT))
 
     def begin(self, now: float, *, full: bool = False) -> None:
         """A transaction begins at `now` (monotonic seconds); `full`: waiting had not made it larger."""
         self.began = float("-inf") if full else now
+
+    def take(self, oldest: float) -> None:
+        """Events are taken of which the first is `oldest` seconds old."""
+        self.oldest = oldest
 
     def committed(self, commit: float, answered: float) -> None:
         """Its commit took `commit` seconds, 0 where batches have none of their own; its events were answered `answered` seconds
@@ -39,6 +45,12 @@ class Pacing:
     def wait(self, now: float) -> float:
         """Seconds until the next may begin, 0 where it may at once: always where commits take no time."""
         return max(0.0, self.began + self.interval - now)
+
+    @property
+    def behind(self) -> bool:
+        """Whether events have waited for so long that what is fetched had better be taken at once: a client fetches no more
+        before."""
+        return self.oldest >= BEHIND_SECONDS
 
     @property
     def interval(self) -> float:

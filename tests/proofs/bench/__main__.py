@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.proofs.bench import pictures, plot, report, whole
+from tests.proofs.bench import bus, pictures, plot, report, whole
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import Figures, spread
 from tests.proofs.bench.machine import Cores, description
@@ -47,7 +47,7 @@ class Sizes:
     swap_seconds: float = 15.0
     swap_rate: float = 20_000.0  # at most: half of what drain came to, where that is less
     repetitions: int = 3
-    pictures: int = 3_000
+    pictures: int = 6_000
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
@@ -123,10 +123,12 @@ class Bench:
             return [{"features": HELD_OUT.features, **self._beside_bus(stage, "bench.held-out", events, {"id": "id"})}]
 
     def _pictures(self) -> Any:
-        """Values of 150,528 bytes as tensors, beside the bus and one copy of each: `bus_us` is both."""
+        """Values of 150,528 bytes as tensors, beside the bus, in transactions as large as theirs, and one copy of each."""
         with Stage(self._stage.cores, self._stage.workload, pictures.package) as stage:
             events = list(pictures.events(self._sizes.pictures))
-            return [self._beside_bus(stage, "bench.pictures", events, pictures.INPUT, headers, pictures.copy_us())]
+            return [
+                self._beside_bus(stage, "bench.pictures", events, pictures.INPUT, headers, pictures.BATCH, pictures.copy_us())
+            ]
 
     def _beside_bus(
         self,
@@ -135,14 +137,22 @@ class Bench:
         events: list[bytes],
         settings: Mapping[str, Any],
         more: Callable[[int], Headers] = lambda _: None,
+        batch: int = bus.BATCH,
         copied_us: float = 0.0,
     ) -> Figures:
         stage.fill(topic, events, more)
-        alone = whole.bus(stage, topic, len(events), settings)
+        alone = whole.bus(stage, topic, len(events), settings, batch)
         limit = alone["consume"]["process_us"] + alone["produce"]["process_us"] + copied_us
+        rate = 1 / (1 / alone["consume"]["events_per_s"] + 1 / alone["produce"]["events_per_s"] + copied_us / 1e6)
         found = self._repeated(lambda: whole.drain(stage, DELIVERIES[0], topic, len(events), settings=settings))
         share = round(limit / found["cpu_us_per_event"]["median"], 2)
-        return {"bytes": round(sum(map(len, events)) / len(events)), "bus_us": round(limit, 2), "bus_share": share, **found}
+        return {
+            "bytes": round(sum(map(len, events)) / len(events)),
+            "bus_us": round(limit, 2),
+            "bus_share": share,
+            "bus_events_per_s": round(rate),
+            **found,
+        }
 
     def _workers(self) -> Any:
         """Several workers on the one core: what each event costs, and what memory they share."""

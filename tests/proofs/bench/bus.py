@@ -19,6 +19,7 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.clients import KafkaSettings
 
 VALUE = b'{"id":"1000000","score":0.123456,' + b"p" * 320 + b"}"  # a score record with its provenance
+BATCH = 4_096
 WAIT_SECONDS = 10.0
 PRODUCERS = 3
 PATIENCE_SECONDS = 120.0
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("events", type=int)
-    parser.add_argument("--batch", type=int, default=4_096)
+    parser.add_argument("--batch", type=int, default=BATCH)
     o = parser.parse_args()
     settings = KafkaSettings(bootstrap_servers=o.bootstrap_servers)
     read = spent(lambda: consume(settings, o.source, o.events, o.batch))

@@ -13,6 +13,7 @@ from tests.support import models
 SHAPE = (3, 224, 224)
 BYTES = int(np.prod(SHAPE))
 POOL = 16  # distinct pictures: 2.4 MB
+BATCH = 40  # events that a transaction of a scorer comes to
 INPUT = {"format": "bytes", "id": "header:ce_id"}
 SIGNATURE: dict[str, Any] = {
     "inputs": [

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from publisher.kafka import clients as kafka
 from scorer.demo.processes import executable
+from tests.proofs.bench import bus as bus_alone
 from tests.proofs.bench import counting
 from tests.proofs.bench.counting import Figures
 from tests.proofs.bench.machine import Sampler, cpu_seconds, memory
@@ -213,11 +214,21 @@ def start(stage: Stage, delivery: str, source: str) -> Figures:
     return {"delivery": delivery, "first_score_s": round(first, 3), "cpu_s": round(spent, 3), **used}
 
 
-def bus(stage: Stage, source: str, events: int, settings: Mapping[str, Any] | None = None) -> Figures:
-    """Consume and produce alone, in a process on the scorer's core."""
+def bus(
+    stage: Stage, source: str, events: int, settings: Mapping[str, Any] | None = None, batch: int = bus_alone.BATCH
+) -> Figures:
+    """Consume and produce alone, in a process on the scorer's core, in transactions of `batch` events."""
     name = stage.make("bus", "exactly-once", source=source, settings=settings)
     command = stage.cores.pinned(
-        sys.executable, "-m", "tests.proofs.bench.bus", stage.servers, source, f"{name}.scores", str(events)
+        sys.executable,
+        "-m",
+        "tests.proofs.bench.bus",
+        stage.servers,
+        source,
+        f"{name}.scores",
+        str(events),
+        "--batch",
+        str(batch),
     )
     found: Figures = orjson.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return found

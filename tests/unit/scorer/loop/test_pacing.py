@@ -46,6 +46,17 @@ def test_a_quiet_broker_is_left_alone_until_the_target_and_a_busy_one_longer(com
     assert pacing.interval == pytest.approx(interval)
 
 
+def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
+    pacing = Pacing(TARGET)
+    for _ in range(3):
+        pacing.committed(0.004, 0.005)
+    pacing.take(3_600.0)
+    assert pacing.behind
+    assert pacing.interval == pytest.approx(0.015)
+    pacing.take(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
+    assert not pacing.behind
+
+
 def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:
     pacing = Pacing(TARGET)
     pacing.committed(1.0, 1.0)
