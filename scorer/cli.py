@@ -6,6 +6,7 @@ VERBS = {
     "run": "scorer.commands.run:run",
     "config": "scorer.commands.config:config",
     "check": "scorer.commands.check:check",
+    "compare": "scorer.commands.compare:compare",
     "status": "scorer.commands.status:status",
     "emit": "scorer.commands.emit:emit",
     "tail": "scorer.commands.tail:tail",

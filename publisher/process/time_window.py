@@ -1,8 +1,11 @@
 """A stretch of time as people type it: ISO 8601 or Unix ms, either end open."""
 
+import re
 from typing import NamedTuple
 
 HELP = "ISO 8601 (UTC where it names no zone) or Unix ms"
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+DURATION = re.compile(r"([0-9]{1,6})([smhd])")
 
 
 class TimeWindow(NamedTuple):
@@ -17,3 +20,11 @@ class TimeWindow(NamedTuple):
 
 
 ALWAYS = TimeWindow()
+
+
+def seconds(duration: str) -> int:
+    """The seconds of a duration such as 90s, 15m, 1h or 7d. Raises ValueError."""
+    found = DURATION.fullmatch(duration)
+    if found is None:
+        raise ValueError(f"{duration!r} is no duration; write a number and a unit: 90s, 15m, 1h, 7d")
+    return int(found[1]) * UNITS[found[2]]

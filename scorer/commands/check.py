@@ -20,7 +20,6 @@ from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.kafka.headers import headers_of
 from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Finding, Json, Set, print_findings
 from publisher.session.transactional_ids import initialised
@@ -159,7 +158,7 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
         if settings.input.tombstones == "skip":
             messages = [message for message in messages if message.value() is not None]
         values = [message.value() for message in messages]
-        decoded = servable.loaded.decoder.decode(values, parts_of(messages))
+        decoded = servable.loaded.decoder.decode(values, ListedParts.of(messages))
         good = len(decoded.rows)
         if not values:
             none = f"no event came of its newest {offsets} offsets" if offsets else "it is empty"
@@ -204,10 +203,3 @@ def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}
     messages = [message for batch in reader.read(spans) for message in batch.messages]
     return messages, sum(stop - start for start, stop in spans.values())
-
-
-def parts_of(messages: Sequence[Message]) -> ListedParts:
-    """What events have beside their values."""
-    times = [max(0, message.timestamp()[1]) for message in messages]
-    headers, _ = headers_of(messages)
-    return ListedParts([message.key() for message in messages], times, headers)

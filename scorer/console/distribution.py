@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scorer.console.records import ScoreRecord
+from scorer.rollout.drift import psi
 
 KEPT = 5_000  # newest scores of a version
 VERSIONS = 6  # of which the newest are kept
 BINS = 40
-PSI_BINS = 10
 FEWEST = 200  # scores of each version, before a comparison says anything
-FLOOR = 1e-4  # share that an empty bin counts for, so that the index stays finite
 
 
 @dataclass(slots=True)
@@ -78,23 +76,9 @@ class ScoresFold:
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 
 
-def psi(expected: Sequence[float] | deque[float], actual: Sequence[float] | deque[float]) -> float:
-    """Population stability index over ten bins of equal shares of `expected`: below 0.1 alike, above 0.25 another population.
-    Siddiqi, Credit Risk Scorecards (2006), chapter 9. Equal values share a bin."""
-    reference, other = np.array(expected), np.array(actual)
-    inner = np.unique(np.quantile(reference, np.linspace(0, 1, PSI_BINS + 1)[1:-1]))
-    shares = [_shares(column, inner) for column in (reference, other)]
-    return float(((shares[1] - shares[0]) * np.log(shares[1] / shares[0])).sum())
-
-
 def quantiles(numbers: Sequence[float] | deque[float]) -> tuple[float, float, float] | None:
     """5 %, 50 % and 95 %; None of nothing."""
     if not numbers:
         return None
     low, middle, high = np.quantile(np.array(numbers), [0.05, 0.5, 0.95]).tolist()
     return low, middle, high
-
-
-def _shares(column: NDArray[np.float64], inner: NDArray[np.float64]) -> NDArray[np.float64]:
-    counts = np.bincount(np.searchsorted(inner, column, side="right"), minlength=len(inner) + 1)
-    return np.maximum(counts / len(column), FLOOR)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from confluent_kafka import Message
+
+from publisher.kafka.headers import headers_of
 from scorer.events.batch import Batch, Headers
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
@@ -35,6 +38,12 @@ class ListedParts:
     every_key: Sequence[Text]
     every_time: Sequence[int]
     every_header: Sequence[Headers]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> "ListedParts":
+        """Those of records as they were read; of headers that cannot be read none."""
+        times = [max(0, message.timestamp()[1]) for message in messages]
+        return cls([message.key() for message in messages], times, headers_of(messages)[0])
 
     @classmethod
     def none(cls, count: int) -> "ListedParts":

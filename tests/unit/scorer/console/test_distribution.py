@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from scorer.console.distribution import BINS, FEWEST, VERSIONS, ScoresFold, psi, quantiles
+from scorer.console.distribution import BINS, FEWEST, VERSIONS, ScoresFold, quantiles
 from scorer.console.records import largest
+from scorer.rollout.drift import psi
 from tests.unit.scorer.console import told
 
 numbers = st.lists(st.floats(-1e9, 1e9), min_size=20, max_size=60)

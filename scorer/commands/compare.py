@@ -1,0 +1,206 @@
+"""`scorer compare`: a candidate beside the champion on events that are kept. It joins no group and writes nothing."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from model_registry import package
+from model_registry.oci.digests import of_bytes
+from publisher.errors import FINDING, REFUSED, Fatal
+from publisher.process import time_window as times
+from publisher.process.command_line import Config, From, Json, Set, To, print_data, talk, time_window
+from publisher.process.time_window import TimeWindow
+from scorer.backends import ModelRefused
+from scorer.commands.check import pulled
+from scorer.rollout.comparison import reading
+from scorer.rollout.comparison.differences import Differences
+from scorer.rollout.comparison.report import Comparison, Limits, judge
+from scorer.servables.loaded import LoadedModel, loader
+from scorer.settings import Settings, load
+
+NEWEST = 100_000  # events, where nobody says which
+USUAL = Limits()
+SHOWN = 60  # characters of a score, an event or an error
+
+
+def fraction(given: str | float) -> float:
+    """A share as people write it: 0.05 or 5%. Raises BadParameter."""
+    text = str(given)  # the default comes as a number
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise typer.BadParameter(f"{text!r} is no share; write 5% or 0.05")
+    return value
+
+
+def compare(
+    path: Config,
+    candidate: Annotated[
+        str, typer.Argument(help="A version (a tag or a digest) of model.source, or a package folder.", show_default=False)
+    ],
+    flags: Set = None,
+    last: Annotated[str | None, typer.Option(help="Events of so long before now: 90s, 15m, 1h, 7d.")] = None,
+    start: From = None,
+    end: To = None,
+    events: Annotated[
+        int | None, typer.Option(help=f"The newest so many; {NEWEST:,} where no time is given, else all.", min=1)
+    ] = None,
+    max_errors: Annotated[
+        float, typer.Option(help="Share of events that only the candidate dead-letters.", parser=fraction)
+    ] = USUAL.errors,
+    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=fraction)] = USUAL.flips,
+    max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Time an event, as a multiple of the champion's.", min=0.0, show_default="any")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score kept events by the champion and by a candidate, and say what differs. Writes nothing. Exit code 1 beyond limits."""
+    settings = load(path, flags or []).settings
+    window = _window(last, start, end)
+    newest = events or (NEWEST if window == times.ALWAYS else None)
+    with contextlib.ExitStack() as opened:
+        champion_name, champion = opened.enter_context(_loaded(settings, settings.model.tag))
+        name, model = opened.enter_context(_loaded(settings, candidate))
+        progress = opened.enter_context(_progress())
+        compared = reading.compare(settings, champion, model, window, newest, progress)
+    report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
+    print_data(as_json, report.to_dict(), lambda: shown(report))
+    if not as_json:
+        talk.print(_verdict(report))
+    if not report.passed:
+        raise typer.Exit(FINDING)
+
+
+def _window(last: str | None, start: str | None, end: str | None) -> TimeWindow:
+    """Raises BadParameter."""
+    if last is None:
+        return time_window(start, end)
+    if start or end:
+        raise typer.BadParameter("give --last, or --from and --to")
+    try:
+        return TimeWindow(round((time.time() - times.seconds(last)) * 1_000))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--last") from None
+
+
+@contextlib.contextmanager
+def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]]:
+    """A version ready to answer, checked as a scorer checks it, and its name. Raises RegistryError, Fatal and Away."""
+    folder = Path(wanted)
+    if folder.is_dir():
+        digest = of_bytes(str(folder.resolve()).encode())
+        found = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
+        name = str(folder)
+    else:
+        model = settings.model.model_copy(update={"tag": wanted})
+        found, resolution = pulled(settings.model_copy(update={"model": model}))
+        name = f"{found.name}:{resolution.version}@{resolution.digest}"
+    try:
+        loaded = loader(settings)(found)
+    except ModelRefused as error:
+        raise Fatal(f"{name} is refused: {error}", "push a version that passes", REFUSED) from error
+    with contextlib.closing(loaded.model):
+        yield name, loaded
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[reading.Progress]:
+    """A bar on stderr, where that is a terminal."""
+    columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bars:
+        task = bars.add_task("")
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def shown(report: Comparison) -> Group:
+    """Counts, rules, decisions that flip, what only the candidate dead-letters, and the largest differences."""
+    found = report.compared.differences
+    parts: list[RenderableType] = [_counts(report), _rules(report)]
+    if found.flipped():
+        parts.append(_flips(found))
+    if found.newly:
+        parts.append(_newly(found))
+    if found.worst:
+        parts.append(_largest(found))
+    return Group(*parts)
+
+
+def _table(title: str, *columns: str) -> Table:
+    made = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    for column in made.columns[1:]:
+        column.overflow = "fold"
+    return made
+
+
+def _counts(report: Comparison) -> Table:
+    found, cost = report.compared.differences, report.cost
+    made = _table(f"{found.events:,} events, {found.both:,} scored by both", "", report.champion, report.candidate)
+    made.add_row("dead letters", *(f"{found.dead[side]:,}" for side in ("champion", "candidate")))
+    made.add_row("us an event", *(f"{cost[side]:.2f}" for side in ("champion", "candidate")))
+    return made
+
+
+def _rules(report: Comparison) -> Table:
+    made = _table("", "rule", "found", "limit")
+    for rule in report.rules:
+        style = "bold red" if rule.beyond else ""
+        made.add_row(rule.name, f"{rule.value:.4g}", f"{rule.limit:.4g}", style=style)
+    _, ks = report.compared.differences.drift()
+    if ks is not None:
+        made.add_row("ks", f"{ks:.4g}", "")
+    return made
+
+
+def _flips(found: Differences) -> Table:
+    names = sorted({name for pair in found.flips for name in pair}, key=str)
+    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
+    for before in names:
+        made.add_row(str(before), *(f"{found.flips[before, after]:,}" for after in names))
+    return made
+
+
+def _newly(found: Differences) -> Table:
+    made = _table("dead letters of the candidate alone", "reason", "events", "first", "")
+    for reason, count in found.newly.most_common():
+        for number, (event, error) in enumerate(found.examples[reason]):
+            head = (str(reason), f"{count:,}") if number == 0 else ("", "")
+            made.add_row(*head, _place(event.partition, event.offset), _short(error.encode()))
+    return made
+
+
+def _largest(found: Differences) -> Table:
+    made = _table(f"largest of {found.changed:,} differences", "", "champion", "candidate", "at", "event")
+    for each in found.largest():
+        event = each.event
+        scores = _short(each.champion), _short(each.candidate)
+        made.add_row(f"{each.size:.4g}", *scores, _place(event.partition, event.offset), _short(event.value or b"null"))
+    return made
+
+
+def _place(partition: tuple[str, int], offset: int) -> str:
+    return f"{partition[0]}[{partition[1]}]@{offset}"
+
+
+def _short(value: bytes) -> Text:
+    text = value[: 4 * SHOWN].decode("utf-8", "backslashreplace")
+    return Text(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
+
+
+def _verdict(report: Comparison) -> str:
+    if not report.rules:
+        return "[red]nothing compared[/]: no event was scored by both"
+    beyond = [f"{rule.name} {rule.value:.4g} (limit {rule.limit:.4g})" for rule in report.rules if rule.beyond]
+    return f"[red]beyond limits[/]: {', '.join(beyond)}" if beyond else "[green]within limits[/]"

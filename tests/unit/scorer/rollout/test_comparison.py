@@ -1,0 +1,190 @@
+"""What two versions answer, compared event by event against a plain recomputation; and what a comparison comes to."""
+
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from publisher.errors import Retriable
+from publisher.kafka.topics import Bounds
+from scorer.backends import InferenceFailed
+from scorer.events.decoder import Decoded, Poison, Reason
+from scorer.events.record_parts import ListedParts
+from scorer.rollout.comparison import differences as folding
+from scorer.rollout.comparison.answers import Answers, answers
+from scorer.rollout.comparison.differences import LARGEST, Differences
+from scorer.rollout.comparison.reading import Compared
+from scorer.rollout.comparison.report import Limits, judge
+from scorer.servables.loaded import LoadedModel
+
+PLACE = ("events", 0)
+USUAL = Limits()
+BAD = Poison(Reason.MALFORMED, "no JSON")
+
+
+class Doubling:
+    """A version: twice the number of an event, big from 10 on; raises over the batches that hold a number of `errors`."""
+
+    def __init__(self, errors: dict[int, Exception]) -> None:
+        self.errors = errors
+        self.decoder = self
+
+    def decode(self, values: Sequence[bytes | None], _: object) -> Decoded:
+        rows = [row for row, value in enumerate(values) if value is not None]
+        column = np.array([float(values[row] or b"") for row in rows])
+        return Decoded(rows, [None] * len(rows), {"x": column}, {r: BAD for r, v in enumerate(values) if v is None})
+
+    def score(self, tensors: dict[str, Any]) -> Any:
+        column = tensors["x"]
+        for number, error in self.errors.items():
+            if number in column:
+                raise error
+        found = np.where(column == 13.0, np.inf, column * 2)
+        return SimpleNamespace(
+            encoded=lambda: [b"%g" % number for number in found],
+            decisions=lambda: ["big" if number >= 20 else "small" for number in found],
+            finite=lambda: np.isfinite(found),
+            columns={None: found},
+        )
+
+
+def given_by(count: int, errors: dict[int, Exception]) -> Answers:
+    values = [None if number % 7 == 6 else b"%d" % number for number in range(count)]
+    return answers(cast(LoadedModel, Doubling(errors)), values, ListedParts.none(count))
+
+
+@examples(max_examples=50)
+@given(st.integers(1, 60), st.sets(st.integers(0, 59)))
+def test_every_event_has_its_answer_or_its_reason(count: int, guilty: set[int]) -> None:
+    found = given_by(count, {number: InferenceFailed("no") for number in guilty})
+    for number in range(count):
+        if number % 7 == 6:
+            expected: str | None = Reason.MALFORMED
+        elif number in guilty:
+            expected = Reason.INFERENCE_FAILED
+        else:
+            expected = Reason.SCORE_NOT_FINITE if number == 13 else None
+        poison = found.rejected.get(number)
+        assert (poison and poison.reason) == expected
+        assert bool(found.scored()[number]) == (expected is None)
+        if expected is None:
+            assert (found.numbers[number], found.scores[number]) == (2.0 * number, b"%g" % (2 * number))
+            assert found.decisions[number] == ("big" if number >= 10 else "small")
+
+
+def test_a_server_that_is_away_is_no_events_fault() -> None:
+    with pytest.raises(Retriable):
+        given_by(5, {3: Retriable("away")})
+
+
+def of(scores: Sequence[Any]) -> Answers:
+    """Answers with these scores; None: a dead letter. Decided by whether a number is 0.5 or more."""
+    found = Answers(len(scores))
+    for row, score in enumerate(scores):
+        if score is None:
+            found.rejected[row] = BAD
+            continue
+        found.scores[row] = orjson.dumps(score)
+        if isinstance(score, float):
+            found.numbers[row] = score
+            found.decisions[row] = "yes" if score >= 0.5 else "no"
+    return found
+
+
+def folded(pairs: Sequence[tuple[Any, Any]], size: int = 1_000) -> Differences:
+    found = Differences()
+    for start in range(0, len(pairs), size):
+        some = pairs[start : start + size]
+        offsets = list(range(start, start + len(some)))
+        found.add(PLACE, offsets, [b"%d" % o for o in offsets], of([a for a, _ in some]), of([b for _, b in some]))
+    return found
+
+
+one_score = st.none() | st.floats(0.0, 1.0, width=32)
+
+
+@examples(max_examples=60)
+@given(st.lists(st.tuples(one_score, one_score), max_size=80), st.integers(1, 30))
+def test_counts_are_those_of_a_plain_recomputation(pairs: list[tuple[float | None, float | None]], size: int) -> None:
+    found = folded(pairs, size)
+    both = [(a, b, at) for at, (a, b) in enumerate(pairs) if a is not None and b is not None]
+    assert (found.events, found.both) == (len(pairs), len(both))
+    assert found.dead == {"champion": sum(a is None for a, _ in pairs), "candidate": sum(b is None for _, b in pairs)}
+    assert found.newly.total() == sum(a is not None and b is None for a, b in pairs)
+    assert found.cured == sum(a is None and b is not None for a, b in pairs)
+    assert found.flips == Counter(("yes" if a >= 0.5 else "no", "yes" if b >= 0.5 else "no") for a, b, _ in both)
+    sizes = sorted((abs(a - b) for a, b, _ in both if a != b), reverse=True)
+    assert [each.size for each in found.largest()] == sizes[:LARGEST]
+    assert all(abs(pairs[each.event.offset][0] - pairs[each.event.offset][1]) == each.size for each in found.largest())  # type: ignore[operator]
+    assert found.changed == len(sizes)
+    assert found.total == pytest.approx(sum(sizes))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "size"),
+    [
+        ([1.0, [2.0, 3.0]], [1.0, [2.5, 3.0]], 0.5),
+        ({"a": 1.0, "b": "x"}, {"a": 1.25, "b": "x"}, 0.25),
+        ([{"label": "cat", "score": 0.9}], [{"label": "dog", "score": 0.9}], np.inf),
+        ([1.0], [1.0, 2.0], np.inf),
+        ("good", "bad", np.inf),
+        (True, False, np.inf),
+        ({"a": 1.0}, {"b": 1.0}, np.inf),
+        (3, 5, 2.0),
+    ],
+)
+def test_scores_of_any_shape_are_compared_place_by_place(before: Any, after: Any, size: float) -> None:
+    (difference,) = folded([(before, after), (before, before)]).largest()
+    assert (difference.size, difference.event.offset) == (size, 0)
+
+
+def test_the_sample_is_bounded_and_the_same_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "SAMPLE", 500)
+    generator = np.random.default_rng(3)
+    pairs = [(float(a), float(b)) for a, b in generator.random((5_000, 2))]
+    whole, parts = folded(pairs, 5_000), folded(pairs, 37)
+    assert whole.drift() == parts.drift()
+    assert sum(map(len, whole._hashes)) <= 500
+    psi, ks = whole.drift()
+    assert 0.0 <= (psi if psi is not None else 1.0) < 0.1
+    assert 0.0 < (ks or 0.0) < 0.15
+
+
+def test_drift_is_that_of_decisions_where_scores_are_no_numbers_and_none_without_both() -> None:
+    fold, nothing = Differences(), folded([("a", "b")])
+    champion, candidate = of([[1.0]] * 100), of([[1.0]] * 100)
+    champion.decisions = [*["yes"] * 50, *["no"] * 50]
+    candidate.decisions = [*["yes"] * 90, *["no"] * 10]
+    fold.add(PLACE, range(100), [b""] * 100, champion, candidate)
+    psi, ks = fold.drift()
+    assert (psi or 0.0) > 0.25
+    assert ks is None
+    assert nothing.drift() == (None, None)
+
+
+def test_rules_and_the_verdict() -> None:
+    same = [(n / 1_000, n / 1_000) for n in range(1_000)]
+
+    def passed(pairs: Sequence[tuple[Any, Any]], limits: Limits = USUAL, seconds: float = 1.0) -> tuple[bool, list[str]]:
+        compared = Compared(folded(pairs), {"champion": 1.0, "candidate": seconds}, {PLACE: Bounds(0, len(pairs))})
+        report = judge("champion", "candidate", compared, limits)
+        orjson.dumps(report.to_dict())
+        return report.passed, [rule.name for rule in report.rules if rule.beyond]
+
+    assert passed(same) == (True, [])
+    assert passed([]) == (False, [])
+    assert passed([(0.5, None)] * 10) == (False, [])  # nothing was scored by both
+    assert passed([*same, *[(0.5, None)] * 6]) == (False, ["errors"])
+    assert passed([*same, *[(None, None)] * 500]) == (True, [])
+    assert passed([*same, *[(0.49, 0.51)] * 60]) == (False, ["flips"])
+    assert passed([(a, a / 2) for a, _ in same], Limits(flips=1.0)) == (False, ["psi"])
+    assert passed(same, seconds=9.0) == (True, [])
+    assert passed(same, Limits(cost=1.5), seconds=9.0) == (False, ["cost"])
+    assert passed([([1.0], [2.0])] * 10) == (True, [])  # neither numbers nor decisions: errors alone
