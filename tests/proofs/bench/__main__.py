@@ -32,7 +32,20 @@ from tests.proofs.bench.stage import Stage
 from tests.proofs.bench.workload import HELD_OUT, Workload, headers
 
 DELIVERIES = ("exactly-once", "at-least-once")
-GROUPS = ("components", "bus", "drain", "formats", "headers", "held_out", "pictures", "workers", "paced", "swap", "start")
+GROUPS = (
+    "components",
+    "bus",
+    "drain",
+    "formats",
+    "headers",
+    "held_out",
+    "pictures",
+    "workers",
+    "paced",
+    "swap",
+    "start",
+    "compare",
+)
 WIDTH = 160  # of tables that go into a file
 
 
@@ -48,12 +61,13 @@ class Sizes:
     swap_rate: float = 20_000.0  # at most: half of what drain came to, where that is less
     repetitions: int = 3
     pictures: int = 6_000
+    compared: int = 1_000_000
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 2, "1,64", "4,30")
 
 
 class Bench:
@@ -174,6 +188,12 @@ class Bench:
 
     def _start(self) -> Any:
         return [self._repeated(lambda d=d: whole.start(self._stage, d, self._source)) for d in self._deliveries]  # type: ignore[misc]
+
+    def _compare(self) -> Any:
+        """`scorer compare` of two versions on events that are kept, on the scorer's core."""
+        count = self._sizes.compared
+        self._stage.fill("bench.compared", self._stage.workload.events(count))
+        return [self._repeated(lambda: whole.compared(self._stage, "bench.compared", count))]
 
 
 def main() -> int:
