@@ -128,7 +128,7 @@ def assert_identical(one: Decoded, other: Decoded) -> None:
     ]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
     """Two batches in turn: the scanner remembers the order of keys. Most events are plain, else it would not be used."""

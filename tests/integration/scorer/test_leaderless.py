@@ -3,6 +3,7 @@ with the others, and waits for those that it writes to."""
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,19 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def rig(cluster: Cluster, tmp_path: Path, unique: str) -> Iterator[Rig]:
+def make(cluster: Cluster, tmp_path: Path, unique: str) -> Iterator[Callable[[str], Rig]]:
+    """Gives a scorer's surroundings by a name, with a version in production."""
     cluster.whole()
-    with contextlib.closing(Rig(cluster.bootstrap_servers, tmp_path, unique)) as made:
-        made.push(models.linear_package(tmp_path / "one", 2.0), "1.0.0")
-        made.promote("1.0.0")
+    with contextlib.ExitStack() as opened:
+
+        def made(name: str) -> Rig:
+            folder = tmp_path / name
+            folder.mkdir()
+            rig = opened.enter_context(contextlib.closing(Rig(cluster.bootstrap_servers, folder, f"{unique}-{name}")))
+            rig.push(models.linear_package(folder / "one", 2.0), "1.0.0")
+            rig.promote("1.0.0")
+            return rig
+
         yield made
 
 
@@ -48,55 +57,87 @@ def write(rig: Rig, start: int, *partitions: int, value: bytes = b'{"id": "e%d",
     assert producer.flush(STEP_SECONDS) == 0
 
 
-def lose_node_3(cluster: Cluster, rig: Rig, topic: str) -> None:
-    """Kill it, and wait until its partition of the topic has no leader."""
+def lose_node_3(cluster: Cluster, *topics: tuple[Rig, str]) -> None:
+    """Kill it, and wait until its partitions of these topics have no leader."""
     cluster.nodes[2].kill()
-    until(lambda: rig.admin.list_topics(topic, timeout=10).topics[topic].partitions[2].leader < 0, "a partition without leader")
+    for rig, topic in topics:
+        until(partial(leads_none, rig, topic), "a partition without leader")
+
+
+def leads_none(rig: Rig, topic: str) -> bool:
+    return rig.admin.list_topics(topic, timeout=10).topics[topic].partitions[2].leader < 0
+
+
+def has_marks(rig: Rig, count: int) -> bool:
+    return len(rig.marks()) == count
+
+
+def wait_for_answers(rig: Rig, count: int) -> None:
+    until(lambda: rig.answered() == count, f"{count} answers")
 
 
 def paused(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
     return f'scorer_partition_paused{{partition="{partition}",topic="{rig.events_topic}"}} 1.0' in scorer.get("/metrics")[1]
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, rig: Rig, start: str) -> None:
-    rig.configure(input={"start": start})
-    spread(rig, rig.events_topic)
-    lose_node_3(cluster, rig, rig.events_topic)
-    scorer = rig.start().ready()
-    until(lambda: len(rig.marks()) == 2, "the positions where the others begin")
-    write(rig, 0, 0, 1)
-    until(lambda: rig.answered() == 20, "the scores of the others")
-    until(lambda: paused(scorer, rig, 2), "the alarm")
-    assert f"{rig.events_topic}[2] has no leader" in scorer.said
-
-    cluster.nodes[2].start()
-    write(rig, 20, 2)
-    until(lambda: rig.answered() == 30, "the scores of the one that was held")
-    until(lambda: not paused(scorer, rig, 2), "the end of the alarm")
-    rig.assert_clean(events=30, scored=30)
-    assert scorer.stop() == 0
+def goes_on(scorer: ScorerProcess, rig: Rig, partition: int) -> bool:
+    return not paused(scorer, rig, partition)
 
 
-WRITTEN: list[Callable[[Rig], str]] = [lambda rig: rig.scores_topic, lambda rig: rig.dead_topic]
+def waits(scorer: ScorerProcess) -> bool:
+    return "has no leader" in scorer.said or "whether transactions are open is not known" in scorer.said
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("named", WRITTEN, ids=["output", "dead-letter"])
-def test_one_that_is_written_to_is_waited_for(cluster: Cluster, rig: Rig, named: Callable[[Rig], str]) -> None:
-    topic = named(rig)
-    spread(rig, topic, **ROOM if topic == rig.dead_topic else {})
-    scorer = rig.start().ready()
-    event = b"no event %d" if topic == rig.dead_topic else b'{"id": "e%d", "a": 1, "b": 0}'
-    write(rig, 0, 0, 1, 2, value=event)
-    until(lambda: rig.answered() == 30, "the answers before")
-    lose_node_3(cluster, rig, topic)
-    write(rig, 30, 0, 1, 2, value=event)
-    until(lambda: "has no leader" in scorer.said or "whether transactions are open is not known" in scorer.said, "the wait")
-    assert scorer.get("/livez")[0] == 200
+def test_one_without_a_position_is_held_and_the_others_go_on(cluster: Cluster, make: Callable[[str], Rig]) -> None:
+    rigs = [make(start) for start in ("earliest", "latest")]
+    for rig in rigs:
+        rig.configure(input={"start": rig.folder.name})
+        spread(rig, rig.events_topic)
+    lose_node_3(cluster, *((rig, rig.events_topic) for rig in rigs))
+    running = [(rig, rig.start()) for rig in rigs]
+    for rig, scorer in running:
+        scorer.ready()
+        until(partial(has_marks, rig, 2), "the positions where the others begin")
+        write(rig, 0, 0, 1)
+    for rig, scorer in running:
+        wait_for_answers(rig, 20)
+        until(partial(paused, scorer, rig, 2), "the alarm")
+        assert f"{rig.events_topic}[2] has no leader" in scorer.said
 
     cluster.nodes[2].start()
-    until(lambda: rig.answered() == 60, "the answers after")
-    rig.assert_clean(events=60)
-    assert scorer.stop() == 0
+    for rig, _ in running:
+        write(rig, 20, 2)
+    for rig, scorer in running:
+        wait_for_answers(rig, 30)
+        until(partial(goes_on, scorer, rig, 2), "the end of the alarm")
+        rig.assert_clean(events=30, scored=30)
+        assert scorer.stop() == 0
+
+
+@pytest.mark.timeout(600)
+def test_one_that_is_written_to_is_waited_for(cluster: Cluster, make: Callable[[str], Rig]) -> None:
+    scores, letters = make("scores"), make("dead")
+    spread(scores, scores.scores_topic)
+    spread(letters, letters.dead_topic, **ROOM)
+    running = [
+        (scores, scores.start(), b'{"id": "e%d", "a": 1, "b": 0}'),
+        (letters, letters.start(), b"no event %d"),
+    ]
+    for rig, scorer, event in running:
+        scorer.ready()
+        write(rig, 0, 0, 1, 2, value=event)
+    for rig, _, _ in running:
+        wait_for_answers(rig, 30)
+    lose_node_3(cluster, (scores, scores.scores_topic), (letters, letters.dead_topic))
+    for rig, _, event in running:
+        write(rig, 30, 0, 1, 2, value=event)
+    for _, scorer, _ in running:
+        until(partial(waits, scorer), "the wait")
+        assert scorer.get("/livez")[0] == 200
+
+    cluster.nodes[2].start()
+    for rig, scorer, _ in running:
+        wait_for_answers(rig, 60)
+        rig.assert_clean(events=60)
+        assert scorer.stop() == 0
