@@ -37,6 +37,11 @@ class Resolution:
     revision: int
     roles: tuple[Role, ...] = ()
 
+    @property
+    def identity(self) -> str:
+        """A version under one revision of a channel: promoted again, it is another."""
+        return f"{self.digest}@{self.revision}"
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -52,21 +57,26 @@ class _Standing:
     revision: int
     digest: str | None
     version: str | None
+    champion: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The version that a channel is to name. `tags` are those that it was taken from, which must not change meanwhile."""
+    """What a channel is to name: a version, or a document of `roles`, whose champion `version` is. `tags` are those that it was
+    taken from, which must not change meanwhile."""
 
     descriptor: Descriptor
     version: str
     tags: Mapping[str, str]
     restores: int | None = None
+    roles: tuple[Role, ...] = ()
 
 
 def resolve(store: Store, tag: str) -> Resolution:
-    """Look at a tag once. Raises NotFound, Corrupt, Unreachable; Refused where a channel was moved without its history."""
-    digest = store.resolve(tag).digest
+    """Look once at a tag, or at the manifest with this digest. Raises NotFound, Corrupt, Unreachable; Refused where a channel
+    was moved without its history."""
+    pinned = digests.is_digest(tag)
+    digest = tag if pinned else store.resolve(tag).digest
     parts = roles.parse(store.manifest(digest))
     champion = parts[0].digest if parts else digest
     revisions = tags.revisions(store.tags(), tag)
@@ -74,7 +84,7 @@ def resolve(store: Store, tag: str) -> Resolution:
         move = _read(store, tag, revision)
         if move.to_digest == digest:
             return Resolution(champion, move.to_version, revision, parts)
-    version = select.describe(store, champion, version=tag).version
+    version = select.describe(store, champion, version="" if pinned else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
         raise Refused(f"the channel {tag!r} names {digest}, to which no entry of its history moved it", hint)
@@ -82,9 +92,18 @@ def resolve(store: Store, tag: str) -> Resolution:
 
 
 def promote(
-    store: Store, channel: str, version: str, *, actor: str, reason: str, now: datetime, expected: Expected = Expected()
+    store: Store,
+    channel: str,
+    version: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    expected: Expected = Expected(),
+    canary: int | None = None,
 ) -> Move:
-    """Move a channel to a version, and write the history entry before it. Several at once take turns.
+    """Move a channel to a version, and write the history entry before it. Several at once take turns. With `canary`, in
+    percent, the version answers that share of the keys, and the champion stays; without it, a canary that there was is over.
 
     Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
     or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
@@ -101,9 +120,24 @@ def promote(
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
+        if canary is not None:
+            return _beside(store, channel, standing, version, found, canary)
         return _Target(found, version, {version: found.digest})
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def _beside(store: Store, channel: str, standing: _Standing, version: str, found: Descriptor, percent: int) -> _Target:
+    """A version as the canary beside the champion. Raises Refused where there is no champion, or where it is that version."""
+    if standing.champion is None or standing.version is None:
+        hint = f"promote one that is to answer everything: model-registry promote {store.repository} --to VERSION"
+        raise Refused(f"the channel {channel!r} has no champion that {version} could be a canary beside", hint)
+    if standing.champion == found.digest:
+        hint = f"the canary is another version: model-registry status {store.repository}"
+        raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)
+    champion = manifest.describe(store.manifest(standing.champion))
+    document = roles.build((standing.version, champion), (version, found), percent)
+    return _Target(store.push_manifest(document), standing.version, {version: found.digest}, roles=roles.parse(document))
 
 
 def rollback(
@@ -165,7 +199,7 @@ def _move(
         to = choose(standing)
         move = Move(
             channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
-            to.descriptor.digest, to.version, restores=to.restores,
+            to.descriptor.digest, to.version, to.roles, restores=to.restores,
         )  # fmt: skip
         store.push_blob(empty, io.BytesIO(manifest.EMPTY))
         entry = store.push_manifest(encode(move, empty, to.descriptor))
@@ -193,7 +227,8 @@ def _standing(store: Store, channel: str) -> _Standing:
     parts = roles.parse(store.manifest(digest))
     moved = (_read(store, channel, number) for number in revisions)
     version = next((move.to_version for move in moved if move.to_digest == digest), None)
-    return _Standing(there, revision, digest, version or select.describe(store, parts[0].digest if parts else digest).version)
+    champion = parts[0].digest if parts else digest
+    return _Standing(there, revision, digest, version or select.describe(store, champion).version, champion)
 
 
 def _check_complete(store: Store, digest: str) -> None:

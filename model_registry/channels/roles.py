@@ -1,15 +1,17 @@
-"""Roles of versions in one channel: the champion answers, canaries answer a share of the keys, shadows score unseen.
+"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, shadows score unseen.
 
-A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. Such an
-index is read, so that its champion is served; none is written before scorers act on the other roles.
+A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. An index
+with a canary is written by `promote --canary`; scorers act on no shadow yet, and none is written.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_registry.errors import Corrupt
+import msgspec
+
+from model_registry.errors import BadReference, Corrupt
 from model_registry.oci import manifest
-from model_registry.oci.manifest import Descriptor
+from model_registry.oci.manifest import Descriptor, Index
 
 CHANNEL_TYPE = "application/vnd.scorestream.channel.v1+json"
 ROLE, WEIGHT = "io.scorestream.role", "io.scorestream.weight"
@@ -41,6 +43,10 @@ def parse(data: bytes) -> tuple[Role, ...]:
     answering = [role for role in roles if role.role != SHADOW]
     if [role.role for role in answering].count(CHAMPION) != 1:
         raise Corrupt("the channel's index does not have exactly one champion")
+    if len(answering) > 2:
+        raise Corrupt(f"the channel's index has {len(answering) - 1} canaries; a channel has one at most")
+    if len({role.digest for role in answering}) != len(answering):
+        raise Corrupt("the channel's index has one version in two roles")
     if sum(role.weight for role in answering) != WHOLE or any(role.weight < 1 for role in answering):
         raise Corrupt(f"the shares in the channel's index do not make up {WHOLE} percent")
     return tuple(sorted(roles, key=lambda role: order.index(role.role)))
@@ -52,6 +58,32 @@ def _role(entry: Descriptor) -> Role:
         return Role(notes[ROLE], notes[manifest.VERSION], entry.digest, int(notes[WEIGHT]))
     except (KeyError, ValueError) as error:
         raise Corrupt(f"an entry of the channel's index does not read: {error!r}") from None
+
+
+def build(champion: tuple[str, Descriptor], canary: tuple[str, Descriptor], percent: int) -> bytes:
+    """The document of a channel in which a canary answers `percent` of the keys. Versions come with their manifests'
+    descriptors. The same arguments give the same bytes."""
+    entries = tuple(
+        msgspec.structs.replace(at, annotations={ROLE: role, WEIGHT: str(weight), manifest.VERSION: version})
+        for role, weight, (version, at) in ((CHAMPION, WHOLE - percent, champion), (CANARY, percent, canary))
+    )
+    return manifest.encode(
+        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
+    )
+
+
+def percent(text: str) -> int:
+    """A canary's share as a person writes it: `5%` or `5`. Raises BadReference."""
+    number = text.strip().removesuffix("%").rstrip()
+    if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
+        hint = "write --canary 5%; a version that is to answer everything is promoted without --canary"
+        raise BadReference(f"{text!r:.40} is no share of a canary: whole percent from 1 to {WHOLE - 1}", hint)
+    return int(number)
+
+
+def canary(roles: Sequence[Role]) -> Role | None:
+    """The canary among them, if there is one."""
+    return next((role for role in roles if role.role == CANARY), None)
 
 
 def shown(roles: Sequence[Role]) -> str:

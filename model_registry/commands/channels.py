@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from model_registry.stores import Store
 
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version that is to answer.", show_default=False)]
-Canary = Annotated[list[str] | None, typer.Option(metavar="VERSION=PERCENT", help="Refused: no scorer acts on it yet.")]
+Canary = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="As a canary: answer this share of the keys (5%), and leave the champion.")
+]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -45,15 +47,18 @@ def promote(
     expect_revision: ExpectRevision = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at a version. Each move has the next revision. `scorer promote` also tells the scorers."""
+    """Point a channel at a version, or add it as a canary. Each move has the next revision. `scorer promote` also tells the
+    scorers."""
     from model_registry.channels import channel as channels
+    from model_registry.channels import roles
 
-    if canary or shadow:
-        hint = "leave it out, or promote that version to a channel of its own (--channel canary) for a scorer of its own"
-        raise BadReference(f"--{'canary' if canary else 'shadow'}: no scorer acts on roles yet, so nothing was moved", hint)
+    if shadow:
+        hint = "leave it out, or promote that version to a channel of its own (--channel shadow) for a scorer of its own"
+        raise BadReference("--shadow: no scorer acts on shadows yet, so nothing was moved", hint)
+    share = None if canary is None else roles.percent(canary)
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(expect_digest, expect_revision)
-    _show_move(json, channels.promote(store, channel, to, expected=expected, **_by(reason)))
+    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, **_by(reason)))
 
 
 def rollback(
@@ -65,7 +70,7 @@ def rollback(
     expect_revision: ExpectRevision = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at what it served before, as a new revision. A second rollback goes one step further back."""
+    """Point a channel at what it served before, as a new revision: a canary ends. A second rollback goes one step back."""
     from model_registry.channels import channel as channels
 
     store, _ = open_repository(ctx, repo)

@@ -5,7 +5,7 @@ Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Ev
 scored by which digest), at most 96 MiB for ids, and nothing for answers outside the window.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,6 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from publisher.audit.assignment import CHAMPION, Answered, Assignment, Shares
 from publisher.audit.bitmap import Bitmap, Offsets
 from publisher.audit.repeated_ids import Hashes, RepeatedIds
 from publisher.audit.report import EXAMPLES, Report
@@ -82,6 +83,8 @@ class EventReport(Report):
     """Scores that stand after the score of a later event of the same input partition."""
     version_regressions: int = 0
     """Events scored by an older version than one that had taken over their partition before them."""
+    misassigned: int = 0
+    """Scores of another arm than the event's key belongs to; or whose `role` is neither that arm nor the champion."""
     uncommitted: int = 0
     """Answers that can be read while the group has not committed their events."""
     unreadable: int = 0
@@ -97,7 +100,9 @@ class EventReport(Report):
 
 
 class _Ledger:
-    def __init__(self, window: Window) -> None:
+    def __init__(self, source: Partition, window: Window) -> None:
+        self.assignment = Assignment(source)
+        self.split = False
         self.window = window
         self.end = window.hi if window.end is None else window.end
         self.inputs = Bitmap()
@@ -112,7 +117,7 @@ class Audit:
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
         """`windows` names every input partition."""
-        self._ledgers = {partition: _Ledger(window) for partition, window in windows.items()}
+        self._ledgers = {partition: _Ledger(partition, window) for partition, window in windows.items()}
         self._report = EventReport()
         self._kinds = np.zeros(len(Kind), np.int64)
         self._highest: dict[tuple[Partition, Partition], int] = {}
@@ -123,10 +128,23 @@ class Audit:
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
-    def swap(self, partition: Partition, swap: Swap) -> None:
-        """A swap record; one for a partition without a window is of no concern."""
+    def swap(self, partition: Partition, swap: Swap, percent: int = 0, seed: int = 0) -> None:
+        """A swap record, with the canary's share in percent and the seed of its hash; one for a partition without a window is
+        of no concern."""
         if partition in self._ledgers:
-            self._ledgers[partition].swaps.append(swap)
+            ledger = self._ledgers[partition]
+            ledger.swaps.append(swap)
+            ledger.assignment.add(Shares(swap.offset, swap.revision, percent, seed))
+            ledger.split = ledger.split or percent > 0
+
+    def assigned(self, source: Partition, answers: Sequence[Answered]) -> None:
+        """Scores of one input partition, as they say whose the event was. All swap records come before."""
+        ledger = self._ledgers.get(source)
+        if ledger is None or not (ledger.split or any(one.arm != CHAMPION or one.role != CHAMPION for one in answers)):
+            return
+        inside = [one for one in answers if ledger.window.lo <= one.offset < ledger.window.hi]
+        wrong = ledger.assignment.misassigned(inside)
+        self._found("misassigned", len(wrong), source, wrong)
 
     def committed(self, partition: Partition, offset: int) -> None:
         """Up to where the scorers had committed after the answers were read; answers from there on are uncommitted. Raises

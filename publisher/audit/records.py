@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from publisher import positions
+from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.ledger import Answers, Audit, Kind
 from publisher.audit.revisions import Swap
 from publisher.kafka.headers import headers_of
@@ -33,10 +34,16 @@ class ScoreRecord(msgspec.Struct, gc=False):
     status: Literal["scored", "expired"]
     digest: str
     source: Source
+    arm: str = CHAMPION
+    role: str = CHAMPION
+
+
+class SwapShares(msgspec.Struct, frozen=True, gc=False):
+    canary: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
 class SwapRecord(msgspec.Struct, gc=False):
-    """The fields of a swap record that matter here. See `Logs` for the last three."""
+    """The fields of a swap record that matter here. See `Logs` for `topic_id` and the two `_from`."""
 
     topic: str
     partition: PartitionNumber
@@ -46,6 +53,8 @@ class SwapRecord(msgspec.Struct, gc=False):
     topic_id: str = ""
     scores_from: list[Offset] | None = None
     letters_from: list[Offset] | None = None
+    shares: SwapShares = SwapShares()
+    seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] = "0"
 
 
 class Logs:
@@ -104,15 +113,19 @@ def dead_sources(batch: Batch) -> Iterator[tuple[int, Position | None]]:
 def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes) -> None:
     """Score records of one output partition, in its order."""
     by_source: dict[Partition, list[ScoreRecord]] = {}
-    for offset, record in decoded(batch, decode_score, as_json):
+    keys: dict[Partition, list[bytes | None]] = {}
+    for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
         if record is None:
             audit.unreadable(batch.partition, offset)
         elif logs.gone(source := (record.source.topic, record.source.partition), batch.partition, offset):
             audit.gone(1)
         else:
             by_source.setdefault(source, []).append(record)
+            keys.setdefault(source, []).append(message.key())
     for source, records in by_source.items():
         audit.answers(_arrays(batch.partition, source, records))
+        told = zip(records, keys[source], strict=True)
+        audit.assigned(source, [Answered(one.source.offset, key, one.arm, one.role) for one, key in told])
 
 
 def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) -> Answers:
@@ -147,4 +160,5 @@ def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
         if record is None:
             audit.unreadable(batch.partition, offset)
         elif logs.present(record):
-            audit.swap((record.topic, record.partition), Swap(record.cut_over_offset, record.revision, record.digest))
+            swap = Swap(record.cut_over_offset, record.revision, record.digest)
+            audit.swap((record.topic, record.partition), swap, record.shares.canary, int(record.seed, 16))

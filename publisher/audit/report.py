@@ -13,6 +13,7 @@ FAULTS = (
     "phantoms",
     "out_of_order",
     "version_regressions",
+    "misassigned",
     "uncommitted",
     "different_ids",
     "unreadable",

@@ -29,6 +29,7 @@ HINT_SECONDS = 2.0  # for what only makes an error clearer
 AGAIN_SECONDS = 0.1  # before a question is asked again that a topic just made cannot answer yet
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
+FEW = 1_000  # are taken one by one, as they come
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
 
 Answer = TypeVar("Answer")
@@ -125,14 +126,16 @@ class TopicReader:
         consumer = kafka.reader(self._settings, self._client_id, **fetching)
         try:
             consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
-            yield from self._until_done(consumer, remaining)
+            count = sum(stop - spans[partition][0] for partition, stop in remaining.items())
+            yield from self._until_done(consumer, remaining, CALL_RECORDS if count > FEW else 1)
         finally:
             consumer.close()
 
-    def _until_done(self, consumer: Consumer, remaining: Offsets) -> Iterator[Batch]:
+    def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
+        """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer."""
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
-            batches, reached = _sorted_out(consumer.consume(CALL_RECORDS, CALL_SECONDS), remaining)
+            batches, reached = _sorted_out(consumer.consume(most, CALL_SECONDS), remaining)
             yield from batches
             if reached:
                 consumer.pause([TopicPartition(*partition) for partition in reached])

@@ -5,6 +5,7 @@ stdout is data, stderr is talk. Exit codes stand in `publisher.errors`.
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from typer.core import TyperGroup
 
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.process.time_window import HELP as TIME_HELP
-from publisher.process.time_window import TimeWindow
+from publisher.process.time_window import TimeWindow, seconds
 
 WIDE = 10_000  # columns: nothing is folded
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -29,6 +30,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hel
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 LogLevel = Annotated[str, typer.Option()]
 From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
+Last = Annotated[str | None, typer.Option("--last", help="Events of so long before now: 90s, 15m, 1h, 7d.")]
 To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
 
 
@@ -81,12 +83,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return made
 
 
-def time_window(start: str | None, end: str | None) -> TimeWindow:
-    """The window that --from and --to name. Raises BadParameter, naming the text, where it is no time or no window."""
+def time_window(start: str | None, end: str | None, last: str | None = None) -> TimeWindow:
+    """The window that --from and --to name, or --last. Raises BadParameter, naming a text that is no time or no window."""
+    if last is not None:
+        return _since(last, alone=not (start or end))
     window = TimeWindow(_unix_ms("--from", start), _unix_ms("--to", end))
     if window.from_ms is not None and window.to_ms is not None and window.from_ms >= window.to_ms:
         raise typer.BadParameter(f"--from {start} is not before --to {end}")
     return window
+
+
+def _since(last: str, *, alone: bool) -> TimeWindow:
+    if not alone:
+        raise typer.BadParameter("give --last, or --from and --to")
+    try:
+        return TimeWindow(round((time.time() - seconds(last)) * 1_000))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--last") from None
 
 
 def _unix_ms(option: str, text: str | None) -> int | None:

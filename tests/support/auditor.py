@@ -39,12 +39,15 @@ class Column:
 
 
 def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None, since_ms: int = 0) -> dict[str, int]:
-    """Read everything that is committed, and count. Versions of a partition must follow in the order of first appearance.
+    """Read everything that is committed, and count. Revisions of a partition must follow in the order of first appearance, and
+    in each of them one version answers in each role.
 
     An answer has the timestamp of its event. `since_ms`: answers to earlier ones are to a topic that is no more.
     """
     inputs, answers, versions = Column(), Column(), Column()
-    names: list[str] = []
+    names: list[tuple[int, str | None]] = []
+    answering: dict[tuple[int, str], str] = {}
+    other = 0
     last: dict[tuple[int | None, str, int], int] = {}
     out_of_order = 0
     for message in read(bootstrap_servers, events):
@@ -54,9 +57,12 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
         topic, partition, offset = place = tuple(record["source"][name] for name in ("topic", "partition", "offset"))
         answers.set(place, answers.get(place) + 1)
         if record["status"] == "scored":
-            if record["version"] not in names:
-                names.append(record["version"])
-            versions.set(place, names.index(record["version"]) + 1)
+            revision, version = record["revision"], record["version"]
+            name = (revision, None if revision else version)  # a tag that is no channel has no revisions
+            if name not in names:
+                names.append(name)
+            versions.set(place, names.index(name) + 1)
+            other += revision and answering.setdefault((revision, record["role"]), version) != version
         lane = (message.partition(), topic, partition)
         out_of_order += offset < last.get(lane, -1)
         last[lane] = max(offset, last.get(lane, -1))
@@ -68,7 +74,7 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
         counts["missing"] += written > answered
         counts["duplicates"] += max(0, answered - 1)
         counts["phantoms"] += answered > 0 and not written
-    return {**counts, "out_of_order": out_of_order, "version_regressions": regressions(versions)}
+    return {**counts, "out_of_order": out_of_order, "version_regressions": regressions(versions) + other}
 
 
 def answers_of(bootstrap_servers: str, topic: str, since_ms: int) -> Iterator[Message]:

@@ -37,6 +37,13 @@ def test_a_move_stands_in_the_history(store: LayoutStore, digests: dict[str, str
     assert store.tags() == ["1.0.0", "2.0.0", "_h.prod.000001", "_h.prod.000002", "prod"]
 
 
+def test_a_digest_names_its_version_and_is_no_channel(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0")
+    assert channel.resolve(store, digests["2.0.0"]) == Resolution(digests["2.0.0"], "2.0.0", 0)
+    with pytest.raises(NotFound):
+        channel.resolve(store, f"sha256:{'0' * 64}")
+
+
 def test_channels_have_histories_of_their_own(store: LayoutStore, digests: dict[str, str]) -> None:
     for name in ("prod", "canary", "prod.eu", "prod"):
         promote(store, "1.0.0", name)

@@ -8,7 +8,7 @@ from model_registry.channels import channel, roles
 from model_registry.channels.channel import Expected, Resolution
 from model_registry.channels.history import Move, before
 from model_registry.channels.roles import Role
-from model_registry.errors import Conflict, Corrupt, NotFound, Refused
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from tests.conformance.store import an_index
@@ -143,3 +143,39 @@ def test_a_later_move_that_knows_of_ours_is_no_lost_race(store: LayoutStore, dig
     raced.meanwhile = lambda: (promote(store, "2.0.0"), None)[1]
     assert promote(raced, "1.0.0").revision == 1
     assert channel.resolve(store, "prod") == Resolution(digests["2.0.0"], "2.0.0", 2)
+
+
+def test_a_canary_is_written_raised_and_over_with_the_next_promotion_or_rollback(
+    store: LayoutStore, digests: dict[str, str]
+) -> None:
+    with pytest.raises(Refused, match="no champion"):
+        promote(store, "2.0.0", canary=5)
+    promote(store, "1.0.0")
+    with pytest.raises(Refused, match="is the champion"):
+        promote(store, "1.0.0", canary=5)
+    for percent in (5, 25):
+        move = promote(store, "2.0.0", canary=percent)
+        expected = (
+            Role("champion", "1.0.0", digests["1.0.0"], 100 - percent),
+            Role("canary", "2.0.0", digests["2.0.0"], percent),
+        )
+        assert (move.to_version, move.champion, move.roles) == ("1.0.0", digests["1.0.0"], expected)
+        assert channel.resolve(store, "prod").roles == expected
+    with pytest.raises(Refused, match="is the champion"):
+        promote(store, "1.0.0", canary=5)
+    back = rollback(store)
+    assert (back.to_digest, back.roles, channel.resolve(store, "prod").roles) == (digests["1.0.0"], (), ())
+    promote(store, "2.0.0", canary=5)
+    assert promote(store, "2.0.0").roles == ()
+    assert rollback(store).to_version == "1.0.0"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("5%", 5), ("5", 5), (" 25 % ", 25), ("99%", 99)])
+def test_a_share_is_read_as_people_write_it(text: str, wanted: int) -> None:
+    assert roles.percent(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "%", "0", "100%", "0.5%", "-5", "5%%", "2.0.0=10", "\u0665", "9" * 5_000])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(BadReference, match="no share of a canary"):
+        roles.percent(text)

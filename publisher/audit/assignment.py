@@ -1,0 +1,65 @@
+"""Was each event answered by the arm that its key belongs to? Pure: keys, arms and the shares of each cut-over in, faults out.
+
+Recomputed from what the bus itself says, without the registry: a swap record tells from which offset on which share of the
+keys is the canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100 p.
+An event without a key goes by its position, `topic/partition/offset`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from xxhash import xxh64
+
+from publisher.kafka.partitions import Partition
+
+BUCKETS_A_PERCENT, ALL_BUCKETS = 100, 10_000
+CHAMPION, CANARY = "champion", "canary"
+
+
+class Shares(NamedTuple):
+    """From `offset` on, under `revision`, the canary has so many percent of the keys, hashed with `seed`."""
+
+    offset: int
+    revision: int
+    percent: int = 0
+    seed: int = 0
+
+
+class Answered(NamedTuple):
+    """What a score says of one event, and the event's key."""
+
+    offset: int
+    key: bytes | None
+    arm: str
+    role: str
+
+
+class Assignment:
+    """The cut-overs of one input partition."""
+
+    def __init__(self, source: Partition) -> None:
+        self._source = source
+        self._shares: list[Shares] = []
+
+    def add(self, shares: Shares) -> None:
+        """A cut-over; several records may tell of one."""
+        self._shares = sorted({*self._shares, shares})
+
+    def misassigned(self, answers: Iterable[Answered]) -> list[int]:
+        """The offsets of those of another arm than the key's, and of those that neither their arm nor the champion answered."""
+        starts = [shares.offset for shares in self._shares]
+        return [one.offset for one in answers if not self._right(one, starts)]
+
+    def _right(self, one: Answered, starts: Sequence[int]) -> bool:
+        at = bisect_right(starts, one.offset) - 1
+        arm = CHAMPION if at < 0 else self._arm(self._shares[at], one)
+        return one.arm == arm and one.role in (arm, CHAMPION)
+
+    def _arm(self, shares: Shares, one: Answered) -> str:
+        if not shares.percent:
+            return CHAMPION
+        topic, partition = self._source
+        key = f"{topic}/{partition}/{one.offset}".encode() if one.key is None else one.key
+        bucket = xxh64(key, seed=shares.seed).intdigest() % ALL_BUCKETS
+        return CANARY if bucket < shares.percent * BUCKETS_A_PERCENT else CHAMPION
