@@ -3,7 +3,7 @@
 The note lies in memory that outlives the worker, and on disk where the cache can be written, so that a container that starts
 again finds it. A worker writes the note before it scores a batch and clears it afterwards. Its supervisor clears it after every
 end but a death (a signal, a hang, an exit that a library makes). A note that a worker finds at its start tells which events may
-have killed.
+have killed, and which candidate looked at them. Behind it stands how many deaths have been blamed on a candidate so far.
 """
 
 import errno
@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -22,8 +23,23 @@ SIZE = 1 << 16  # bytes
 MOST = 1_000  # partitions in one note, fewer where their names are long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LENGTH = struct.Struct("<I")
-ROOM = SIZE - LENGTH.size
+BLAME_AT = SIZE - 512  # bytes from the beginning
+ROOM = BLAME_AT - LENGTH.size
+BLAME_ROOM = SIZE - BLAME_AT - LENGTH.size
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
+
+
+Told = TypeVar("Told")
+
+
+class _Note(msgspec.Struct, array_like=True):
+    rows: list[tuple[str, int, int]] = []
+    candidate: str = ""
+
+
+class _Blame(msgspec.Struct, array_like=True):
+    candidate: str = ""
+    deaths: int = 0
 
 
 class InHand:
@@ -33,15 +49,13 @@ class InHand:
         self._memory = _file(path) if path else mmap.mmap(-1, SIZE)
         self._encode = msgspec.json.Encoder().encode
 
-    def note(self, ends: Mapping[Partition, int]) -> None:
-        """The events from the committed offset of each partition up to this offset are in hand."""
+    def note(self, ends: Mapping[Partition, int], candidate: str = "") -> None:
+        """The events from the committed offset of each partition up to this offset are in hand; `candidate` names the one that
+        looks at some of them."""
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MOST)]
-        while len(body := self._encode(rows)) > ROOM:
+        while len(body := self._encode((rows, candidate))) > ROOM:
             del rows[len(rows) // 2 :]
-        memory = self._memory
-        LENGTH.pack_into(memory, 0, 0)  # whoever dies in here has noted nothing
-        memory[LENGTH.size : LENGTH.size + len(body)] = body
-        LENGTH.pack_into(memory, 0, len(body))
+        self._write(0, body)
 
     def clear(self) -> None:
         """Nothing is in hand."""
@@ -49,13 +63,36 @@ class InHand:
 
     def read(self) -> dict[Partition, int]:
         """What the note says; nothing where it is empty or is no note."""
-        (length,) = LENGTH.unpack_from(self._memory)
-        body = self._memory[LENGTH.size : LENGTH.size + min(length, SIZE)]
+        note = self._read(0, ROOM, _Note) or _Note()
+        return {(topic, partition): end for topic, partition, end in note.rows}
+
+    def candidate(self) -> str:
+        """The candidate that the note names; "" where there is none."""
+        return (self._read(0, ROOM, _Note) or _Note()).candidate
+
+    def blame(self, candidate: str) -> None:
+        """One more death is blamed on this candidate. Another one's are forgotten."""
+        self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
+
+    def deaths(self, candidate: str) -> int:
+        """How many deaths are blamed on this candidate."""
+        blame = self._read(BLAME_AT, BLAME_ROOM, _Blame) or _Blame()
+        return blame.deaths if blame.candidate == candidate else 0
+
+    def _write(self, at: int, body: bytes) -> None:
+        memory, begin = self._memory, at + LENGTH.size
+        LENGTH.pack_into(memory, at, 0)  # whoever dies in here has noted nothing
+        memory[begin : begin + len(body)] = body
+        LENGTH.pack_into(memory, at, len(body))
+
+    def _read(self, at: int, room: int, kind: type[Told]) -> Told | None:
+        """What was written there; None for nothing, or for what is no such thing."""
+        (length,) = LENGTH.unpack_from(self._memory, at)
+        begin = at + LENGTH.size
         try:
-            rows = msgspec.json.decode(body, type=list[tuple[str, int, int]])
+            return msgspec.json.decode(self._memory[begin : begin + min(length, room)], type=kind)
         except msgspec.DecodeError:
-            return {}
-        return {(topic, partition): end for topic, partition, end in rows}
+            return None
 
 
 def path_of(cache: Path, owner: str) -> Path:

@@ -2,6 +2,9 @@
 
 In the usual case every batch is noted before it is scored (`in_hand.py`). Where a note was found at the start, an examiner
 (`examiner.py`) holds the model until the suspects are answered (`examination.py`); then the model moves into this process.
+
+A death with a candidate in hand is the candidate's before it is an event's: what was in hand is answered by the champion alone,
+and at the second death the candidate is refused. A new promotion of it begins anew.
 """
 
 import logging
@@ -22,6 +25,7 @@ log = logging.getLogger(__name__)
 Elsewhere = Callable[[Iterable[Partition]], dict[Partition, int]]
 """What the group has committed of partitions that others hold, where a broker tells."""
 
+LETHAL = 2  # deaths with a candidate in hand
 ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another scorer holds
 
 
@@ -36,6 +40,10 @@ class Quarantine:
         self._examiner: Examiner | None = None
         suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
         self._examination = Examination(suspects, settings.batching.max_events, time.monotonic())
+        if candidate := in_hand.candidate():
+            in_hand.blame(candidate)
+            in_hand.note(suspects)
+            log.warning("a process died with a candidate in hand, which is blamed for it: %s", candidate)
         if suspects:
             told = ", ".join(f"{topic}[{partition}] before {end}" for (topic, partition), end in sorted(suspects.items()))
             log.warning("a process died with these events in hand, and they are examined apart: %s", told)
@@ -46,10 +54,19 @@ class Quarantine:
         """How many events may be scored at once, of so many."""
         return min(events, self._examination.limit) if self._examiner else events
 
-    def take_up(self, batch: Batch) -> None:
-        """This batch is in hand from now on."""
+    def may_ask(self) -> bool:
+        """Whether a candidate may look at events. While some are examined it may not: whose the next death is must be clear."""
+        return self._examiner is None
+
+    def lethal(self, candidate: str) -> str | None:
+        """Why this candidate (see `Resolution.identity`) is not loaded any more; None where it is."""
+        deaths = self._in_hand.deaths(candidate)
+        return f"{deaths} processes died with it in hand; promote it again to try it again" if deaths >= LETHAL else None
+
+    def take_up(self, batch: Batch, candidate: str = "") -> None:
+        """This batch is in hand from now on, and this candidate (see `Resolution.identity`) looks at some of it."""
         if self._examiner is None:
-            self._in_hand.note(batch.reached)
+            self._in_hand.note(batch.reached, candidate)
 
     def put_down(self) -> None:
         """Nothing is in hand any more, and this process lives."""

@@ -10,7 +10,7 @@ from publisher.positions import Position
 HeaderList = list[tuple[str, str | bytes | None]]
 ERROR_BYTES = 1_000  # longer explanations are cut
 TIME_DIGITS = 18
-NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at")
+NAMES = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
 
 
 def dead_headers(
@@ -21,8 +21,9 @@ def dead_headers(
     source: Position,
     model: str,
     at_ms: int,
+    arm: str,
 ) -> HeaderList:
-    """Headers of a dead letter; `model` is `name:version@digest`, `at_ms` Unix ms."""
+    """Headers of a dead letter; `model` is `name:version@digest`, `at_ms` Unix ms, `arm` whose share of the keys it was in."""
     return [
         *(original or ()),
         ("dead.reason", reason.encode()),
@@ -30,6 +31,7 @@ def dead_headers(
         ("dead.source", str(source).encode("ascii")),
         ("dead.model", model.encode()),
         ("dead.at", str(at_ms).encode()),
+        ("dead.arm", arm.encode()),
     ]
 
 

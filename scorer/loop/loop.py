@@ -17,6 +17,7 @@ from scorer.events.batch import Batch
 from scorer.intake.claims import Claims
 from scorer.intake.marks import Mark
 from scorer.loop.absence import Absence
+from scorer.loop.arms import Arms, Assigning
 from scorer.loop.batching import Limiter, full
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.metering import Metering, Published
@@ -56,6 +57,7 @@ class Loop:
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
         self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
+        self._assigning = Assigning(collaborators.quarantine)
         self._absence = Absence(intake, metrics.outages, time.monotonic)
         self._refusals = Refusals(collaborators)
         self._metering = Metering(collaborators)
@@ -167,29 +169,34 @@ class Loop:
 
     def _score(self, batch: Batch, servable: Servable) -> Published | None:
         """The batch with its records; None where it has to be taken again. Raises Aborted."""
-        began, quarantine = time.monotonic(), self._with.quarantine
-        quarantine.take_up(batch)
+        began, quarantine, canary = time.monotonic(), self._with.quarantine, self._versions.canary
+        arms = self._assigning.arms(batch, canary)
+        candidate = arms.candidate if arms else None
+        quarantine.take_up(batch, candidate.resolution.identity if candidate else "")
         try:
-            scored = self._with.scoring.score(batch, servable, now_ms, self._with.progress.alive)
+            scored = self._with.scoring.score(batch, servable, now_ms, self._with.progress.alive, arms)
         except Away as error:
-            given_up = self._after(error, batch, servable)
+            given_up = self._after(error, batch, servable, arms)
             if given_up is None:
                 return None
             scored = given_up
         finally:
             quarantine.put_down()
         quarantine.answered(batch)
+        if candidate:
+            self._assigning.observe(candidate.label, scored.asked, scored.failed)
         origin = servable.encoder.provenance
         mark = Mark(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"])
-        return Published(batch, scored, servable, mark, self._limiter.limited_by(batch.end), began, time.monotonic() - began)
+        limited = self._limiter.limited_by(batch.end)
+        return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
-    def _after(self, error: Away, batch: Batch, servable: Servable) -> Scored | None:
+    def _after(self, error: Away, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
         """Dead letters for one event that killed two examiners; None where the batch has to be taken again. Raises Aborted."""
         self._settle()
         self._session.checkpoint()
         died = isinstance(error, ExaminerDied)
         if died and self._with.quarantine.died(batch, error):
-            return self._with.scoring.give_up(batch, servable, now_ms, str(error))
+            return self._with.scoring.give_up(batch, servable, now_ms, str(error), arms)
         self._with.traces.fail(error)
         if died:
             self._intake.rewind(batch.epochs)
@@ -276,4 +283,6 @@ class Loop:
         serving, champion = self._versions.serving, self._versions.champion
         revision = champion.resolution.revision
         self._with.metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
-        log.info("serving %s (revision %d)", champion.label, revision)
+        canary = self._versions.canary
+        beside = "" if canary is None else f", and {canary.digest} to {canary.percent} % of the keys"
+        log.info("serving %s (revision %d)%s", champion.label, revision, beside)

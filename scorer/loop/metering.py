@@ -12,7 +12,7 @@ from scorer.intake.marks import Mark
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.scoring import Scored
 from scorer.observe.lag import LagClock
-from scorer.servables.servable import Servable
+from scorer.servables.servable import Canary, Servable
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class Published:
     """A batch that is scored, and whose commit may have begun. `limited` says what kept it from being larger. `began` is when
     it had been taken (monotonic seconds), `scoring` and `producing` are the seconds that it took to score it and to hand its
-    records to the producer. `swaps` are its swap records."""
+    records to the producer. `servable` is the champion. `swaps` are its swap records."""
 
     batch: Batch
     scored: Scored
@@ -32,6 +32,7 @@ class Published:
     scoring: float
     swaps: list[Record] = field(default_factory=list)
     producing: float = 0.0
+    canary: Canary | None = None
 
 
 class Metering:
@@ -57,6 +58,8 @@ class Metering:
         metrics.latency.observe(latency)
         metrics.wait.observe(np.maximum(latency - (time.monotonic() - done.began), 0.0))
         metrics.batch(count, done.limited, scored.outcomes, scored.reasons, stages)
+        if scored.arms is not None:
+            metrics.canary(int(scored.arms.sum()), scored.fallbacks)
         if new := {reason: count for reason, count in scored.reasons.items() if count > 0 and reason not in self._reasons}:
             self._reasons |= new.keys()
             told = ", ".join(f"{reason} ({count})" for reason, count in new.items())

@@ -132,5 +132,7 @@ class Refusals:
 
     def _letter(self, done: Published, row: int, why: str) -> Record:
         poison = Poison(Reason.RECORD_REFUSED, why)
-        topic, value, key, partition, _, headers = self._with.scoring.letter(done.batch, row, poison, done.servable, now_ms())
+        topic, value, key, partition, _, headers = self._with.scoring.letter(
+            done.batch, row, poison, done.servable, now_ms(), done.scored.arm(row)
+        )
         return topic, value, key, partition, 0, headers

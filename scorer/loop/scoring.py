@@ -2,6 +2,7 @@
 
 No Kafka call in here. Records keep the order of the events, whatever they become. A batch over which anything is raised is
 halved until the guilty event stands alone, which becomes a dead letter. What tells of somebody who is away is raised further.
+Where a canary has a share of the keys, its events are worked apart (`candidate.py`), into the same slots.
 """
 
 import time
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 import numpy as np
+from numpy.typing import NDArray
 
+from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.positions import Position
 from publisher.session.protocol import Record
@@ -22,10 +25,12 @@ from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
 from scorer.events.record_parts import BatchParts
+from scorer.loop import two_versions
+from scorer.loop.arms import Arms
 from scorer.loop.columns import pick, placed
 from scorer.loop.header_facts import HeaderFacts
 from scorer.servables.answer import Answer
-from scorer.servables.packing import packed
+from scorer.servables.packing import Part, packed
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import Row
@@ -47,7 +52,9 @@ class Target:
 @dataclass(slots=True)
 class Scored:
     """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), unless `packed` has
-    them all. `expired` has the indices of events that came too late. The other fields are for the metrics; stages are seconds.
+    them all. `expired` has the indices of events that came too late. `arms` says which are the canary's, None: none; the
+    candidate was `asked` for so many, and `failed` at so many that the champion answered. `fallbacks` counts those by why,
+    and those for which the candidate was not asked. The other fields are for the metrics; stages are seconds.
     """
 
     slots: list[Record | None]
@@ -56,11 +63,19 @@ class Scored:
     reasons: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)
     packed: PackedRecords | None = None
+    arms: NDArray[np.bool_] | None = None
+    asked: int = 0
+    failed: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
 
     @property
     def records(self) -> Sequence[Record]:
         """The records, in the order of the events."""
         return self.packed or [record for record in self.slots if record]
+
+    def arm(self, row: int) -> str:
+        """Whose share of the keys this event's is in."""
+        return CANARY if self.arms is not None and self.arms[row] else CHAMPION
 
     def unpack(self) -> None:
         """Have all records in `slots`, where each can be replaced."""
@@ -78,24 +93,38 @@ class Scoring:
         self.internal_errors = InternalErrors()
 
     def score(
-        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], alive: Callable[[], None] = lambda: None
+        self,
+        batch: Batch,
+        servable: Servable,
+        now_ms: Callable[[], int],
+        alive: Callable[[], None] = lambda: None,
+        arms: Arms | None = None,
+        *,
+        deadlines: bool = True,
     ) -> Scored:
-        """A record for every event of the batch (none for a tombstone that is skipped). `now_ms` is the wall clock; `alive` is
-        called before each time that the model is asked. Raises Away.
+        """A record for every event of the batch (none for a tombstone that is skipped). `servable` is the champion, `arms` says
+        which events are not its. `now_ms` is the wall clock; `alive` is called before each time that a model is asked; without
+        `deadlines` no event comes too late. Raises Away.
         """
-        work = _Work(self, batch, servable, now_ms)
+        work = Work(self, batch, servable, now_ms, arms)
+        work.deadlines = deadlines
         work.rejected = dict.fromkeys(batch.unread, UNREAD)
-        work.answer_all(alive)
+        if arms is None:
+            work.answer_all(range(len(batch)), alive)
+        else:
+            two_versions.answer(work, servable, arms, alive)
         return work.finished()
 
-    def give_up(self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str) -> Scored:
+    def give_up(
+        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str, arms: Arms | None = None
+    ) -> Scored:
         """Dead letters for all of the batch, without looking at it. `how` the process ended that had it in hand last."""
-        work = _Work(self, batch, servable, now_ms)
+        work = Work(self, batch, servable, now_ms, arms)
         poison = Poison(Reason.CRASHES_SCORER, f"a process that had this event alone in hand {how}, twice")
         work.rejected = dict.fromkeys(range(len(batch)), poison)
         return work.finished()
 
-    def letter(self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int) -> Record:
+    def letter(self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int, arm: str = CHAMPION) -> Record:
         """The dead letter of one event of a batch, made at `at_ms` (Unix ms)."""
         source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
         headers = dead_headers(
@@ -105,34 +134,39 @@ class Scoring:
             source=source,
             model=servable.label,
             at_ms=at_ms,
+            arm=arm,
         )
         partition = batch.partitions[row] % self.dead.partitions
         return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers
 
 
-class _Work:
-    """One batch on its way. Rows are indices into the batch; `rejected` says what is wrong with those that are no good."""
+class Work:
+    """One batch on its way. Rows are indices into the batch; `rejected` says what is wrong with those that are no good. Who
+    answers is `servable`, which may change from some rows to others."""
 
-    def __init__(self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int], arms: Arms | None = None
+    ) -> None:
         self.scoring = scoring
         self.batch = batch
         self.servable = servable
         self.now_ms = now_ms
+        self.deadlines = True
         self.rejected: dict[int, Poison] = {}
-        self.scored = Scored([None] * len(batch))
+        self.scored = Scored([None] * len(batch), arms=None if arms is None else arms.canary)
         self.facts = HeaderFacts(batch)
         self.field_ids: Sequence[str | int | None] = [None] * len(batch)
         self.carried: Sequence[Row | None] | None = None
 
-    def answer_all(self, alive: Callable[[], None]) -> None:
-        """Answer the rows that are not rejected, together where nothing is raised over them, else in halves."""
-        rows = list(range(len(self.batch)))
+    def answer_all(self, among: Sequence[int], alive: Callable[[], None]) -> None:
+        """Answer those of these rows that are not rejected, together where nothing is raised over them, else in halves."""
+        rows = list(among)
         spans = [[row for row in rows if row not in self.rejected] if self.rejected else rows]
         while spans:
             rows = spans.pop()
             alive()
             try:
-                self._answer(rows, alive)
+                self.answer(rows, alive)
             except NO_EVENTS_FAULT:
                 raise
             except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
@@ -146,36 +180,46 @@ class _Work:
                 else:
                     self.rejected[rows[0]] = self.scoring.internal_errors.poison(error)
 
-    def _answer(self, rows: list[int], alive: Callable[[], None]) -> None:
+    def answer(self, rows: list[int], alive: Callable[[], None]) -> None:
         """Scores, expired answers and rejections of these rows, all of them or none."""
         began = time.perf_counter()
-        fresh, expired, bad = self.facts.by_deadline(rows, self.now_ms())
+        fresh, expired, bad = self.facts.by_deadline(rows, self.now_ms() if self.deadlines else 0)
         self.rejected |= bad
-        if self.scoring.settings.input.tombstones == "skip":
-            missing = set(self.batch.tombstones())
-            fresh = [row for row in fresh if row not in missing] if missing else fresh
-        decoded = self._decode(fresh, self.rejected)
+        if missing := self.skipped():
+            fresh = [row for row in fresh if row not in missing]
+        decoded = self.decode(fresh, self.rejected)
         decoded_at = time.perf_counter()
         answers = [self._inferred(decoded, alive)] if decoded.rows else []
         inferred_at = time.perf_counter()
         if expired:
-            self._decode(expired, {})  # for the ids alone
+            self.decode(expired, {})  # for the ids alone
             count = len(expired)
             answers.append((expired, Answer("expired", [b"null"] * count, [None] * count)))
         made = [(*self._records(at, answer), answer.status) for at, answer in answers]
         for at, records, status in made:
-            if isinstance(records, PackedRecords):
-                self.scored.packed = records
-            else:
-                self.scored.slots = placed(self.scored.slots, at, records)
-            self.scored.expired |= set(at) if status == "expired" else set()
-            self.scored.outcomes[status] += len(at)
-        encoded_at = time.perf_counter()
-        self.scored.stages.update(
-            {"decode": decoded_at - began, "infer": inferred_at - decoded_at, "encode": encoded_at - inferred_at}
-        )
+            self.place(at, records, status)
+        self.timed(began, decoded_at, inferred_at)
 
-    def _decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
+    def skipped(self) -> set[int]:
+        """The rows that are answered by nothing."""
+        return set(self.batch.tombstones()) if self.scoring.settings.input.tombstones == "skip" else set()
+
+    def place(self, at: Sequence[int], records: Sequence[Record], status: str) -> None:
+        """These are the records of these rows."""
+        if isinstance(records, PackedRecords):
+            self.scored.packed = records
+        else:
+            self.scored.slots = placed(self.scored.slots, at, records)
+        self.scored.expired |= set(at) if status == "expired" else set()
+        self.scored.outcomes[status] += len(at)
+
+    def timed(self, began: float, decoded: float, inferred: float) -> None:
+        """The stages of an answer that is made by now ended then."""
+        encoded = time.perf_counter()
+        self.scored.stages.update({"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred})
+
+    def decode(self, rows: list[int], rejected: dict[int, Poison]) -> Decoded:
+        """The tensors of these rows, as the version that answers reads them; ids and carried fields are kept."""
         decoded = self.servable.loaded.decoder.decode(pick(self.batch.values, rows), BatchParts(self.batch, rows))
         rejected |= {rows[at]: poison for at, poison in decoded.rejected.items()}
         decoded.rows = list(pick(rows, decoded.rows))
@@ -204,8 +248,10 @@ class _Work:
         """Rows and their score records; those that are too large for the output topic are rejected."""
         batch, encoder, target = self.batch, self.servable.encoder, self.scoring.output
         room = target.max_bytes - RECORD_OVERHEAD
-        if (packed := self._packed(rows, answer)) is not None and packed.largest_record <= room:
-            return rows, packed
+        if answer.columns is not None and len(rows) == len(batch):
+            part = Part(np.arange(len(rows)), answer.columns, encoder)
+            if (packed := self.packed([part])) is not None:
+                return rows, packed
         partitions, times, keys = pick(batch.partitions, rows), pick(batch.timestamps, rows), pick(batch.keys, rows)
         ids = self.facts.ids(rows, pick(self.field_ids, rows), self.scoring.settings.region)
         values = self._encoded(rows, ids, answer, room)
@@ -237,21 +283,14 @@ class _Work:
         bare = self.servable.encoder.encode(*columns, None)
         return [value if size <= room else other for value, other, size in zip(values, bare, sizes, strict=True)]
 
-    def _packed(self, rows: list[int], answer: Answer) -> PackedRecords | None:
-        """The records of all rows as columns; None where they are not all, or not plain."""
-        if answer.columns is None or len(rows) < len(self.batch) or self.facts.matter or self.scoring.settings.output.headers:
+    def packed(self, parts: Sequence[Part]) -> PackedRecords | None:
+        """The records of all rows as columns, which these parts make up; None where they are not plain, or one is too large."""
+        if self.facts.matter or self.scoring.settings.output.headers:
             return None
-        encoder, target = self.servable.encoder, self.scoring.output
-        return packed(
-            self.batch,
-            self.facts.names or self.field_ids,
-            answer.columns,
-            encoder,
-            target.topic,
-            target.partitions,
-            self.now_ms(),
-            self.carried,
-        )
+        target = self.scoring.output
+        names, carried, at_ms = self.facts.names or self.field_ids, self.carried, self.now_ms()
+        found = packed(self.batch, names, parts, target.topic, target.partitions, at_ms, carried)
+        return found if found is not None and found.largest_record <= target.max_bytes - RECORD_OVERHEAD else None
 
     def _without_oversize(self, rows: list[int], records: Sequence[Record], room: int) -> tuple[list[int], Sequence[Record]]:
         """Rows and records without those that the output topic would refuse, which are rejected."""
@@ -272,7 +311,8 @@ class _Work:
         """The outcome, with dead letters in the slots of the rejected. Raw bytes are copied and nothing is parsed."""
         scored = self.scored
         for row, poison in self.rejected.items():
-            scored.slots[row] = self.scoring.letter(self.batch, row, poison, self.servable, self.now_ms())
+            arm = scored.arm(row)
+            scored.slots[row] = self.scoring.letter(self.batch, row, poison, self.servable, self.now_ms(), arm)
             scored.reasons[poison.reason] += 1
         scored.outcomes["dead"] += len(self.rejected)
         return scored

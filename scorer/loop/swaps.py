@@ -1,7 +1,12 @@
-"""The swap record: from which offset on a partition was scored by which version, written with that version's first batch."""
+"""The swap record: from which offset on a partition was scored by which version, written with a revision's first batch.
+
+There is one for each role that answers. Each says whose the keys are from there on: enough to tell, without a registry, which
+version an event had to get (`servables/split.py`).
+"""
 
 import orjson
 
+from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.session.protocol import Record
 from scorer.intake.partitions import Partitions
 from scorer.loop.metering import Published
@@ -9,30 +14,42 @@ from scorer.settings import Settings
 
 
 def swap_records(work: Published, partitions: Partitions, settings: Settings, at_ms: int) -> list[Record]:
-    """For the topic `<name>.swaps`: a record for each partition of this batch that another version, or another revision, scored
-    last. `at_ms` is the wall clock."""
+    """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
+    revision, scored last. `at_ms` is the wall clock."""
     marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
     changed = {partition: mark for partition, mark in marks.items() if mark.served != work.mark.served}
     firsts = work.batch.first_offsets() if changed else {}
-    origin = work.servable.encoder.provenance
+    shares = _shares(work) if changed else {}
+    answering = [work.servable, *([work.canary.servable] if work.canary and work.canary.servable else [])]
     records: list[Record] = []
     for partition, before in changed.items():
-        value: dict[str, object] = {
-            "scorer": settings.owner,
-            "topic": partition[0],
-            "topic_id": before.topic_id,
-            "partition": partition[1],
-            "cut_over_offset": firsts[partition],  # the first that this version scored
-            "from_version": before.version or None,
-            "from_digest": before.digest or None,
-            "version": origin["version"],
-            "digest": origin["digest"],
-            "role": origin["role"],
-            "revision": work.servable.resolution.revision,
-            "reason": work.servable.reason,
-            "at_ms": at_ms,
-        }
-        if (answers := partitions.answers_from(partition)) is not None:
-            value |= {"scores_from": answers.scores, "letters_from": answers.letters}
-        records.append((settings.swaps_topic, orjson.dumps(value), "{}/{}".format(*partition).encode(), -1, at_ms, None))
+        for servable in answering:
+            origin = servable.encoder.provenance
+            value: dict[str, object] = {
+                "scorer": settings.owner,
+                "topic": partition[0],
+                "topic_id": before.topic_id,
+                "partition": partition[1],
+                "cut_over_offset": firsts[partition],  # the first that this version may have scored
+                "from_version": before.version or None,
+                "from_digest": before.digest or None,
+                "version": origin["version"],
+                "digest": origin["digest"],
+                "role": origin["role"],
+                "revision": work.servable.resolution.revision,
+                **shares,
+                "reason": work.servable.reason,
+                "at_ms": at_ms,
+            }
+            if (answers := partitions.answers_from(partition)) is not None:
+                value |= {"scores_from": answers.scores, "letters_from": answers.letters}
+            key = "{}/{}".format(*partition).encode()
+            records.append((settings.swaps_topic, orjson.dumps(value), key, -1, at_ms, None))
     return records
+
+
+def _shares(work: Published) -> dict[str, object]:
+    """Whose the keys are: percent by role, and the seed of the hash that says so, where there is a canary."""
+    if (canary := work.canary) is None:
+        return {"shares": {CHAMPION: 100}}
+    return {"shares": {CHAMPION: 100 - canary.percent, CANARY: canary.percent}, "seed": f"{canary.split.seed:016x}"}

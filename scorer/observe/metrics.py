@@ -87,6 +87,8 @@ class Metrics:
         self.stage = Counter("scorer_stage_seconds", "Time spent by stage.", ["stage"], registry=at)
         self.dead = Counter("scorer_dead_letters", "Dead letters by reason.", ["reason"], registry=at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
+        told = "Events in the canary's share of the keys, by why the champion answered; none: the candidate had the word."
+        self.canaried = Counter("scorer_canary_events", told, ["fallback"], registry=at)
         self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
@@ -126,6 +128,12 @@ class Metrics:
         for counter, by_label in (self.events, outcomes), (self.dead, reasons), (self.stage, seconds):
             for label, number in by_label.items():
                 counter.labels(label).inc(number)
+
+    def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
+        """A batch had so many events of the canary; for some of them the champion answered."""
+        self.canaried.labels("none").inc(events - sum(fallbacks.values()))
+        for why, count in fallbacks.items():
+            self.canaried.labels(why).inc(count)
 
     def partitions(
         self,

@@ -161,7 +161,13 @@ class Service:
 
         quarantine = Quarantine(settings, self._in_hand, load, progress.alive)
         stop.callback(quarantine.close)  # the models may live in its examiner
-        versions = VersionManager(settings, quarantine.loading, metrics.outages, on_refused=lambda _: metrics.refused.inc())
+        versions = VersionManager(
+            settings,
+            quarantine.loading,
+            metrics.outages,
+            on_refused=lambda _: metrics.refused.inc(),
+            lethal=quarantine.lethal,
+        )
         stop.callback(versions.close)
         progress.state = "making a version of the model ready"
         waiting.repeated(versions.start)

@@ -29,7 +29,9 @@ class AvroRecordEncoder(RecordEncoder):
     def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
         decided = {decision: b"\0" if decision is None else b"\2" + string(decision) for decision in set(columns.decisions)}
         sources = {(topic, partition): string(topic) + long(partition) for topic, partition in set(columns.places)}
-        last = b"".join(string(value) if isinstance(value, str) else long(value) for value in tail.values())
+        fallback = b"\0" if self.fallback is None else b"\2" + string(self.fallback)
+        told = (string(value) if isinstance(value, str) else long(value) for name, value in tail.items() if name != "fallback")
+        last = b"".join((*told, fallback))
         header = self._header
         rows = zip(*columns._replace(scores=values(columns.scores)), self._ends(last, columns.carried), strict=True)
         return [
@@ -44,13 +46,15 @@ class AvroRecordEncoder(RecordEncoder):
 
 def as_json(value: bytes, start: int, carry: Sequence[CarriedField] = ()) -> Any:
     """A record behind a header of `start` bytes as what JSON can say. Raises ValueError where it is none. A record of the time
-    before fields were carried has none."""
+    before fields were carried has none, and one without `fallback` was answered by its arm."""
     stream = BytesIO(value)
     stream.seek(start)
     try:
         record: Any = schemaless_reader(stream, parse_schema(SCHEMA), None)
     except READ_FAULTS as error:
         raise ValueError(f"no score record in Avro: {error!r}") from error
+    if record["fallback"] is None:
+        del record["fallback"]
     if carry and stream.tell() < len(value):
         record["carried"] = _carried(stream, len(value), carry)
     return record

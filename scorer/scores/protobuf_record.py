@@ -10,6 +10,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.message import DecodeError
 
 from scorer.scores.record import Columns, RecordEncoder, Value, values
+from scorer.scores.schema import NUMBERS_OF
 from scorer.settings.carry import CarriedField, Scalar
 
 CARRIED = "carried"
@@ -31,7 +32,7 @@ def described(carry: Sequence[CarriedField]) -> FileDescriptorSet:
         return found
     file = found.file[-1]
     score = next(message for message in file.message_type if message.name == "Score")
-    where = {"name": CARRIED, "number": len(score.field) + 1, "type_name": ".scorestream.Carried"}
+    where = {"name": CARRIED, "number": NUMBERS_OF[CARRIED], "type_name": ".scorestream.Carried"}
     score.field.add(type=FieldDescriptorProto.TYPE_MESSAGE, label=FieldDescriptorProto.LABEL_OPTIONAL, **where)
     message = DescriptorProto(name="Carried")
     for at, one in enumerate(carry):
@@ -106,6 +107,8 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
         "source": {field.name: getattr(source, field.name) for field in source.DESCRIPTOR.fields},
     }
     names = [field.name for field in record.DESCRIPTOR.fields]
+    if not record.HasField("fallback"):
+        names.remove("fallback")
     if carry and record.HasField(CARRIED):
         told = record.carried
         nested[CARRIED] = {one.name: getattr(told, one.name) if told.HasField(one.name) else None for one in carry}

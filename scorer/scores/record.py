@@ -3,9 +3,10 @@
 Its key, timestamp and partition come from the input record and are set where it is produced.
 """
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -67,7 +68,7 @@ def source_piece(place: tuple[str, int]) -> bytes:
 
 class RecordEncoder:
     """Builds the records of one version, as JSON. `carry` are the fields of events that stand in them. `role` is champion,
-    canary or shadow. `plain`: the records are JSON."""
+    canary or shadow, and `arm` the same until `acting` says otherwise. `plain`: the records are JSON."""
 
     plain = True
 
@@ -76,7 +77,16 @@ class RecordEncoder:
     ) -> None:
         self.carry = carry
         self._names = [field.name for field in carry]
-        self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region}
+        self.provenance = {"model": model, "version": version, "digest": digest, "role": role, "region": region, "arm": role}
+        self.revision = 0
+        self.fallback: str | None = None
+
+    def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
+        """The same for records of this role, arm and revision of the channel. `fallback`: why it answers for another."""
+        other = copy.copy(self)
+        other.provenance = {**self.provenance, "role": role, "arm": arm}
+        other.revision, other.fallback = revision, fallback
+        return other
 
     def encode(
         self,
@@ -100,7 +110,10 @@ class RecordEncoder:
 
     def _last(self, status: str, scored_ms: int) -> dict[str, str | int]:
         """The fields that are the same in each record of a batch, in the order of the schema."""
-        return {"status": status, **self.provenance, "scored_ms": scored_ms}
+        constant: dict[str, str | int] = {"status": status, **self.provenance}
+        arm = constant.pop("arm")
+        constant |= {"scored_ms": scored_ms, "arm": arm, "revision": self.revision}
+        return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
     def _encoded(self, columns: Columns, tail: Mapping[str, str | int]) -> list[bytes]:
         """The records. `tail` has the fields that are the same in each, in the order of the schema."""

@@ -29,10 +29,17 @@ SCHEMA: dict[str, Any] = {
         {"name": "event_ms", "type": "long"},
         *({"name": name, "type": "string"} for name in ("status", "model", "version", "digest", "role", "region")),
         {"name": "scored_ms", "type": "long"},
+        {"name": "arm", "type": "string", "default": ""},
+        {"name": "revision", "type": "long", "default": 0},
+        {"name": "fallback", "type": ["null", "string"], "default": None},
     ],
 }
-"""`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output."""
+"""`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output. `arm`: whose
+share of the keys the event fell in, champion or canary, under this `revision` of the channel; `role` answered it. `fallback`:
+why the champion answered for the canary."""
 
+NUMBERS_OF = {"carried": 13, "arm": 14, "revision": 15, "fallback": 16}
+"""The Protobuf numbers of fields of the record that is not that of their place: what was added must not move what was there."""
 PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64", "double": "double", "boolean": "bool"}
 PROTOBUF_SCORE = """
 message Numbers {
@@ -75,13 +82,15 @@ def avro(carry: Sequence[CarriedField] = ()) -> str:
 
 
 def protobuf(carry: Sequence[CarriedField] = ()) -> str:
-    """The Protobuf schema. A field's number is its place in the record; the score is a message `Value`."""
+    """The Protobuf schema. A field's number is its place in the record, or in `NUMBERS_OF`; the score is a message `Value`."""
     records = [record(carry), SOURCE, *([_carried(carry)["type"]] if carry else [])]
     return 'syntax = "proto3";\n\npackage scorestream;\n\n' + "\n".join(map(_message, records)) + PROTOBUF_SCORE
 
 
 def _message(record: dict[str, Any]) -> str:
-    lines = (f"  {_type(field['type'])} {field['name']} = {at};\n" for at, field in enumerate(record["fields"], start=1))
+    fixed = NUMBERS_OF if record["name"] == SCHEMA["name"] else {}
+    numbered = ((fixed.get(field["name"], at), field) for at, field in enumerate(record["fields"], start=1))
+    lines = (f"  {_type(field['type'])} {field['name']} = {at};\n" for at, field in numbered)
     return f"message {record['name']} {{\n{''.join(lines)}}}\n"
 
 

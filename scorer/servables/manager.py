@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from model_registry.channels import channel
+from model_registry.channels import channel, roles
 from model_registry.channels.channel import Resolution
-from model_registry.channels.roles import CHAMPION
+from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
@@ -22,7 +22,7 @@ from publisher.errors import Fatal
 from publisher.process.outages import MODEL_REGISTRY, Away, Outages
 from scorer.backends import ModelRefused
 from scorer.servables import policy
-from scorer.servables.servable import Load, Servable, make
+from scorer.servables.servable import Canary, Load, Servable, make
 from scorer.servables.source import open_cache, open_source
 from scorer.settings import Settings
 
@@ -54,8 +54,8 @@ class _Shared:
 
 
 class VersionManager:
-    """The versions of one scorer. Scorers act on the champion alone, so far. `on_refused(refusal)` tells the metrics, `outages`
-    hear of what does not answer."""
+    """The versions of one scorer: the champion, and a canary where the channel names one. `on_refused(refusal)` tells the
+    metrics, `outages` hear of what does not answer. `lethal(identity)` says why a candidate is not loaded, if it is not."""
 
     def __init__(
         self,
@@ -64,11 +64,13 @@ class VersionManager:
         outages: Outages,
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
+        lethal: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._load = load
         self._outages = outages
         self._on_refused = on_refused
+        self._lethal = lethal
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
         self._admission = admission(settings.model.policy, self._cache.root)
@@ -123,6 +125,12 @@ class VersionManager:
         return self._shared.serving[CHAMPION]
 
     @property
+    def canary(self) -> Canary | None:
+        """The canary's arm of the next batch, if the channel has one."""
+        champion = self.champion.resolution
+        return Canary.of(champion, self._shared.serving.get(CANARY)) if champion.roles else None
+
+    @property
     def aspired_revision(self) -> int:
         """The channel's revision that was seen last."""
         aspired = self._shared.aspired
@@ -141,8 +149,9 @@ class VersionManager:
                 return False
             serving = {}
             for role, aspired in shared.aspired.items():
-                servable = replace(shared.ready.pop(aspired.digest), resolution=aspired, reason=shared.reason)
-                serving[role] = shared.ready[aspired.digest] = servable
+                if aspired.digest in shared.ready:
+                    servable = shared.ready.pop(aspired.digest).acting(aspired, shared.reason, role)
+                    serving[role] = shared.ready[aspired.digest] = servable
             shared.serving = serving
             self._wake.set()
             return True
@@ -218,8 +227,11 @@ class VersionManager:
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:
             aspired = {CHAMPION: resolution}
+            if canary := roles.canary(resolution.roles):
+                aspired[CANARY] = replace(resolution, digest=canary.digest, version=canary.version)
             if aspired != self._shared.aspired:
-                self._shared.refused.pop(resolution.digest, None)
+                for one in aspired.values():
+                    self._shared.refused.pop(one.digest, None)
             self._shared.aspired, self._shared.reason = aspired, reason
 
     def _work(self) -> None:
@@ -242,6 +254,8 @@ class VersionManager:
         load, settings = self._load, self._settings
         role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
+            if role == CANARY and (why := self._lethal(aspired.identity)):
+                raise ModelRefused(why)
             self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, digest, version=aspired.version)
             servable = make(package, aspired, load, settings, role)

@@ -6,9 +6,11 @@ the same result.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from scorer.events.batch import Batch
 from scorer.events.identity import lane
@@ -28,51 +30,104 @@ FEWEST = 100
 QUOTE, COMMA, BRACKET = b'",]'
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one version answers of a batch: scores for the rows `at` ((n,), ascending), and what encodes them."""
+
+    at: NDArray[np.intp]
+    scores: Scores
+    encoder: RecordEncoder
+
+
 def packed(
     batch: Batch,
     ids: FieldIds | Texts,
-    scores: Scores,
-    encoder: RecordEncoder,
+    parts: Sequence[Part],
     topic: str,
     partitions: int,
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
 ) -> PackedRecords | None:
-    """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `ids` are those
-    of a field, or the texts of a header; `carried` are the events' carried fields, None where there are none."""
-    native = bus()
+    """A record for every event of a batch, to a topic of so many partitions; None where the batch is not plain. `parts` have
+    each row once; `ids` are those of a field, or the texts of a header; `carried` are the events' carried fields, None where
+    there are none."""
+    native, encoder = bus(), parts[0].encoder
     if native is None or not isinstance(batch, PackedBatch) or len(batch) < FEWEST:
         return None
     if batch.carried is not None or not encoder.plain:
         return None
     columns = batch.columns
-    if (joined := scores.joined()) is None or (named := _ids(ids, columns, encoder.provenance["region"])) is None:
+    if (scores := _scores(parts, len(columns))) is None or (named := _ids(ids, columns, encoder.provenance["region"])) is None:
         return None
     count, lanes = len(columns), columns.lanes
-    decisions, which = scores.decided()
+    decisions, which = _decisions(parts, count)
+    last = _ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
     pieces = [
         constant(b'{"id":"', count),
         *named,
         constant(b'","score":', count),
-        Piece(Texts.split(joined[0], 1, joined[1])),
+        Piece(scores),
         chosen(list(map(decision_piece, decisions)), which),
         chosen([source_piece(place) for place in columns.places], lanes),
         Piece(numbers=columns.offsets),
         constant(b'},"event_ms":', count),
         Piece(numbers=columns.times),
-        *_ends(encoder, encoder.tail("scored", scored_ms), carried, count),
+        *_with_carried(encoder, last, carried, count),
     ]
     out = np.array([partition % partitions for _, partition in columns.places], np.int32)[lanes]
     return PackedRecords(native, topic, pieces, out, columns.times, columns.keys)
 
 
-def _ends(encoder: RecordEncoder, last: bytes, carried: Sequence[Row | None] | None, count: int) -> list[Piece]:
-    """What stands behind an event's time: the same in all, and what each carries."""
+def _scores(parts: Sequence[Part], count: int) -> Texts | None:
+    """The scores of all parts by their rows; None where some have no plain form."""
+    found: list[Texts] = []
+    for part in parts:
+        if (joined := part.scores.joined()) is None:
+            return None
+        found.append(Texts.split(joined[0], 1, joined[1]))
+    if len(found) == 1:
+        return found[0]
+    starts, ends, base = np.empty(count, np.int64), np.empty(count, np.int64), 0
+    for part, texts in zip(parts, found, strict=True):
+        starts[part.at], ends[part.at] = texts.starts + base, texts.ends + base
+        base += len(texts.text)
+    return Texts(np.concatenate([texts.text for texts in found]), starts, ends)
+
+
+def _decisions(parts: Sequence[Part], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
+    """All decisions that the parts know, and for each row which of them it is."""
+    if len(parts) == 1:
+        return parts[0].scores.decided()
+    names: list[str | None] = []
+    which = np.empty(count, np.int32)
+    for part in parts:
+        known, each = part.scores.decided()
+        which[part.at] = each + len(names)
+        names += known
+    return names, which
+
+
+def _ends(tails: Sequence[bytes], parts: Sequence[Part], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
+    """What stands behind an event's time, of each part, and for each row whose part it is."""
+    which = np.zeros(count, np.int32)
+    for number, part in enumerate(parts[1:], start=1):
+        which[part.at] = number
+    return tails, which
+
+
+def _with_carried(
+    encoder: RecordEncoder,
+    ends: tuple[Sequence[bytes], NDArray[np.int32]],
+    carried: Sequence[Row | None] | None,
+    count: int,
+) -> list[Piece]:
+    """What stands behind an event's time: the same in all of a part, and what each carries."""
+    tails, which = ends
     if not encoder.carry:
-        return [constant(last, count)]
+        return [chosen(tails, which)]
     column = encoder.carried_column(carried or [None] * count)
     each = chosen(column, np.arange(count, dtype=np.int32))
-    return [constant(last[:-1] + b',"carried":', count), each, constant(b"}", count)]
+    return [chosen([tail[:-1] + b',"carried":' for tail in tails], which), each, constant(b"}", count)]
 
 
 def _ids(ids: FieldIds | Texts, columns: Columns, region: str) -> list[Piece] | None:

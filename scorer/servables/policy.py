@@ -2,12 +2,15 @@
 asked again before anything changed it gives the same answer.
 
 Availability before everything: what is served stays until every aspired version is ready, and a refused version changes
-nothing. The version served before stays in memory, so that going back needs no load.
+nothing. Where nothing is served yet, a champion that is ready answers for a canary that is refused. The version served before
+stays in memory, so that going back needs no load.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+from model_registry.channels.roles import CHAMPION
 
 KEPT_IDLE = 1  # versions kept in memory beside those that are served
 
@@ -28,7 +31,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Serve the aspired versions, which are all ready, from the next batch on."""
+    """Serve the aspired versions that are ready, from the next batch on: all, or at a start at least the champion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def next_action(now: Snapshot) -> Action:
         for digest in aspired:
             if digest not in now.known:
                 return Load(digest)
-        if all(now.known[digest] is State.READY for digest in aspired):
+        unready = [role for role, digest in now.aspired.items() if now.known[digest] is not State.READY]
+        if not unready or (not now.serving and CHAMPION not in unready):
             return Flip()
     idle = [d for d, state in now.known.items() if state is State.READY and d not in serving and d not in aspired]
     return Unload(idle[0]) if len(idle) > KEPT_IDLE else Wait()

@@ -1,14 +1,16 @@
 """A version in its role: a loaded model, and how its answers are encoded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from model_registry.channels import roles
 from model_registry.channels.channel import Resolution
-from model_registry.channels.roles import CHAMPION
+from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.package import Package
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder
 from scorer.servables.loaded import LoadedModel
+from scorer.servables.split import Split
 from scorer.settings import Settings
 
 Load = Callable[[Package], LoadedModel]
@@ -25,6 +27,16 @@ class Servable:
     resolution: Resolution
     reason: str = ""
 
+    def acting(self, resolution: Resolution, reason: str, role: str) -> "Servable":
+        """The same version in a role, under the revision of this resolution."""
+        encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
+        return replace(self, encoder=encoder, resolution=resolution, reason=reason)
+
+    def instead_of_canary(self, why: str) -> "Servable":
+        """The same champion where it answers events of the canary's arm."""
+        revision = self.resolution.revision
+        return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
+
     @property
     def digest(self) -> str:
         """The manifest digest: the identity of the version."""
@@ -37,9 +49,26 @@ class Servable:
         return f"{origin['model']}:{origin['version']}@{self.digest}"
 
 
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The canary's arm: its keys, and what answers them; None where that version is refused here."""
+
+    digest: str
+    percent: int
+    split: Split
+    servable: Servable | None
+
+    @classmethod
+    def of(cls, champion: Resolution, servable: Servable | None) -> "Canary | None":
+        """The one that a channel names beside this champion, if any."""
+        if (role := roles.canary(champion.roles)) is None:
+            return None
+        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable)
+
+
 def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:
     """A package, ready to answer in this role. Raises as `load` does, Fatal and Away as the encoder of `output.format`."""
     encoder = score_formats.encoder(  # before the model: it may have to ask a schema registry, once in a process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
-    return Servable(load(package), encoder, resolution)
+    return Servable(load(package), encoder, resolution).acting(resolution, "", role)

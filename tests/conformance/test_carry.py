@@ -247,5 +247,6 @@ def test_without_carry_nothing_is_read_and_records_are_as_ever() -> None:
     ((_, value, *_),) = case.scored([b'{"a": 1, "id": "e"}']).records
     assert value == (
         b'{"id":"e","score":0.0,"decision":null,"source":{"topic":"t","partition":0,"offset":0},"event_ms":1,'
-        b'"status":"scored","model":"m","version":"1","digest":"sha256:0","role":"champion","region":"eu","scored_ms":1000}'
+        b'"status":"scored","model":"m","version":"1","digest":"sha256:0","role":"champion","region":"eu","scored_ms":1000,'
+        b'"arm":"champion","revision":0}'
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from model_registry.channels.channel import Resolution
 from model_registry.package.signature import Signature
 from scorer.events.batch import Batch, Headers
 from scorer.events.carrying import CarryingDecoder
@@ -21,10 +23,12 @@ from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
 from scorer.events.native.texts import Texts
 from scorer.events.packed import PackedBatch
+from scorer.loop.arms import Arms
 from scorer.loop.scoring import Scored, Scoring, Target
 from scorer.scores.outputs import Scores
 from scorer.scores.record import RecordEncoder
 from scorer.servables import packing
+from scorer.servables.loaded import LoadedModel
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
@@ -74,12 +78,14 @@ class Model:
         fields = [{"name": "a", "required": False, "default": 0.25}]
         inputs = [{"tensor": "x", "dtype": "float32", "fields": fields}]
         self.signature = Signature.parse(json.dumps({"inputs": inputs, **output}))
+        self.factor = 1.0
+        self.model = SimpleNamespace(signature=lambda: self.signature)
         self.decoder = JsonDecoder(self.signature, id_field, 200, fewest=1 if scans else None)
         if carry:
             self.decoder = CarryingDecoder(self.decoder, JsonCarried([field.path for field in carry]), carry)
 
     def score(self, tensors: dict[str, NDArray[Any]], _: Any = None) -> Scores:
-        x = tensors["x"][:, 0]
+        x = tensors["x"][:, 0] * self.factor
         with np.errstate(over="ignore"):
             rows = np.stack([x, x * 3, -x], axis=1).astype(np.float64)
         wide = rows.reshape(len(x), 3, 1)
@@ -168,14 +174,19 @@ def batches(
     return listed, PackedBatch(columns, "empty")
 
 
-def scored(batch: Batch, model: Model, room: int, **output: Any) -> Scored:
-    encoder = RecordEncoder(model.carry, model="m", version="1", digest="sha256:0", role="champion", region="r")
-    servable = cast(Servable, type("Fake", (), {"loaded": model, "encoder": encoder, "label": "m:1"}))
+def servable_of(model: Model, role: str = "champion") -> Servable:
+    encoder = RecordEncoder(model.carry, model="m", version="1", digest="sha256:0", role=role, region="r")
+    return Servable(cast(LoadedModel, model), encoder, Resolution("sha256:0", "1", 7))
+
+
+def scored(batch: Batch, model: Model, room: int, arms: Arms | None = None, **output: Any) -> Scored:
     names = {"input": {"topics": ["in"]}, "output": {"topic": "out", **output}, "dead_letter": {"topic": "dead"}, "region": "r"}
     configured = Settings.model_validate(
         {"name": "n", "kafka": {"bootstrap_servers": "b"}, "model": {"source": "oci:./r/m"}, **names}
     )
-    return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(batch, servable, lambda: 99)
+    return Scoring(configured, Target("out", 2, room), Target("dead", 1, ROOM)).score(
+        batch, servable_of(model), lambda: 99, arms=arms
+    )
 
 
 @given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.booleans())
@@ -190,6 +201,30 @@ def test_columns_become_the_records_that_lists_become(
         assert (+found.outcomes, +found.reasons, found.expired) == (+wanted.outcomes, +wanted.reasons, wanted.expired)
         found.unpack()
         assert found.slots == wanted.slots
+
+
+@given(batches_drawn(), st.sampled_from(sorted(OUTPUTS)), st.sampled_from(["id", None]), st.booleans(), st.integers(0, 2**30))
+def test_columns_of_two_versions_become_the_records_that_lists_become(
+    drawn: tuple[Batch, PackedBatch], output: str, id_field: str | None, carries: bool, keys: int
+) -> None:
+    listed, columns = drawn
+    model, candidate = (Model(OUTPUTS[output], id_field, carry=CARRY if carries else ()) for _ in range(2))
+    candidate.factor = 3.0
+    arms = Arms(np.array([bool(keys >> row & 1) for row in range(len(listed))]), servable_of(candidate, "canary"))
+    wanted, found = scored(listed, model, ROOM, arms), scored(columns, model, ROOM, arms)
+    assert list(found.records) == list(wanted.records)
+    for name in ("asked", "failed", "fallbacks", "expired"):
+        assert getattr(found, name) == getattr(wanted, name)
+    assert (+found.outcomes, +found.reasons) == (+wanted.outcomes, +wanted.reasons)
+
+
+def test_a_plain_batch_of_two_versions_is_packed() -> None:
+    event = json.dumps({"a": 1.5, "id": "e"}).encode()
+    _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)], [None] * 4)
+    model = Model(OUTPUTS["decision"], "id")
+    found = scored(columns, model, ROOM, Arms(np.arange(4) % 2 == 0, servable_of(model, "canary")))
+    assert found.packed is not None
+    assert [json.loads(record[1] or b"")["arm"] for record in found.records] == ["canary", "champion"] * 2
 
 
 @given(batches_drawn())

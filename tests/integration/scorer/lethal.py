@@ -1,7 +1,7 @@
 """`scorer`, with a model and a decoder that kill the process when they meet certain events.
 
-An event's first number says how it kills the model; the words `"kill": "decoder"` in an event kill the decoder. Examiners begin
-with this module too.
+An event's first number says how it kills the model, or one version of it alone; the words `"kill": "decoder"` in an event kill
+the decoder. Examiners begin with this module too.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ from scorer.events.record_parts import Parts
 from scorer.settings import ModelSettings
 
 SEGFAULT, ABORT, OUT_OF_MEMORY, ENDLESS, SLOW = -661.0, -662.0, -663.0, -664.0, -665.0
+KILLS_CANDIDATE, CANDIDATE = -666.0, "2.0.0"
 DECODER = {"kill": "decoder"}
 find, decode = backends.find, JsonDecoder.decode
 
@@ -39,16 +40,17 @@ KILLS: dict[float, Callable[[], Any]] = {
 
 
 class LethalModel:
-    def __init__(self, model: backends.Model) -> None:
+    def __init__(self, model: backends.Model, version: str) -> None:
         self._model = model
+        self._kills = KILLS | ({KILLS_CANDIDATE: KILLS[SEGFAULT]} if version == CANDIDATE else {})
 
     def signature(self) -> Signature:
         return self._model.signature()
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
         for number in tensors["x"][:, 0].tolist():
-            if number in KILLS:
-                KILLS[number]()
+            if number in self._kills:
+                self._kills[number]()
         return self._model.run(tensors)
 
     def close(self) -> None:
@@ -60,7 +62,7 @@ class LethalBackend:
         self._backend = find(model)
 
     def open(self, package: Package) -> LethalModel:
-        return LethalModel(self._backend.open(package))
+        return LethalModel(self._backend.open(package), package.version)
 
 
 def lethal_decode(decoder: JsonDecoder, values: Sequence[bytes | None], parts: Parts | None = None) -> Decoded:

@@ -11,7 +11,7 @@ import pytest
 
 from scorer.crashes.in_hand import InHand, path_of
 from tests.campaigns.faults.deadly import examiners
-from tests.integration.scorer.lethal import ABORT, DECODER, ENDLESS, OUT_OF_MEMORY, SEGFAULT, SLOW
+from tests.integration.scorer.lethal import ABORT, DECODER, ENDLESS, KILLS_CANDIDATE, OUT_OF_MEMORY, SEGFAULT, SLOW
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
 
@@ -101,4 +101,31 @@ def test_events_that_a_model_hangs_on_has_no_memory_for_or_answers_with_nan_are_
     assert letters == {f"e{number}": reason for number, (_, reason) in bad.items()}
     assert sorted(r["id"] for r in rig.scores()) == sorted(f"e{n}" for n in range(40) if n not in bad)
     rig.assert_clean(events=40)
+    assert scorer.stop() == 0
+
+
+LOADING = "loading the model into this process"
+
+
+def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the_second_death(make_rig: MakeRig) -> None:
+    rig = lethal(make_rig, partitions=1)
+    rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
+    scorer = rig.start().ready()
+    rig.run("scorer", "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%", "--wait")
+    count = 0
+    for deaths in (1, 2):
+        rig.emit({**event, "a": KILLS_CANDIDATE} for event in events(100, start=count))
+        count += 100
+        until(lambda count=count: rig.answered() >= count, "the champion's answers")  # type: ignore[misc]
+        until(lambda deaths=deaths: scorer.deaths == deaths, "the death")  # type: ignore[misc]
+        until(lambda deaths=deaths: scorer.said.count(LOADING) == deaths, "the end of the examination")  # type: ignore[misc]
+        if deaths == 1:
+            until(lambda: "canary" in rig.fleet()[0]["versions"], "the candidate in this process")
+    rig.emit(events(100, start=count))
+    until(lambda: rig.answered() == count + 100, "scores without the candidate")
+    assert rig.dead() == []
+    assert {(r["role"], r["score"]) for r in rig.scores() if int(r["id"][1:]) < count} == {("champion", 2 * KILLS_CANDIDATE)}
+    assert {r.get("fallback") for r in rig.scores() if r["arm"] == "canary"} >= {"crash", "refused"}
+    assert "2 processes died with it in hand" in rig.fleet()[0]["refused"]["2.0.0"]
+    rig.assert_clean(events=count + 100, misassigned=0)
     assert scorer.stop() == 0

@@ -21,7 +21,7 @@ NOW_MS = 10_000
 
 
 def dead(original: Headers, source: Position = SOURCE, **changes: Any) -> Headers:
-    said: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000}
+    said: dict[str, Any] = {"reason": "wrong-type", "error": "why", "model": "m:1@d", "at_ms": 1_000, "arm": "champion"}
     return dead_headers(original, source=source, **{**said, **changes})
 
 

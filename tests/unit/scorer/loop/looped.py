@@ -52,7 +52,8 @@ class Looped:
             label="m:1",
             reason="faster",
         )
-        self.versions = create_autospec(VersionManager, instance=True, serving={"champion": champion}, champion=champion)
+        serving = {"serving": {"champion": champion}, "champion": champion, "canary": None}
+        self.versions = create_autospec(VersionManager, instance=True, **serving)
         self.versions.flip.return_value = False
         self.scoring = create_autospec(Scoring, instance=True)
         self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)

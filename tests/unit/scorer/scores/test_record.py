@@ -55,7 +55,7 @@ def test_a_record_holds_what_the_contract_says(rows: list[tuple[Any, ...]], regi
     places = [(topic, partition) for partition in partitions]
     encoded = [b"%r" % score for score in scores]
     records = encoder.encode(ids, encoded, decisions, places, offsets, times, "scored", scored)
-    same = {**encoder.provenance, "status": "scored", "scored_ms": scored}
+    same = {**encoder.provenance, "status": "scored", "scored_ms": scored, "revision": 0}
     assert [json.loads(record) for record in records] == [
         {
             "id": row[0],
@@ -117,5 +117,7 @@ def test_metadata_of_somebody_else_is_no_mark(text: str | None) -> None:
 
 
 def test_the_error_of_a_dead_letter_is_cut() -> None:
-    headers = dead_headers([], reason="r", error="é" * 2_000, source=parse("eu/flights/3/7"), model="m:1@d", at_ms=5)
+    headers = dead_headers(
+        [], reason="r", error="é" * 2_000, source=parse("eu/flights/3/7"), model="m:1@d", at_ms=5, arm="champion"
+    )
     assert 0 < len(dict(headers)["dead.error"] or "") <= 1_000

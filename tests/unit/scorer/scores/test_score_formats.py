@@ -71,7 +71,7 @@ def read_protobuf(value: bytes) -> Any:
         score = {output.name: list(output.numbers) for output in record.score.named.outputs}
     elif score is not None:
         score = record.score.number if kind else None
-    whole = {name: int(found[name]) for name in ("event_ms", "scored_ms")}
+    whole = {name: int(found[name]) for name in ("event_ms", "scored_ms", "revision")}
     source = {**found["source"], "offset": int(found["source"]["offset"])}
     return {**found, **whole, "score": score, "decision": found.get("decision"), "source": source}
 
@@ -84,15 +84,21 @@ FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callab
 
 @pytest.mark.parametrize(("kind", "read", "ours"), FORMATS, ids=["avro", "protobuf"])
 @settings(max_examples=60)
-@given(batch=rows)
+@given(batch=rows, fallback=st.sampled_from([None, "inference-failed"]))
 def test_every_record_says_what_the_json_record_says(
-    kind: Callable[..., RecordEncoder], read: Callable[[bytes], Any], ours: Callable[[bytes, int], Any], batch: Rows
+    kind: Callable[..., RecordEncoder],
+    read: Callable[[bytes], Any],
+    ours: Callable[[bytes, int], Any],
+    batch: Rows,
+    fallback: str | None,
 ) -> None:
-    records = encoded(kind(b"HEAD", **PROVENANCE), batch)
-    for record, text in zip(records, encoded(RecordEncoder(**PROVENANCE), batch), strict=True):
+    acting: dict[str, Any] = {"role": "champion", "arm": "canary", "revision": 2**40, "fallback": fallback}
+    records = encoded(kind(b"HEAD", **PROVENANCE).acting(**acting), batch)
+    for record, text in zip(records, encoded(RecordEncoder(**PROVENANCE).acting(**acting), batch), strict=True):
         expected = json.loads(text)
+        assert {name: expected.get(name) for name in acting} == acting
         assert record.startswith(b"HEAD")
-        assert read(record[4:]) == expected
+        assert read(record[4:]) == ({"fallback": None, **expected} if kind is AvroRecordEncoder else expected)
         assert ours(record, 4) == expected
 
 
@@ -142,7 +148,7 @@ def test_carried_fields_are_read_by_the_schema_that_is_printed(carried: list[Row
         expected = dict(zip(TYPES, row or [None] * len(TYPES), strict=True))
         assert json.loads(text)["carried"] == expected
         stream = io.BytesIO(avro)
-        assert fastavro.schemaless_reader(stream, carried_avro, None) == json.loads(text)
+        assert fastavro.schemaless_reader(stream, carried_avro, None) == {**json.loads(text), "fallback": None}
         assert stream.tell() == len(avro)
         found = carried_protobuf.FromString(protobuf).carried
         assert {name: getattr(found, name) if found.HasField(name) else None for name in TYPES} == expected
@@ -159,7 +165,7 @@ def test_a_consumer_of_the_record_with_carried_fields_reads_one_without() -> Non
 def test_json_has_the_fields_of_the_schema_in_their_order(batch: Rows) -> None:
     for text in encoded(RecordEncoder(**PROVENANCE), batch):
         record = json.loads(text)
-        assert list(record) == [field["name"] for field in schema.SCHEMA["fields"]]
+        assert list(record) == [field["name"] for field in schema.SCHEMA["fields"] if field["name"] != "fallback"]
         assert list(record["source"]) == [field["name"] for field in schema.SOURCE["fields"]]
 
 

@@ -1,7 +1,7 @@
 """Following a tag of a real registry folder, with models that only note what becomes of them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,8 +43,8 @@ class Site:
         self.outages = Outages()
         self.refused: list[Refusal] = []
 
-    def promote(self, version: str, reason: str = "") -> None:
-        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW)
+    def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
+        channel.promote(self.store, "prod", version, actor="op", reason=reason, now=NOW, canary=canary)
 
     def load(self, found: Package) -> Any:
         self.loads.append(found.version)
@@ -54,8 +54,8 @@ class Site:
         return SimpleNamespace(model=SimpleNamespace(close=lambda: self.open.remove(found.version)))
 
     @contextlib.contextmanager
-    def manager(self) -> Iterator[VersionManager]:
-        made = VersionManager(self.settings, self.load, self.outages, on_refused=self.refused.append)
+    def manager(self, lethal: Callable[[str], str | None] = lambda _: None) -> Iterator[VersionManager]:
+        made = VersionManager(self.settings, self.load, self.outages, on_refused=self.refused.append, lethal=lethal)
         try:
             made.start()
             yield made
@@ -171,3 +171,53 @@ def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
         site.promote("2.0.0")
         site.promote("1.0.0")
         until(lambda: manager.flip() and version(manager) == ("1.0.0", 3), "the third revision")
+
+
+def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say_so(site: Site) -> None:
+    with site.manager() as manager:
+        before = manager.canary
+        assert before is None
+        for revision, percent in ((2, 5), (3, 25)):
+            site.promote("2.0.0", canary=percent)
+            until(manager.flip, "the canary")
+            canary = manager.canary
+            assert canary is not None
+            assert canary.servable is not None
+            assert (version(manager), canary.percent, canary.split.below) == (("1.0.0", revision), percent, 100 * percent)
+            for servable, role in ((manager.champion, "champion"), (canary.servable, "canary")):
+                encoder = servable.encoder
+                assert (encoder.provenance["role"], encoder.provenance["arm"], encoder.revision) == (role, role, revision)
+            stand_in = manager.champion.instead_of_canary("breaker").encoder
+            assert (stand_in.provenance["role"], stand_in.provenance["arm"], stand_in.revision) == (
+                "champion",
+                "canary",
+                revision,
+            )
+        channel.rollback(site.store, "prod", actor="op", reason="", now=NOW)
+        until(manager.flip, "the end of the canary")
+        assert (version(manager), manager.canary, list(manager.serving)) == (("1.0.0", 4), None, ["champion"])
+        site.promote("2.0.0")
+        until(manager.flip, "the candidate as the champion")
+        assert manager.champion.encoder.provenance["role"] == "champion"
+        assert site.loads == ["1.0.0", "2.0.0"]
+
+
+def test_a_refused_candidate_refuses_the_revision_while_scorers_run_and_stops_no_start(site: Site) -> None:
+    site.fails["2.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0", canary=5)
+        until(manager.refusals, "the refusal")
+        assert not manager.flip()
+        assert (version(manager), manager.canary) == (("1.0.0", 1), None)
+    with site.manager() as again:
+        manager = again
+        assert version(manager) == ("1.0.0", 2)
+        assert manager.canary
+        assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
+        assert manager.refusals() == [Refusal("2.0.0", "wrong scores")]
+    site.fails.clear()
+    with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
+        assert manager.refusals() == [Refusal("2.0.0", "it kills")]
+        site.promote("2.0.0", canary=5)
+        until(manager.flip, "the candidate, promoted again")
+        assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])

@@ -1,0 +1,57 @@
+"""Which events of a batch are the canary's, and whether the candidate may be asked for them at all."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scorer.crashes.quarantine import Quarantine
+from scorer.events.batch import Batch
+from scorer.loop.breaker import OPEN_SECONDS, Breaker
+from scorer.servables.servable import Canary, Servable
+
+log = logging.getLogger(__name__)
+
+REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
+"""Why the champion answers events of the canary, beside the reasons of dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`."""
+
+    canary: NDArray[np.bool_]
+    candidate: Servable | None
+    why: str = ""
+
+
+class Assigning:
+    """For one scorer."""
+
+    def __init__(self, quarantine: Quarantine, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quarantine = quarantine
+        self._clock = clock
+        self._breaker = Breaker()
+
+    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+        """None where every event is the champion's."""
+        if canary is None:
+            return None
+        mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
+        if not mine.any():
+            return None
+        if canary.servable is None:
+            return Arms(mine, None, REFUSED)
+        if not self._quarantine.may_ask():
+            return Arms(mine, None, CRASH)
+        allowed = self._breaker.allows(canary.digest, self._clock())
+        return Arms(mine, canary.servable) if allowed else Arms(mine, None, BREAKER)
+
+    def observe(self, label: str, asked: int, failed: int) -> None:
+        """A batch is scored in which the candidate failed at so many events that the champion answered."""
+        if self._breaker.observe(asked, failed, self._clock()):
+            told = "the champion answers for it for %d s: the candidate %s failed at %d of %d events"
+            log.warning(told, OPEN_SECONDS, label, failed, asked)

@@ -1,0 +1,30 @@
+"""Leaves a candidate alone for a while that fails much of what it is asked: then the champion answers its keys. Pure."""
+
+ENOUGH = 20  # events of a batch from which half of them failing is no accident
+BATCHES = 3  # smaller ones in a row that fail by half
+OPEN_SECONDS = 30.0
+
+
+class Breaker:
+    """For one candidate at a time; another one begins anew. `now` is in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._digest = ""
+        self._failing = 0
+        self._until = float("-inf")
+
+    def allows(self, digest: str, now: float) -> bool:
+        """Whether this candidate may be asked."""
+        if digest != self._digest:
+            self._digest, self._failing, self._until = digest, 0, float("-inf")
+        return now >= self._until
+
+    def observe(self, asked: int, failed: int, now: float) -> bool:
+        """A batch in which the candidate was asked for so many events, and failed at so many. Whether it is left alone now."""
+        if not asked:
+            return False
+        self._failing = self._failing + 1 if 2 * failed >= asked else 0
+        if not self._failing or (asked < ENOUGH and self._failing < BATCHES):
+            return False
+        self._failing, self._until = 0, now + OPEN_SECONDS
+        return True

@@ -1,0 +1,47 @@
+"""Whose keys a canary answers: a pure function of the key, the candidate's digest and its share. Every scorer agrees on it.
+
+A key stays in its arm for as long as the share does, and raising the share only adds keys. Another candidate gets other keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh64_intdigest
+
+from scorer.events.batch import Place
+
+BUCKETS = 10_000
+SEED_DIGITS = 16  # hexadecimal, of the digest: its first 8 bytes, big-endian
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The canary owns the buckets below `below`, of BUCKETS; `seed` is 64 bits."""
+
+    seed: int
+    below: int
+
+    @classmethod
+    def of(cls, digest: str, percent: int) -> "Split":
+        """Of a candidate by its manifest's digest (`sha256:...`), with so many percent of the keys."""
+        return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
+
+    def canary(self, keys: Sequence[bytes | None], places: Sequence[Place], offsets: Sequence[int]) -> NDArray[np.bool_]:
+        """(B,) booleans: whether each event is the canary's. One without a key goes by its position."""
+        seed = self.seed
+        if None in keys:
+            named = map(_named, keys, places, offsets)
+            hashes = np.fromiter((xxh64_intdigest(key, seed) for key in named), np.uint64, len(keys))
+        else:
+            hashes = np.fromiter((xxh64_intdigest(key, seed) for key in keys), np.uint64, len(keys))  # type: ignore[arg-type]
+        return hashes % np.uint64(BUCKETS) < self.below
+
+    def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
+        """The bucket of one event."""
+        return xxh64_intdigest(_named(key, place, offset), self.seed) % BUCKETS
+
+
+def _named(key: bytes | None, place: Place, offset: int) -> bytes:
+    return b"%b/%d/%d" % (place[0].encode(), place[1], offset) if key is None else key

@@ -1,0 +1,48 @@
+"""The note of what is in hand, and whose the deaths are."""
+
+from pathlib import Path
+
+from scorer.crashes.in_hand import InHand
+from scorer.crashes.quarantine import LETHAL, Quarantine
+from tests.unit.scorer.minimal import minimal
+
+ENDS = {("in", 0): 7}
+
+
+def begun(path: Path) -> Quarantine:
+    """A process begins, with the note that the last one left."""
+    settings = minimal(input={"topics": ["in"]})
+    return Quarantine(settings, InHand(path), lambda _: None, lambda: None)  # type: ignore[arg-type, return-value]
+
+
+def test_a_note_says_what_is_in_hand_and_which_candidate_looks_at_it(tmp_path: Path) -> None:
+    note = InHand(tmp_path / "note")
+    assert (note.read(), note.candidate()) == ({}, "")
+    note.note(ENDS, "sha256:b@3")
+    again = InHand(tmp_path / "note")
+    assert (again.read(), again.candidate()) == (ENDS, "sha256:b@3")
+    note.clear()
+    assert (again.read(), again.candidate()) == ({}, "")
+
+
+def test_two_deaths_with_a_candidate_in_hand_refuse_it_and_a_new_promotion_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    for deaths in range(1, LETHAL + 1):
+        InHand(path).note(ENDS, "sha256:b@3")
+        process = begun(path)
+        assert not process.may_ask(), "the next batch is the champion's alone"
+        assert (process.lethal("sha256:b@3") is not None) is (deaths == LETHAL)
+        process.close()
+        assert begun(path).lethal("sha256:b@4") is None
+    assert InHand(path).deaths("sha256:b@3") == LETHAL, "a death that nobody was blamed for counts for nobody"
+
+
+def test_a_death_without_a_candidate_in_hand_is_an_events(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    for _ in range(LETHAL):
+        InHand(path).note(ENDS)
+        process = begun(path)
+        assert process.lethal("sha256:b@3") is None
+        process.close()
+    InHand(path).clear()
+    assert begun(path).may_ask()
