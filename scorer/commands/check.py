@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -26,6 +27,9 @@ from publisher.session.transactional_ids import initialised
 from scorer import backends, topics
 from scorer.events.native.bus import in_words
 from scorer.events.record_parts import ListedParts
+from scorer.rollout.labels.classes import Classes
+from scorer.rollout.labels.label import Unusable
+from scorer.rollout.labels.reading import labels_of
 from scorer.servables.loaded import loader
 from scorer.servables.servable import Servable, make
 from scorer.servables.source import open_cache, open_source
@@ -74,6 +78,8 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("model", True, f"{servable.label} loads, and {answers}")
         yield Finding("native", True, f"the native part: {in_words()}")
         yield from _samples(settings, servable, found)
+    if found and settings.labels.topic:
+        yield _labels(settings, settings.labels.topic, found)
 
 
 def _broker(
@@ -178,6 +184,31 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
             yield Finding("sample", True, f"the newest {good} events of {name} decode")
             yield from _ids(settings.input.id_field, name, decoded.ids)
             yield from _carried(settings.output.carry, name, decoded.carried or [])
+
+
+def _labels(settings: Settings, topic: str, found: dict[str, topics.Topic]) -> Finding:
+    """Whether the newest labels say of which event they are and what came true."""
+    if topic not in found:
+        return Finding(
+            "labels", False, f"topic {topic} does not exist, or may not be seen", "labels.topic names it; it is not made"
+        )
+    messages, _ = newest(settings, topic)
+    read = labels_of(settings)
+    classes = Classes(tuple(settings.labels.classes)) if settings.labels.classes else None
+
+    def refusal(message: Message) -> Unusable | None:
+        said = read(message)
+        if isinstance(said, Unusable):
+            return said
+        outcome = classes.of_label(said.value) if classes and said.value is not None else None
+        return outcome if isinstance(outcome, Unusable) else None
+
+    refused = Counter(reason for message in messages if (reason := refusal(message)) is not None)
+    told = f"{len(messages) - refused.total()} of the newest {len(messages)} labels of {topic} can be read"
+    if not refused:
+        return Finding("labels", True, told)
+    why = ", ".join(f"{reason} ({count})" for reason, count in refused.most_common())
+    return Finding("labels", False, f"{told}; the others: {why}", "see labels.id, labels.value and labels.classes")
 
 
 def _carried(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """`scorer compare`: a candidate beside the champion on events that are kept. It joins no group and writes nothing."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +17,14 @@ from model_registry import package
 from model_registry.oci.digests import of_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process import time_window as times
-from publisher.process.command_line import Config, From, Json, Set, To, print_data, talk, time_window
-from publisher.process.time_window import TimeWindow
+from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, talk, time_window
 from scorer.backends import ModelRefused
 from scorer.commands.check import pulled
+from scorer.commands.labels import TITLES, number
 from scorer.rollout.comparison import reading
 from scorer.rollout.comparison.differences import Differences
-from scorer.rollout.comparison.report import Comparison, Limits, judge
+from scorer.rollout.comparison.report import Comparison, Limits, differences, judge
+from scorer.rollout.labels.assessment import FIGURES, Assessment
 from scorer.servables.loaded import LoadedModel, loader
 from scorer.settings import Settings, load
 
@@ -51,7 +51,7 @@ def compare(
         str, typer.Argument(help="A version (a tag or a digest) of model.source, or a package folder.", show_default=False)
     ],
     flags: Set = None,
-    last: Annotated[str | None, typer.Option(help="Events of so long before now: 90s, 15m, 1h, 7d.")] = None,
+    last: Last = None,
     start: From = None,
     end: To = None,
     events: Annotated[
@@ -69,7 +69,7 @@ def compare(
 ) -> None:
     """Score kept events by the champion and by a candidate, and say what differs. Writes nothing. Exit code 1 beyond limits."""
     settings = load(path, flags or []).settings
-    window = _window(last, start, end)
+    window = time_window(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
     with contextlib.ExitStack() as opened:
         champion_name, champion = opened.enter_context(_loaded(settings, settings.model.tag))
@@ -82,18 +82,6 @@ def compare(
         talk.print(_verdict(report))
     if not report.passed:
         raise typer.Exit(FINDING)
-
-
-def _window(last: str | None, start: str | None, end: str | None) -> TimeWindow:
-    """Raises BadParameter."""
-    if last is None:
-        return time_window(start, end)
-    if start or end:
-        raise typer.BadParameter("give --last, or --from and --to")
-    try:
-        return TimeWindow(round((time.time() - times.seconds(last)) * 1_000))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--last") from None
 
 
 @contextlib.contextmanager
@@ -133,6 +121,8 @@ def shown(report: Comparison) -> Group:
         parts.append(_flips(found))
     if found.newly:
         parts.append(_newly(found))
+    if report.compared.labelled is not None:
+        parts += _labelled(report.compared.labelled)
     if found.worst:
         parts.append(_largest(found))
     return Group(*parts)
@@ -164,6 +154,16 @@ def _rules(report: Comparison) -> Table:
     return made
 
 
+def _labelled(found: Assessment) -> list[RenderableType]:
+    """The figures of both by label, and what the candidate has more of."""
+    apart = differences(found)
+    made = _table(f"by what came true of {found.labelled:,} events", "", "champion", "candidate", "difference")
+    for name, title in zip(FIGURES, TITLES, strict=True):
+        if name in apart:
+            made.add_row(title, *(number(getattr(each, name)) for each in found.versions), f"{apart[name]:+.4g}")
+    return [made, f"labels of other events: {found.unmatched:,}; labels that do not count: {found.refused.counts.total():,}"]
+
+
 def _flips(found: Differences) -> Table:
     names = sorted({name for pair in found.flips for name in pair}, key=str)
     made = _table("decisions: the champion's by row, the candidate's by column", "", *map(str, names))
@@ -175,8 +175,8 @@ def _flips(found: Differences) -> Table:
 def _newly(found: Differences) -> Table:
     made = _table("dead letters of the candidate alone", "reason", "events", "first", "")
     for reason, count in found.newly.most_common():
-        for number, (event, error) in enumerate(found.examples[reason]):
-            head = (str(reason), f"{count:,}") if number == 0 else ("", "")
+        for at, (event, error) in enumerate(found.examples[reason]):
+            head = (str(reason), f"{count:,}") if at == 0 else ("", "")
             made.add_row(*head, _place(event.partition, event.offset), _short(error.encode()))
     return made
 

@@ -10,17 +10,20 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
 from publisher.errors import Fatal
 from publisher.kafka import rights
 from publisher.kafka.following import Following
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.partitions import Partition
 from scorer.console import records
 from scorer.console.distribution import KEPT as SCORES_KEPT
+from scorer.console.labelled import LabelledFold
 from scorer.console.records import ScoreRecord, SwapRecord
+from scorer.console.sampling import Sampled
 from scorer.console.state import LETTERS_KEPT, SWAPS_KEPT, State
+from scorer.rollout.labels.label import Label
+from scorer.rollout.labels.reading import labels_of
 from scorer.scores import formats
 from scorer.settings import Settings
 
@@ -28,6 +31,8 @@ POLL_SECONDS = 0.25
 PROBE_SECONDS = 3.0
 AGAIN_SECONDS = 2.0
 SAMPLE = 2_000  # scores decoded in a second, at most
+LABELS = 10_000  # labels decoded in a second, at most
+LABELS_BACK = 50_000  # newest labels that are read first
 TAIL_PARTITIONS = 2_000  # recent records wanted of a topic are shared among its partitions, at least one of each
 log = logging.getLogger(__name__)
 
@@ -47,8 +52,12 @@ class BusFeed:
             settings.output.topic: self._score,
         }
         self._as_json = formats.as_json(settings)
-        self._budget, self._budget_until = SCORES_KEPT + SAMPLE, 0.0
-        self._behind: set[Partition] = set()
+        self._sampled = {settings.output.topic: Sampled(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
+        if topic := settings.labels.topic:
+            state.labelled = LabelledFold(settings.labels.max_events, tuple(settings.labels.classes))
+            self._handlers[topic] = self._label
+            self._read_label = labels_of(settings)
+            self._sampled[topic] = Sampled(topic, LABELS, LABELS_BACK + LABELS)
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
         self._thread.start()
 
@@ -89,6 +98,7 @@ class BusFeed:
             self._settings.dead_letter.topic: LETTERS_KEPT,
             self._settings.replayed_topic: 10 * LETTERS_KEPT,
             self._settings.output.topic: SCORES_KEPT,
+            self._settings.labels.topic: LABELS_BACK,
         }.get(topic)
         if wanted is None:
             return TopicPartition(topic, partition, OFFSET_BEGINNING)
@@ -103,11 +113,12 @@ class BusFeed:
         while not self._closing.is_set():
             for message in self._following.news(POLL_SECONDS):
                 with self._state.lock:
-                    self._handlers[message.topic() or ""](message)
+                    self._hear(message)
                     self._state.changed()
             with self._state.lock:
                 self._look()
-            self._skip()
+            for sampled in self._sampled.values():
+                sampled.skip(self._following.consumer, self._following.unread, time.time())
             if time.time() >= probe:
                 self._probe()
                 probe = time.time() + PROBE_SECONDS
@@ -115,7 +126,7 @@ class BusFeed:
     def _look(self) -> None:
         """How far the topics are read, and a point of the flow where it is time for one."""
         state, behind = self._state, {topic for topic, _ in self._following.unread}
-        if not state.loaded and not behind - {self._settings.output.topic}:
+        if not state.loaded and not behind - self._sampled.keys():
             state.loaded = True
             state.changed()
         if state.flow.tick(state.scorers, time.time()):
@@ -133,21 +144,11 @@ class BusFeed:
             with self._state.lock:
                 self._state.well("bus")
 
-    def _skip(self) -> None:
-        """Partitions of scores whose records came faster than they are sampled go on at their ends."""
-        consumer = self._following.consumer
-        if time.time() >= self._budget_until:
-            self._budget, self._budget_until = max(self._budget, SAMPLE), time.time() + 1.0
-            for partition in self._behind:
-                with contextlib.suppress(KafkaException):
-                    consumer.seek(TopicPartition(*partition, OFFSET_END))
-                    consumer.resume([TopicPartition(*partition)])
-            self._behind.clear()
-        elif self._budget <= 0 and not self._behind:
-            mine = [p for p in consumer.assignment() if p.topic == self._settings.output.topic]
-            self._behind = {(p.topic, p.partition) for p in mine}
-            self._following.unread -= self._behind
-            consumer.pause(mine)
+    def _hear(self, message: Message) -> None:
+        topic = message.topic() or ""
+        if (sampled := self._sampled.get(topic)) is not None:
+            sampled.budget -= 1
+        self._handlers[topic](message)
 
     def _status(self, message: Message) -> None:
         self._state.scorers.hear(message.key(), message.value(), time.time())
@@ -163,7 +164,6 @@ class BusFeed:
         self._state.letters.hear_replayed(self._settings.dead_letter.topic, message.key())
 
     def _score(self, message: Message) -> None:
-        self._budget -= 1
         live = (message.topic(), message.partition()) not in self._following.unread
         try:
             record = records.decoded(self._as_json(message.value() or b""), ScoreRecord)
@@ -172,4 +172,10 @@ class BusFeed:
             return
         if record is not None:
             self._state.scores.hear(record)
+            self._state.labelled.hear(record)
             self._state.flow.hear(record, time.time(), live=live)
+
+    def _label(self, message: Message) -> None:
+        label = self._read_label(message)
+        if isinstance(label, Label):
+            self._state.labelled.hear_label(label)

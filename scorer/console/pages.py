@@ -11,6 +11,7 @@ from scorer.console.paging import Page, page
 from scorer.console.records import DeadLetter
 from scorer.console.rollout_view import tones
 from scorer.console.state import State
+from scorer.rollout.labels.assessment import Quality
 
 ALIKE, ANOTHER = 0.1, 0.25  # population stability index, see distribution.psi
 
@@ -79,6 +80,12 @@ def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | Non
         return rows, None
     now, before = newest[0][0], newest[1][0]
     return rows, Comparison(before, now, state.scores.stability(before, now))
+
+
+def qualities(state: State, now: float) -> list[tuple[int, Quality]]:
+    """How good each sampled version was on events with a label, with its tone."""
+    found, colours = state.labelled.assessed(now), tones(state)
+    return [(colours.get(each.version, 0), each) for each in found.versions] if found else []
 
 
 def scores_data(state: State) -> dict[str, Any]:

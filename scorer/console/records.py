@@ -27,6 +27,7 @@ class SwapRecord(msgspec.Struct, frozen=True):
     at_ms: int
     from_version: str | None = None
     reason: str = ""
+    role: str = "champion"
 
     @property
     def place(self) -> Partition:
@@ -49,6 +50,7 @@ class ScoreRecord(msgspec.Struct, frozen=True):
     scored_ms: int
     score: Any = None
     decision: str | None = None
+    id: str = ""
 
     @property
     def number(self) -> float | None:

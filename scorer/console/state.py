@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from model_registry.channels.history import Move
-from model_registry.channels.roles import Role
+from model_registry.channels.roles import CHAMPION, Role
 from publisher import positions
 from publisher.kafka.partitions import Partition
 from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
+from scorer.console.labelled import LabelledFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
 
@@ -52,14 +53,15 @@ class RegistryView:
 
 @dataclass(slots=True)
 class SwapFold:
-    """Changes of version: `last` has each partition's newest, `recent` the newest of all, newest first."""
+    """Changes of version: `last` has each partition's newest champion, `recent` the newest of all roles, newest first."""
 
     last: dict[Partition, SwapRecord] = field(default_factory=dict)
     recent: deque[SwapRecord] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
 
     def hear(self, record: SwapRecord) -> None:
         """Take in a record that is newer than all before of its partition."""
-        self.last[record.place] = record
+        if record.role == CHAMPION:
+            self.last[record.place] = record
         self.recent.appendleft(record)
 
 
@@ -123,6 +125,7 @@ class State:
     swaps: SwapFold = field(default_factory=SwapFold)
     scores: ScoresFold = field(default_factory=ScoresFold)
     flow: FlowFold = field(default_factory=FlowFold)
+    labelled: LabelledFold = field(default_factory=LabelledFold)
     letters: LetterFold = field(default_factory=LetterFold)
     registry: RegistryView = field(default_factory=RegistryView)
     troubles: dict[str, Trouble] = field(default_factory=dict)

@@ -87,7 +87,8 @@ class Console:
     def scores(self, request: Request) -> Response:
         with self.state.lock:
             rows, comparison = pages.scores(self.state, self.tag)
-        return self._page(request, "scores", rows=rows, comparison=comparison)
+            qualities = pages.qualities(self.state, self.clock())
+        return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities)
 
     def flow(self, request: Request) -> Response:
         now = self.clock()

@@ -17,13 +17,15 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class Answers:
-    """Of B events. `numbers` (B,) float64 has the scores that are one number each, NaN elsewhere; `decisions` (None: none) and
-    `scores` (JSON) have an entry for each event; `rejected` says what is wrong with those that are not scored."""
+    """Of B events. `numbers` (B,) float64 has the scores that are one number each, NaN elsewhere; `decisions` (None: none),
+    `scores` (JSON) and `ids` (those in the values, None: none) have an entry for each event; `rejected` says what is wrong
+    with those that are not scored."""
 
     def __init__(self, count: int) -> None:
         self.numbers: NDArray[np.float64] = np.full(count, np.nan)
         self.decisions: list[str | None] = [None] * count
         self.scores: list[bytes] = [b""] * count
+        self.ids: list[str | int | None] = [None] * count
         self.rejected: dict[int, Poison] = {}
 
     def scored(self) -> NDArray[np.bool_]:
@@ -38,6 +40,8 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: Parts) -
     found = Answers(len(values))
     decoded = loaded.decoder.decode(values, parts)
     found.rejected = dict(decoded.rejected)
+    for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
+        found.ids[row] = id_
     spans = [(0, len(decoded.rows))] if decoded.rows else []
     internal = InternalErrors()
     while spans:

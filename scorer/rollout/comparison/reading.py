@@ -13,6 +13,8 @@ from publisher.process.time_window import TimeWindow
 from scorer.events.record_parts import ListedParts
 from scorer.rollout.comparison.answers import Answers, answers
 from scorer.rollout.comparison.differences import Differences
+from scorer.rollout.comparison.labelled import BothAnswers
+from scorer.rollout.labels.assessment import Assessment
 from scorer.servables.loaded import LoadedModel
 from scorer.settings import Settings
 
@@ -22,11 +24,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """`seconds` are those of decoding and inference by version; `spans` what was read."""
+    """`seconds` are those of decoding and inference by version; `spans` what was read. `labelled`: both versions on
+    the same events, the champion's first; None where no topic of labels is configured."""
 
     differences: Differences
     seconds: Mapping[str, float]
     spans: Mapping[Partition, Bounds]
+    labelled: Assessment | None = None
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeWindow, newest: int | None) -> dict[Partition, Bounds]:
@@ -58,15 +62,21 @@ def compare(
     total = sum(high - low for low, high in every.values())
     left = {partition: high - low for partition, (low, high) in every.items()}
     found, timed = Differences(), _Timed(champion, candidate)
+    both = BothAnswers(settings.region) if settings.labels.topic else None
     progress(0, total)
     for batch in reader.read(every):
         for offsets, messages in _slices(batch.offsets, batch.messages, settings):
             values = [message.value() for message in messages]
-            found.add(batch.partition, offsets, values, *timed.answers(values, ListedParts.of(messages)))
+            parts = ListedParts.of(messages)
+            answered = timed.answers(values, parts)
+            found.add(batch.partition, offsets, values, *answered)
+            if both is not None:
+                both.add(batch.partition, offsets, parts, *answered)
         left[batch.partition] = every[batch.partition].high - batch.offsets[-1] - 1
         progress(total - sum(left.values()), total)
     progress(total, total)
-    return Compared(found, timed.seconds, every)
+    labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
+    return Compared(found, timed.seconds, every, labelled)
 
 
 class _Timed:

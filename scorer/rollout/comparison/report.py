@@ -6,6 +6,8 @@ from typing import Any
 
 from scorer.rollout.comparison.differences import Event
 from scorer.rollout.comparison.reading import Compared
+from scorer.rollout.labels import report as labels
+from scorer.rollout.labels.assessment import FIGURES, Assessment
 
 SHOWN_BYTES = 2_000  # of an event
 
@@ -79,6 +81,7 @@ class Comparison:
             "flips": [{"champion": before, "candidate": after, "events": count} for (before, after), count in flips],
             "psi": psi,
             "ks": ks,
+            "labels": None if self.compared.labelled is None else _labels(self.compared.labelled),
             "cost_us_per_event": {name: round(cost, 3) for name, cost in self.cost.items()},
             "rules": [{"rule": r.name, "value": r.value, "limit": r.limit, "beyond": r.beyond} for r in self.rules],
             "largest_differences": [
@@ -94,6 +97,19 @@ class Comparison:
 
     def _spans(self) -> list[tuple[tuple[str, int], tuple[int, int]]]:
         return sorted(self.compared.spans.items())
+
+
+def differences(found: Assessment) -> dict[str, float]:
+    """By figure, the candidate's less the champion's, where both have it."""
+    if len(found.versions) != 2:
+        return {}
+    before, after = found.versions
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in FIGURES}
+    return {name: new - old for name, (old, new) in pairs.items() if old is not None and new is not None}
+
+
+def _labels(found: Assessment) -> dict[str, Any]:
+    return {**labels.to_dict(found), "differences": differences(found)}
 
 
 def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> Comparison:

@@ -12,6 +12,7 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.guard import BODY_BYTES
 from scorer.console.state import Deed, State
 from scorer.console.web import VIEWS, Console
+from scorer.rollout.labels.label import Label
 from tests.unit.scorer.console import told
 from tests.unit.scorer.minimal import minimal
 
@@ -48,6 +49,9 @@ def busy() -> State:
     for version in ("1.0.0", "2.0.0"):
         state.swaps.hear(told.swap(0, version, 5))
         state.scores.hear(told.score(0.5, version, decision=SCRIPT))
+        for number, decision in enumerate((SCRIPT, "on time")):
+            state.labelled.hear(told.score(number / 2, version, decision=decision, id=f"{version}-{number}"))
+            state.labelled.hear_label(Label(f"{version}-{number}", decision))
     state.letters.hear(told.letter(1, value=SCRIPT))
     state.letters.hear(told.letter(2, SCRIPT))
     state.letters.hear_replayed("dead", b"eu/dead/0/1")

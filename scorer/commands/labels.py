@@ -1,0 +1,94 @@
+"""`scorer labels`: how good each version's answers were, by what came true since. It joins no group and writes to no topic."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.markup import escape
+
+from model_registry.commands.output import short
+from publisher.errors import FINDING, Fatal
+from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, table, talk, time_window
+from scorer.rollout.labels import picture, reading, report
+from scorer.rollout.labels.assessment import FIGURES, Assessment, Quality
+from scorer.settings import load
+
+NOTHING = "\N{EN DASH}"
+TITLES = ("accuracy", "AUC", "Brier", "calibration error", "mean error", "RMSE")
+
+
+def labels(
+    path: Config,
+    flags: Set = None,
+    last: Last = None,
+    start: From = None,
+    end: To = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Draw the matrices and the calibration into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Join scores with what came true since, however late: confusion matrix, AUC, calibration and Brier score by version.
+    Exit code 1 where no score has a label."""
+    settings = load(path, flags or []).settings
+    found, spans = reading.measure(settings, time_window(start, end, last))
+    if svg is not None:
+        _write(svg, picture.draw(found))
+    read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]
+    print_data(as_json, {"read": read, **report.to_dict(found)}, lambda: shown(found))
+    if not found.labelled:
+        talk.print("no score of this time has a label that counts")
+        raise typer.Exit(FINDING)
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises Fatal (2)."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Fatal(f"{path} cannot be written: {error.strerror}", "give another file to --svg", 2) from error
+
+
+def shown(found: Assessment) -> Group:
+    """Counts, a row of figures each version, and their matrices."""
+    refused = [
+        (reason, f"{count:,}", f"first: {found.refused.examples[reason]}")
+        for reason, count in found.refused.counts.most_common()
+    ]
+    counts = [
+        ("scores", f"{found.answered:,}", f"{found.labelled:,} have a label"),
+        ("labels of other events", f"{found.unmatched:,}", ""),
+        ("labels replaced by a newer one", f"{found.replaced:,}", ""),
+        ("labels withdrawn", f"{found.withdrawn:,}", ""),
+        *refused,
+    ]
+    parts: list[RenderableType] = [table(("", "", ""), counts)]
+    if found.versions:
+        parts.append(figures(found.versions))
+    parts += [_matrix(each) for each in found.versions if each.matrix]
+    return Group(*parts)
+
+
+def figures(versions: Sequence[Quality]) -> RenderableType:
+    """A row each version; columns that none has a figure for are left out."""
+    used = [k for k, name in enumerate(FIGURES) if any(getattr(each, name) is not None for each in versions)]
+    columns = ("version", "labels", *(TITLES[k] for k in used))
+    return table(
+        columns, [(named(each), f"{each.labels:,}", *(number(getattr(each, FIGURES[k])) for k in used)) for each in versions]
+    )
+
+
+def number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.5g}"
+
+
+def named(each: Quality) -> str:
+    version, _, digest = each.version.partition("@")
+    return escape(f"{version} {short(digest)}" if digest else version)
+
+
+def _matrix(each: Quality) -> RenderableType:
+    made = table((f"{named(each)}: label by row", *map(escape, each.columns)), [])
+    for name, counts in zip(each.rows, each.matrix, strict=True):
+        made.add_row(escape(name), *(f"{count:,}" for count in counts))
+    return made

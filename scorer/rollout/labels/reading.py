@@ -1,0 +1,123 @@
+"""Reads the scores of a window, then every label that is kept, and joins them. It joins no group and writes nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from confluent_kafka import Message
+
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.headers import headers_of_one
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.topics import Bounds
+from publisher.process.time_window import TimeWindow
+from scorer.rollout.labels.assessment import Assessment, assess
+from scorer.rollout.labels.classes import Classes, known
+from scorer.rollout.labels.columns import Answers, Labels
+from scorer.rollout.labels.label import Label, Unusable, reader
+from scorer.rollout.labels.newest import Newest, hashed
+from scorer.scores import formats
+from scorer.settings import Settings
+
+HINT = "name the topic that tells what came true: labels: {topic: NAME, id: PATH, value: PATH}"
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a score record says, as far as a label needs it."""
+
+    id: str
+    version: str
+    digest: str
+    status: str
+    score: Any = None
+    decision: str | None = None
+
+    @property
+    def versioned(self) -> str:
+        return f"{self.version}@{self.digest}"
+
+
+Spans = dict[Partition, Bounds]
+
+
+def measure(settings: Settings, window: TimeWindow) -> tuple[Assessment, Spans]:
+    """The quality of all versions on the events of this window, by the scores' timestamps, with every label of theirs that is
+    there now, and what was read. Raises Fatal: 2 where no topic of labels is configured or there."""
+    labels_topic(settings)
+    bus = TopicReader(settings.kafka, f"{settings.name}.labels")
+    spans = _spans(bus, settings.output.topic, window)
+    answers = Answers()
+    as_json = formats.as_json(settings)
+    for batch in bus.read(spans):
+        _add(answers, batch, window, as_json)
+    answered = answers.rows.newest()
+    classes = known(settings.labels.classes, answered.columns, answers.decisions)
+    labels, read = join(bus, settings, classes, answered)
+    return assess(answers, answered, labels), spans | read
+
+
+def labels_topic(settings: Settings) -> str:
+    """Raises Fatal (2)."""
+    if settings.labels.topic is None:
+        raise Fatal("labels.topic is not set: nothing tells what came true", HINT, USAGE)
+    return settings.labels.topic
+
+
+def join(bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest) -> tuple[Labels, Spans]:
+    """Every label of these answers that the topic has now. Of other labels only the count is kept. Raises Fatal."""
+    topic = labels_topic(settings)
+    spans = bus.spans(bus.partitions([topic]))
+    labels, read = Labels(topic, classes), labels_of(settings)
+    for batch in bus.read(spans):
+        told = [read(message) for message in batch.messages]
+        ids = hashed(label.id if isinstance(label, Label) else "" for label in told)
+        labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, told)
+    return labels, spans
+
+
+def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
+    read = reader(settings.labels)
+    return lambda message: read(message.key(), message.value(), lambda: headers_of_one(message))
+
+
+def _spans(bus: TopicReader, topic: str, window: TimeWindow) -> Spans:
+    """All that may hold scores of the window: timestamps are those of events, and need not rise."""
+    spans = bus.spans(bus.partitions([topic]))
+    if window.from_ms is None:
+        return spans
+    firsts = bus.since(window.from_ms, {partition: bounds.high for partition, bounds in spans.items()})
+    return {partition: Bounds(max(low, firsts[partition]), high) for partition, (low, high) in spans.items()}
+
+
+def _times(messages: Sequence[Message]) -> list[int]:
+    return [message.timestamp()[1] for message in messages]
+
+
+def _add(answers: Answers, batch: Batch, window: TimeWindow, as_json: Callable[[bytes], bytes]) -> None:
+    """Take in the scores of a batch that are in the window; expired events have none."""
+    found = [(at, time, answer) for at, time, answer in _answers(batch, as_json) if window.holds(time)]
+    answers.add(
+        batch.partition,
+        [batch.offsets[at] for at, *_ in found],
+        [time for _, time, _ in found],
+        hashed(answer.id for *_, answer in found),
+        [answer.score for *_, answer in found],
+        [answer.decision for *_, answer in found],
+        [answer.versioned for *_, answer in found],
+    )
+
+
+def _answers(batch: Batch, as_json: Callable[[bytes], bytes]) -> Iterator[tuple[int, int, Answer]]:
+    """Raises Fatal (2) for a record that is no score."""
+    decode = msgspec.json.Decoder(Answer).decode
+    for at, message in enumerate(batch.messages):
+        try:
+            answer = decode(as_json(message.value() or b"null"))
+        except (ValueError, msgspec.MsgspecError) as error:
+            place = "{}[{}]@{}".format(*batch.partition, batch.offsets[at])
+            raise Fatal(
+                f"{place} is no score: {error}", "check output.topic, output.format and schema_registry.url", USAGE
+            ) from error
+        if answer.status == "scored":
+            yield at, message.timestamp()[1], answer

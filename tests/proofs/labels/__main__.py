@@ -1,0 +1,163 @@
+"""`python -m tests labels`: a million labels, late and out of order, joined by `scorer labels` on a real broker.
+
+Scores of two versions over 48 hours; labels shuffled over all partitions, up to 24 hours late, one in a hundred twice (the
+first of them wrong). None may be lost, and every figure must be scikit-learn's within 1e-9. Exit code 1 where one is not.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from rich.console import Console
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+from scorer.demo.broker.embedded import EmbeddedBroker
+from scorer.scores.record import RecordEncoder
+from tests.integration.scorer.rig import Rig
+from tests.support.processes import command
+from tests.support.topics import settle
+
+DAY_MS = 86_400_000
+PARTITIONS = 6
+CHUNK = 10_000
+CLOSE = 1e-9
+NAMES = ("on time", "late")
+talk = Console(stderr=True, highlight=False, width=140)
+
+
+class Made:
+    """`count` scores in time's order, what came true, and the labels as they come: (event, outcome, Unix ms)."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        source = np.random.default_rng(seed)
+        self.start = int(time.time() * 1_000) - 3 * DAY_MS
+        self.times = self.start + np.sort(source.integers(0, 2 * DAY_MS, count))
+        self.scores = source.random(count)
+        self.true = source.random(count) < self.scores**1.3
+        self.version = source.integers(0, 2, count)
+        doubled = source.choice(count, count // 100, replace=False)
+        events = np.concatenate([doubled, np.arange(count)])
+        wrong = np.concatenate([np.ones(len(doubled), np.bool_), np.zeros(count, np.bool_)])
+        late = source.integers(0, DAY_MS, len(events))
+        late[: len(doubled)] = late[len(doubled) :][doubled] * source.random(len(doubled))  # before the right one
+        told = self.times[events] + late
+        order = np.lexsort((~wrong, told))
+        self.labels = events[order], self.true[events[order]] ^ wrong[order], told[order]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests labels", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1_000_000, help="labels")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+    options = parser.parse_args(arguments)
+    made = Made(options.count, options.seed)
+    with tempfile.TemporaryDirectory(prefix="scorestream-labels-") as name, EmbeddedBroker() as broker:
+        rig = Rig(broker.bootstrap_servers, Path(name), "labelled", labels={"topic": "labelled.labels", "value": "outcome"})
+        topics = [NewTopic(topic, PARTITIONS) for topic in ("labelled.scores", "labelled.labels")]
+        settle(rig.admin.create_topics(topics))
+        talk.print(f"writing {options.count:,} scores and {len(made.labels[0]):,} labels")
+        write(broker.bootstrap_servers, "labelled.scores", scores(made))
+        write(broker.bootstrap_servers, "labelled.labels", labels(made))
+        found, figures = joined(rig, made)
+    faults = [*compared(found, made, slice(None)), *figures.pop("faults")]
+    figures |= {
+        "scores": options.count,
+        "labels": len(made.labels[0]),
+        "lost": options.count - found["labelled"],
+        "faults": faults,
+    }
+    for key, value in figures.items():
+        talk.print(f"{key}: {value}", markup=False)
+    if options.json:
+        print(json.dumps(figures, indent=1))
+    return int(bool(faults))
+
+
+def scores(made: Made) -> Iterable[tuple[bytes, bytes, int, int]]:
+    """Key, value, time and partition."""
+    encoders = [RecordEncoder(model="m", version=f"{n}.0.0", digest=f"sha256:{n}", role="champion", region="r") for n in (1, 2)]
+    for at, (score, ms) in enumerate(zip(made.scores.tolist(), made.times.tolist(), strict=True)):
+        decision, place = NAMES[score >= 0.5], ("events", at % PARTITIONS)
+        (value,) = encoders[made.version[at]].encode(
+            [f"f{at}"], [json.dumps(score).encode()], [decision], [place], [at], [ms], "scored", ms
+        )
+        yield b"f%d" % at, value, ms, at % PARTITIONS
+
+
+def labels(made: Made) -> Iterable[tuple[bytes, bytes, int, int]]:
+    """Each in a partition that has nothing to do with its event's, but one event's labels in one."""
+    for event, outcome, ms in zip(*(column.tolist() for column in made.labels), strict=True):
+        told = NAMES[outcome] if event % 2 else int(outcome)
+        yield b"f%d" % event, json.dumps({"outcome": told}).encode(), ms, event * 7 % PARTITIONS
+
+
+def write(servers: str, topic: str, records: Iterable[tuple[bytes, bytes, int, int]]) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    for count, (key, value, ms, partition) in enumerate(records):
+        producer.produce(topic, value, key, partition, timestamp=ms)
+        if count % CHUNK == 0:
+            producer.poll(0)
+            while len(producer) > 50 * CHUNK:
+                producer.poll(0.1)
+    assert producer.flush(300) == 0
+
+
+def joined(rig: Rig, made: Made) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `scorer labels` says of everything, with what it cost; of a part of the time only whether it is right."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    found = told(rig)
+    seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    middle, end = made.start + DAY_MS // 2, made.start + DAY_MS
+    part = np.flatnonzero((made.times >= middle) & (made.times < end))
+    faults = compared(told(rig, "--from", str(middle), "--to", str(end)), made, part)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return found, {"seconds": round(seconds, 1), "cpu_s": round(cpu, 1), "peak_mib": found["peak_mib"], "faults": faults}
+
+
+def told(rig: Rig, *flags: str) -> dict[str, Any]:
+    timed = "import resource,subprocess,sys;done=subprocess.run(sys.argv[1:]);"
+    timed += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,file=sys.stderr);sys.exit(done.returncode)"
+    verb = [command("scorer"), "labels", "scorer.yaml", "--json", *flags]
+    done = subprocess.run([sys.executable, "-c", timed, *verb], cwd=rig.folder, capture_output=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {**found, "peak_mib": round(int(done.stderr.split()[-1]) / 1_024)}
+
+
+def compared(found: dict[str, Any], made: Made, which: Any) -> list[str]:
+    """What is not as it was made, or not as scikit-learn has it."""
+    every = np.arange(len(made.scores))[which]
+    faults = [] if found["labelled"] == len(every) == found["answered"] else [f"{found['labelled']} of {len(every)} joined"]
+    for version in found["versions"]:
+        mine = every[made.version[every] == int(version["version"][0]) - 1]
+        scores_, true = made.scores[mine], made.true[mine]
+        shares, means = calibration_curve(true, scores_, n_bins=10)
+        expected = {
+            "labels": len(mine),
+            "auc": metrics.roc_auc_score(true, scores_),
+            "brier": metrics.brier_score_loss(true, scores_),
+            "accuracy": metrics.accuracy_score(true, scores_ >= 0.5),
+            "matrix": metrics.confusion_matrix(true, scores_ >= 0.5),
+            "true": shares,
+            "score": means,
+        }
+        had = {**version, **{name: [each[name] for each in version["calibration"]] for name in ("true", "score")}}
+        for name, value in expected.items():
+            if np.shape(had[name]) != np.shape(value) or np.abs(np.array(had[name]) - value).max() > CLOSE:
+                faults.append(f"{version['version']} {name}: {had[name]}, not {value}")
+    return faults
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
