@@ -1,0 +1,115 @@
+"""`scorer rescore`: corrections of score records that are wrong. See scorer/rescore/job.py."""
+
+import contextlib
+import re
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from publisher.errors import FINDING, REFUSED, Fatal
+from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
+from scorer.backends import ModelRefused
+from scorer.commands.check import pulled
+from scorer.rescore import job as jobs
+from scorer.rescore.job import Job, Summary
+from scorer.rescore.selection import USUAL, Selection
+from scorer.servables.loaded import loader
+from scorer.servables.servable import Servable, make
+from scorer.settings import Settings, load
+
+STATUSES = ("scored", "fallback", "expired")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+
+
+def rescore(
+    path: Config,
+    flags: Set = None,
+    digest: Annotated[str | None, typer.Option(help="Scores of the version with this digest.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="Scores of this status (scored, fallback, expired); repeatable.")
+    ] = None,
+    start: From = None,
+    end: To = None,
+    version: Annotated[
+        str | None, typer.Option("--with", help="The version that scores, a tag or a digest.", show_default="the channel's")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="A name: the same job goes on where it was.", show_default="made of the selection")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Scores a second at most.", min=0.001)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be scored again; write nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Score events again whose scores are wrong, and write each correction once, to OUTPUT.corrections.
+
+    The window is that of the scores' scored_ms. Exit code 1 where a selected score has no correction."""
+    settings = load(path, flags or []).settings
+    selection = _selection(digest, status or [], start, end)
+    name = job or selection.name()
+    if not NAME.fullmatch(name):
+        raise typer.BadParameter(f"{name!r} is no name; use letters, digits, '.', '_' and '-'", param_hint="--job")
+    if dry_run:
+        wanted = _resolved(settings, version) if version else None
+        summary = jobs.preview(settings, Job(name, selection, wanted))
+        print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: shown(summary, "to correct"))
+        return
+    servable = _loaded(settings, version)
+    if servable.digest == selection.digest:
+        hint = "promote another version first, or name one with --with"
+        raise Fatal(f"{servable.label} is the very version whose scores are to be corrected", hint, REFUSED)
+    with contextlib.closing(servable.loaded.model):
+        wanted = servable.digest if version else None
+        summary = jobs.rescore(settings, Job(name, selection, wanted), servable, rate, lambda _: None)
+    said = {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
+    print_data(as_json, said, lambda: shown(summary, "corrected"))
+    for line in summary.findings.lines():
+        talk.print(f"not corrected: {line}", markup=False)
+    if summary.total.uncorrected or summary.total.unread:
+        raise typer.Exit(FINDING)
+
+
+def _selection(digest: str | None, statuses: list[str], start: str | None, end: str | None) -> Selection:
+    """Raises BadParameter."""
+    if digest is None and not statuses:
+        raise typer.BadParameter("say which scores are wrong: --digest, --status, or both")
+    if digest is not None and not DIGEST.fullmatch(digest):
+        raise typer.BadParameter(f"{digest!r} is no digest; a score has it: sha256:...", param_hint="--digest")
+    for name in statuses:
+        if name not in STATUSES:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(STATUSES)}", param_hint="--status")
+    return Selection(digest, tuple(sorted(set(statuses))) or USUAL, time_window(start, end))
+
+
+def _tagged(settings: Settings, version: str | None) -> Settings:
+    if version is None:
+        return settings
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"tag": version})})
+
+
+def _resolved(settings: Settings, version: str) -> str:
+    return pulled(_tagged(settings, version))[1].digest
+
+
+def _loaded(settings: Settings, version: str | None) -> Servable:
+    """The version, checked as a scorer checks it; its records are for the topic of corrections. Raises RegistryError, Fatal."""
+    package, resolution = pulled(_tagged(settings, version))
+    try:
+        return make(package, resolution, loader(settings), jobs.correcting_settings(settings))
+    except ModelRefused as error:
+        raise Fatal(f"{package.name}:{resolution.version} is refused: {error}", "name another with --with", REFUSED) from error
+
+
+def shown(summary: Summary, done: str) -> Table:
+    """Counts of this run and of the whole job."""
+    run, total = summary.run, summary.total
+    rows = [
+        (done, run.corrected, total.corrected),
+        ("event no longer retained", run.not_retained, total.not_retained),
+        *((f"dead-lettered: {reason}", run.refused.get(reason, 0), n) for reason, n in sorted(total.refused.items())),
+        ("unfit", run.unfit, total.unfit),
+        ("deleted before they were read", run.unread, total.unread),
+        ("not selected", run.others, total.others),
+    ]
+    return table(["scores", "this run", "whole job"], [(name, f"{a:,}", f"{b:,}") for name, a, b in rows])

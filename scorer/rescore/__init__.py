@@ -1,0 +1,1 @@
+"""Scores events again whose score records are wrong, and writes corrections beside them."""

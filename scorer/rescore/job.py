@@ -1,0 +1,186 @@
+"""`scorer rescore`: score records that are wrong get corrections, each once.
+
+The corrections of some records and the position behind these records become visible in one transaction. One transactional id
+prefix for a job: a process fences the one that began the same job before it, and reads how far that one has come only after
+that. So neither a kill nor two at once correct a record twice.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer
+
+from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
+from publisher.kafka import clients as kafka
+from publisher.kafka import rights
+from publisher.kafka.connection import connect
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.rights import READ, WRITE, Operations
+from publisher.session.exactly_once import TransactionSession
+from publisher.session.open_transactions import OpenTransactions
+from publisher.session.transactional_ids import transactional_ids
+from scorer import topics
+from scorer.loop.scoring import Target
+from scorer.rescore.chunks import Chunk, chunks
+from scorer.rescore.correcting import Correcting, Findings
+from scorer.rescore.progress import Progress, definition
+from scorer.rescore.selection import Selection
+from scorer.rescore.tally import Tally
+from scorer.scores import formats
+from scorer.servables.servable import Servable
+from scorer.settings import Settings
+
+CHUNK_RECORDS = 5_000  # corrections of one transaction
+CHUNKS_A_SECOND = 10.0  # where a rate is asked for
+CREATE_HINT = "scorer check CONFIG --create makes what is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is asked for. `version` is the digest that --with names, None for the channel's version."""
+
+    name: str
+    selection: Selection
+    version: str | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """What the job has come to: `run` by this process, `total` since its beginning; `findings` are this process's."""
+
+    run: Tally = field(default_factory=Tally)
+    total: Tally = field(default_factory=Tally)
+    findings: Findings = field(default_factory=Findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"run": self.run.to_dict(), "total": self.total.to_dict(), "not_corrected": self.findings.lines()}
+
+
+def correcting_settings(settings: Settings) -> Settings:
+    """The same, but that scores go to the topic of corrections."""
+    return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
+
+
+def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None, progress: Callable[[int], None]) -> Summary:
+    """Do the rest of the job, `rate` records a second at most; `progress` is called with how many records were looked at.
+    Raises Fatal: 2 where a topic is missing, 3 where the job is another or another process has taken it over, 4 where a
+    transaction did not succeed."""
+    found = described(settings, _needed(settings))
+    smallest = min(found[name].max_bytes for name in (settings.corrections_topic, settings.rollouts_topic))
+    reader = TopicReader(settings.kafka, _name(settings))
+    inputs = set(reader.partitions(settings.input.topics))
+    asked = asked_for(settings, job, reader)
+    corrections = found[settings.corrections_topic]
+    target = Target(corrections.name, corrections.partitions, corrections.max_bytes)
+    correcting = Correcting(settings, job.name, servable, target, formats.as_json(settings))
+    with contextlib.closing(_session(settings, job.name, smallest)) as session:
+        session.open()
+        known = Progress(settings, job.name)
+        known.read(reader)
+        known.check(job.name, asked)
+        summary = Summary(findings=correcting.findings)
+        writer = _Writer(session, known, asked, correcting, summary)
+        began, done, scanned = time.monotonic(), 0, 0
+        for chunk in left(settings, job, reader, known, rate):
+            if rate is not None:
+                time.sleep(max(0.0, began + done / rate - time.monotonic()))
+            writer.write(chunk, reader, inputs)
+            done += len(chunk.given)
+            scanned += chunk.scanned
+            progress(scanned)
+    summary.total = known.total()
+    return summary
+
+
+def preview(settings: Settings, job: Job) -> Summary:
+    """What the job would still look at; nothing is scored or written. Of `run` only `others` and what is to be corrected
+    (`corrected`) are known then. Raises Fatal."""
+    described(settings, rights.to_read(settings.output.topic, settings.rollouts_topic))
+    reader = TopicReader(settings.kafka, _name(settings))
+    known = Progress(settings, job.name)
+    known.read(reader)
+    known.check(job.name, asked_for(settings, job, reader))
+    summary = Summary(total=known.total())
+    for chunk in left(settings, job, reader, known, None):
+        for tally in chunk.tallies.values():
+            summary.run.add(tally)
+        summary.run.corrected += len(chunk.given)
+    return summary
+
+
+def asked_for(settings: Settings, job: Job, reader: TopicReader) -> dict[str, Any]:
+    output = settings.output.topic
+    return definition(job.selection, job.version, output, reader.ids([output]).get(output, ""))
+
+
+def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.Topic]:
+    """The topics. Raises Fatal (2) where one is missing."""
+    found = topics.describe(connect(settings.kafka, _name(settings)), settings.kafka, needed)
+    for topic in needed:
+        if topic not in found:
+            raise Fatal(f"topic {topic} does not exist", CREATE_HINT, USAGE)
+    return found
+
+
+def left(settings: Settings, job: Job, reader: TopicReader, known: Progress, rate: float | None) -> Iterator[Chunk]:
+    """The score records that the job has not looked at, up to the end as it is now."""
+    most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
+    spans = reader.spans(reader.partitions([settings.output.topic]))
+    stretches = {}
+    for (topic, number), (low, high) in spans.items():
+        begin = known.places[number].next if number in known.places else low
+        if begin < low:  # retention was faster
+            yield Chunk(reached={number: low}, tallies={number: Tally(unread=low - begin)})
+        stretches[topic, number] = (min(max(begin, low), high), high)
+    yield from chunks(reader.read(stretches), job.selection, formats.as_json(settings), most)
+
+
+class _Writer:
+    """Writes a chunk's corrections and how far the job is, in one transaction."""
+
+    def __init__(
+        self, session: TransactionSession, known: Progress, asked: dict[str, Any], correcting: Correcting, summary: Summary
+    ) -> None:
+        self._session = session
+        self._known = known
+        self._asked = asked
+        self._correcting = correcting
+        self._summary = summary
+
+    def write(self, chunk: Chunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
+        records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
+        if self._known.definition is None:
+            records.append(self._known.begin(self._asked))
+        records += [self._known.move(number, at, chunk.tally(number)) for number, at in chunk.reached.items()]
+        try:
+            self._session.publish(records)
+        except Fenced as error:
+            raise Fatal("another process does this job: it has taken over", "let one at a time end", REFUSED) from error
+        except Aborted as error:
+            raise Fatal(f"a transaction failed: {error}", "run it again: it goes on where this ended") from error
+        for tally in chunk.tallies.values():
+            self._summary.run.add(tally)
+
+
+def _needed(settings: Settings) -> dict[str, Operations]:
+    read = rights.to_read(settings.output.topic, *settings.input.topics)
+    return read | {settings.corrections_topic: frozenset({WRITE}), settings.rollouts_topic: frozenset({READ, WRITE})}
+
+
+def _name(settings: Settings) -> str:
+    return f"{settings.name}.rescore"
+
+
+def _session(settings: Settings, job: str, batch_bytes: int) -> TransactionSession:
+    name, seconds = _name(settings), settings.kafka.transaction_timeout_ms / 1_000
+
+    def producer(transactional_id: str) -> Producer:
+        return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
+
+    opened = OpenTransactions(settings.kafka, name, (settings.corrections_topic, settings.rollouts_topic))
+    ids = transactional_ids(f"{settings.name}/rescore/{job}")
+    return TransactionSession(producer, ids, transaction_seconds=seconds, decided=opened.wait)

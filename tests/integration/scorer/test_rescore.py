@@ -1,0 +1,104 @@
+"""`scorer rescore` on a real broker: every wrong score gets one correction, whatever happens in between."""
+
+import json
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from tests.integration.scorer.rig import MakeRig, Rig, command, events, until
+from tests.support import auditor
+from tests.support.processes import Program
+
+COUNT = 600
+
+
+def scored(make_rig: MakeRig, count: int) -> tuple[Rig, str]:
+    """Events n scored 2 n by 1.0.0, which has been replaced by 2.0.0 (3 n) and is gone; and the digest of 1.0.0."""
+    rig = make_rig().stocked(3, versions=2)
+    scorer = rig.start().ready()
+    rig.emit(events(count))
+    until(lambda: rig.answered() == count, "the scores")
+    assert scorer.stop() == 0
+    rig.promote("2.0.0")
+    return rig, rig.scores()[0]["digest"]
+
+
+def rescored(rig: Rig, *flags: str, code: int = 0) -> Any:
+    return json.loads(rig.run("scorer", "rescore", "scorer.yaml", "--json", *flags, code=code).stdout)
+
+
+def corrections(rig: Rig) -> list[Message]:
+    return list(auditor.read(rig.bootstrap_servers, f"{rig.scores_topic}.corrections"))
+
+
+def assert_each_once(rig: Rig, digest: str, count: int) -> None:
+    """Counted by a plain client: each score of that digest has one correction, of the same key, time and partition."""
+    wrong = {
+        f"local/{rig.scores_topic}/{m.partition()}/{m.offset()}": (m, record)
+        for m in auditor.read(rig.bootstrap_servers, rig.scores_topic)
+        if (record := json.loads(m.value() or b""))["digest"] == digest
+    }
+    assert len(wrong) == count
+    found = corrections(rig)
+    named = [dict(m.headers() or ())["corrects"].decode() for m in found]  # type: ignore[union-attr]
+    assert Counter(named) == Counter(wrong.keys())
+    for name, message in zip(named, found, strict=True):
+        (first, before), after = wrong[name], json.loads(message.value() or b"")
+        assert (message.key(), message.timestamp(), message.partition()) == (first.key(), first.timestamp(), first.partition())
+        assert {n: after[n] for n in ("id", "source", "event_ms")} == {n: before[n] for n in ("id", "source", "event_ms")}
+        assert (after["version"], after["score"], after["status"]) == ("2.0.0", 3.0 * int(before["id"][1:]), "scored")
+        assert after["scored_ms"] > before["scored_ms"]
+    for number in range(3):
+        mine = [int(name.rpartition("/")[2]) for name in named if name.split("/")[2] == str(number)]
+        assert mine == sorted(mine)
+
+
+def noted(rig: Rig) -> int:
+    """The end of the topic that says how far the job is; it grows while it is asked."""
+    consumer = Consumer({"bootstrap.servers": rig.bootstrap_servers, "group.id": "look"})
+    try:
+        high: int = consumer.get_watermark_offsets(TopicPartition(f"{rig.name}.rollouts", 0), timeout=10)[1]
+    finally:
+        consumer.close()
+    return high
+
+
+def test_each_wrong_score_is_corrected_once_through_a_kill_and_a_second_process(make_rig: MakeRig) -> None:
+    rig, digest = scored(make_rig, COUNT)
+    arguments = ("rescore", str(rig.path), "--digest", digest, "--rate", "100")
+    first = Program([command("scorer"), *arguments], rig.folder / "first")
+    until(lambda: noted(rig) >= 6, "a part")
+    first.kill()
+    second = Program([command("scorer"), *arguments], rig.folder / "second")
+    before = noted(rig)
+    until(lambda: noted(rig) >= before + 6, "another part")
+    rest = rescored(rig, "--digest", digest)
+    assert second.wait() == 3
+    assert "another process does this job" in second.said
+    assert 0 < rest["run"]["corrected"] < COUNT
+    assert rest["total"]["corrected"] == COUNT
+    assert_each_once(rig, digest, COUNT)
+    assert rescored(rig, "--digest", digest)["run"]["selected"] == 0
+    assert_each_once(rig, digest, COUNT)
+    rig.assert_clean(events=COUNT, scored=COUNT)
+
+
+def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(make_rig: MakeRig) -> None:
+    rig, digest = scored(make_rig, 30)
+    assert rescored(rig, "--digest", digest, "--dry-run")["run"]["corrected"] == 30
+    assert rescored(rig, "--digest", digest, "--to", "2020-01-01")["run"]["others"] == 30
+    assert rescored(rig, "--status", "expired")["run"]["others"] == 30
+    run = ("scorer", "rescore", "scorer.yaml", "--digest", digest)
+    assert "very version" in rig.run(*run, "--with", "1.0.0", code=3).stderr
+    assert "is no digest" in rig.run("scorer", "rescore", "scorer.yaml", "--digest", "1.0.0", code=2).stderr
+    assert "--status" in rig.run("scorer", "rescore", "scorer.yaml", code=2).stderr
+    elsewhere = ("--set", f"name={rig.name}-other")
+    assert "check CONFIG --create" in rig.run(*run, *elsewhere, code=2).stderr
+    rescored(rig, "--status", "expired", "--job", "named")
+    assert "statuses ['expired']" in rig.run(*run, "--job", "named", code=3).stderr
+    rig.delete_records(rig.events_topic)
+    lost = rescored(rig, "--digest", digest, code=1)
+    assert (lost["total"]["corrected"], lost["total"]["not_retained"]) == (0, 30)
+    assert any("no longer retained" in line for line in lost["not_corrected"])
+    assert corrections(rig) == []

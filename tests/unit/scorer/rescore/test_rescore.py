@@ -1,0 +1,66 @@
+"""Which scores a job takes, how far it is, and which stretches of the inputs it reads. No broker."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.errors import Fatal
+from publisher.process.time_window import TimeWindow
+from scorer.rescore.events import GAP, spans
+from scorer.rescore.progress import Progress, definition
+from scorer.rescore.selection import ScoreRecord, Selection, Source, read
+from scorer.rescore.tally import Tally
+from tests.unit.scorer.minimal import minimal
+
+DIGEST = "sha256:" + "ab" * 32
+RECORD = ScoreRecord("e1", "scored", DIGEST, Source("in", 0, 7), 5, 1_000)
+
+
+def test_scores_are_selected_by_digest_status_and_time() -> None:
+    assert Selection(DIGEST).takes(RECORD)
+    assert not Selection("sha256:" + "cd" * 32).takes(RECORD)
+    assert not Selection(DIGEST).takes(msgspec.structs.replace(RECORD, status="expired"))
+    assert not Selection(DIGEST, ("expired",)).takes(RECORD)
+    assert [Selection(DIGEST, window=TimeWindow(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
+
+
+def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:
+    names = [Selection(DIGEST).name(), Selection(None, ("expired",)).name(), Selection(DIGEST, window=TimeWindow(1, 2)).name()]
+    assert names == ["abababababab", "expired", "abababababab-from-1-to-2"]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"[]", b"\xff", b'{"id": "e", "status": "scored"}'])
+def test_what_is_no_score_record_is_none(value: bytes | None) -> None:
+    assert read(value, bytes) is None
+
+
+def test_what_a_score_says_beside_that_does_not_matter() -> None:
+    assert read(msgspec.json.encode({**msgspec.to_builtins(RECORD), "score": [1], "later": {}}), bytes) == RECORD
+
+
+@given(st.sets(st.integers(0, 20 * GAP), max_size=50))
+def test_stretches_hold_every_offset_once_and_no_long_gap(wanted: set[int]) -> None:
+    found = spans(wanted)
+    assert sorted(wanted) == [o for low, high in found for o in sorted(wanted) if low <= o < high]
+    assert all(low in wanted and high - 1 in wanted for low, high in found)
+    assert all(later[0] - before[1] >= GAP for before, later in pairwise(found))
+
+
+def test_a_job_goes_on_where_its_records_say_and_knows_no_other_jobs() -> None:
+    one, other, again = (Progress(minimal(), name) for name in ("a", "a-b", "a"))
+    asked = definition(Selection(DIGEST), None, "out", "id")
+    written = [
+        one.begin(asked),
+        one.move(2, 10, Tally(corrected=3, refused={"malformed": 1})),
+        one.move(2, 20, Tally(corrected=1)),
+    ]
+    written += [other.begin({}), other.move(2, 99, Tally(unfit=5))]
+    for _, value, key, *_ in written:
+        again._hear(key or b"", value or b"")
+    again.check("a", asked)
+    assert (again.places[2].next, again.total()) == (20, Tally(corrected=4, refused={"malformed": 1}))
+    with pytest.raises(Fatal, match=r"begun with statuses \['fallback', 'scored'\], not \['expired'\]"):
+        again.check("a", definition(Selection(DIGEST, ("expired",)), None, "out", "id"))
