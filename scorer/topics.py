@@ -55,8 +55,11 @@ def required(settings: Settings) -> dict[str, Operations]:
 
 
 def known(settings: Settings) -> dict[str, Operations]:
-    """Every topic that any command needs: those of `scorer run`, and that of `scorer replay`, which it has no need of."""
-    return required(settings) | {settings.replayed_topic: frozenset()}
+    """Every topic that any command needs: those of `scorer run`, and what it has no need of: those of `scorer replay` and
+    `scorer rescore`, and the labels."""
+    others = [settings.replayed_topic, settings.corrections_topic, settings.rollouts_topic]
+    labels = [settings.labels.topic] if settings.labels.topic else []
+    return required(settings) | dict.fromkeys([*others, *labels], frozenset())
 
 
 def seen(*names: str) -> dict[str, Operations]:
@@ -89,6 +92,8 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
             settings.dead_letter.topic, width, config=UNLIMITED | {"max.message.bytes": str(largest + DEAD_LETTER_ROOM)}
         ),
         settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
+        settings.corrections_topic: NewTopic(settings.corrections_topic, width),
+        settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),
     }

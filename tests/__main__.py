@@ -39,8 +39,10 @@ RUNS = {
     "fuzz": ("tests.campaigns.fuzz", "random records at a scorer"),
     "gpu": ("tests.proofs.gpu", "CUDA and TensorRT on a real GPU"),
     "image": ("tests.proofs.image", "the container image, built, run and killed"),
+    "labels": ("tests.proofs.labels", "a million labels joined with scores, beside scikit-learn"),
     "models": ("tests.proofs.models", "models as exporters write them, beside ONNX Runtime called directly"),
     "relay": ("tests.campaigns.relay", "the relay under faults"),
+    "rescore": ("tests.proofs.rescore", "scorer rescore under kill -9, and the count of missing and doubled corrections"),
     "seeing": ("tests.proofs.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
 """What takes long, by name: the module to run, with its own options, and what it is."""

@@ -122,7 +122,14 @@ VERSIONS = [
             (changes("scorer_versions_refused_total"), "refused"),
             (changes("scorer_revision_fence_timeouts_total"), "revision not reached"),
         ],
-        width=THIRD * 2,
+        width=THIRD,
+    ),
+    lines(
+        "The canary's share of the keys",
+        "Events by why the champion answered them for the candidate; none: the candidate did.",
+        "ops",
+        [(f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}")],
+        width=THIRD,
     ),
     lines(
         "Where models run",

@@ -11,6 +11,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from model_registry.channels.roles import CANARY
 from model_registry.commands.output import short
 from publisher.process.command_line import Config, Json, Set, print_data
 from scorer.commands.tail import read_to_end
@@ -74,7 +75,7 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         state if state == RUNNING else f"{state} {age}",
         str(len(scorer.partitions)),
         f"{heard.lag:,}",
-        champion.version or "-",
+        _versions(heard),
         f"{_dead_letters(heard):,}",
         " ".join(scorer.refused),
         f"{age} ago",
@@ -85,6 +86,12 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
         " ".join(f"{topic}[{','.join(map(str, numbers))}]" for topic, numbers in partitions.items()),
         "; ".join(f"{version}: {reason}" for version, reason in scorer.refused.items()),
     )
+
+
+def _versions(heard: Heard) -> str:
+    """The champion's version, and the canary's beside it."""
+    canary = heard.status.versions.get(CANARY)
+    return (heard.champion.version or "-") + (f", canary {canary.version}" if canary else "")
 
 
 def _dead_letters(heard: Heard) -> int:

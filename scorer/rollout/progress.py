@@ -72,9 +72,11 @@ def partitions(move: Move, fleet: Fleet, now: float) -> set[Partition]:
 def _standing(move: Move, record: ScorerStatus) -> Standing:
     serves, count = record.versions.get("champion"), len(record.partitions)
     version, revision = (serves.version, serves.revision) if serves else ("", 0)
+    answering = {version.version for version in record.versions.values()} if revision >= move.revision else {version}
+    wanted = [name for name in (move.to_version, *(role.version for role in move.roles)) if name not in answering]
+    reason = next((record.refused[name] for name in wanted if name in record.refused), None)
+    if reason is not None and record.aspired_revision >= move.revision >= revision:
+        return Standing(record.scorer, REFUSED, version, revision, count, reason)
     if revision >= move.revision:
         return Standing(record.scorer, FLIPPED, version, revision, count)
-    reason = record.refused.get(move.to_version)
-    if record.aspired_revision >= move.revision and reason is not None:
-        return Standing(record.scorer, REFUSED, version, revision, count, reason)
     return Standing(record.scorer, WAITING, version, revision, count)

@@ -17,10 +17,11 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Listen, Loaded, Name, Section, SettingsError, TopicName
 from scorer.settings.carry import CarriedFields, check_source
+from scorer.settings.labels import LabelSettings
 
 NAMELESS = ("json-array", "float32", "bytes")
 SCHEMA_FORMATS = ("avro", "protobuf")
-HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "region"]
+HeaderField = Literal["id", "status", "decision", "model", "version", "digest", "role", "arm", "region"]
 TARGET_MS = 20.0
 LONGEST_DEADLINE_MS = 2_500.0  # three in a row stay below the patience of livez
 SHORTEST_DEADLINE_MS = 500.0  # of those that nobody has set
@@ -127,7 +128,7 @@ class ModelSettings(Section):
     source: str
     """The model's repository in a registry, `HOST/PATH` or `oci:FOLDER`."""
     tag: str = "prod"
-    """The tag to follow."""
+    """The tag to follow; or a digest, `sha256:...`, which stays."""
     plain_http: bool | list[Annotated[str, Field(pattern=r"^[^\s/]+$")]] = False
     """HTTP without TLS: `true` on loopback hosts, or a list of hosts, `["registry:5000"]`."""
     ca_file: Path | None = None
@@ -196,6 +197,7 @@ class Settings(Configuration):
     batching: BatchingSettings = BatchingSettings()
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
+    labels: LabelSettings = LabelSettings()
     region: Name = "local"
     """Stands in every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -230,6 +232,9 @@ class Settings(Configuration):
         uses += [("output.topic", self.output.topic), ("dead_letter.topic", self.dead_letter.topic)]
         uses += [("name (its status topic)", self.status_topic), ("name (its topic of swaps)", self.swaps_topic)]
         uses += [("dead_letter.topic (its topic of what was replayed)", self.replayed_topic)]
+        uses += [("labels.topic", self.labels.topic)] if self.labels.topic else []
+        uses += [("name (its topic of rollouts)", self.rollouts_topic)]
+        uses += [("output.topic (its topic of corrections)", self.corrections_topic)]
         first: dict[str, str] = {}
         for key, topic in uses:
             if first.setdefault(topic, key) != key:
@@ -268,6 +273,14 @@ class Settings(Configuration):
     @property
     def swaps_topic(self) -> str:
         return f"{self.name}.swaps"
+
+    @property
+    def rollouts_topic(self) -> str:
+        return f"{self.name}.rollouts"
+
+    @property
+    def corrections_topic(self) -> str:
+        return f"{self.output.topic}.corrections"
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:

@@ -55,6 +55,18 @@ def replay(name: str) -> dict[str, Right]:
     }
 
 
+def rescore(name: str) -> dict[str, Right]:
+    """`scorer rescore`."""
+    return {
+        "scores": (TOPIC, f"{name}.scores", READ),
+        "events": (TOPIC, f"{name}.events", READ),
+        "corrections": (TOPIC, f"{name}.scores.corrections", WRITE),
+        "progress": (TOPIC, f"{name}.rollouts", WRITE),
+        "progress before": (TOPIC, f"{name}.rollouts", READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/rescore/*", WRITE),
+    }
+
+
 def mover(name: str) -> dict[str, Right]:
     """`scorer offsets --to`; without `--to` Describe on both is enough."""
     return {"group": (GROUP, name, READ), "events": (TOPIC, f"{name}.events", READ)}
@@ -97,5 +109,6 @@ COMPONENTS = {
     "consumer": consumer,
     "watcher": watcher,
     "replay": replay,
+    "rescore": rescore,
     "mover": mover,
 }

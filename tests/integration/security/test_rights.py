@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "consumer": ("scorer", "tail", "scorer.yaml", "--no-follow"),
     "watcher": ("scorer", "status", "scorer.yaml"),
     "replay": ("scorer", "replay", "scorer.yaml"),
+    "rescore": ("scorer", "rescore", "scorer.yaml", "--status", "fallback"),
     "mover": ("scorer", "offsets", "scorer.yaml", "--to", "latest"),
 }
 ELSEWHERE = {("scorer", "notices"), ("consumer", "dead"), ("watcher", "notice")}

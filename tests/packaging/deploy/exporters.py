@@ -27,6 +27,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     metrics.dead.labels("malformed").inc()
     metrics.events.labels("scored").inc()
     metrics.limited.labels("empty").inc()
+    metrics.canaried.labels("none").inc()
     metrics.stage.labels("infer").inc()
     relay = RelayState(2, "scores")
     relay.note("retriable", OSError("away"))

@@ -50,7 +50,7 @@ def test_labels_are_few_and_bounded() -> None:
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
         "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "what", "backend",
-        "device", "lane", "family", "name", "source", "destination", "error",
+        "device", "fallback", "lane", "family", "name", "source", "destination", "error",
         "json", "kafka",
     }  # fmt: skip
 

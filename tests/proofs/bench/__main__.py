@@ -45,7 +45,9 @@ GROUPS = (
     "swap",
     "start",
     "compare",
+    "explain",
 )
+QUESTIONS = 9  # to `scorer explain`
 WIDTH = 160  # of tables that go into a file
 
 
@@ -62,12 +64,13 @@ class Sizes:
     repetitions: int = 3
     pictures: int = 6_000
     compared: int = 1_000_000
+    explained: int = 10_000_000
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 4_000, 2, "1,64", "4,30")
 
 
 class Bench:
@@ -194,6 +197,12 @@ class Bench:
         count = self._sizes.compared
         self._stage.fill("bench.compared", self._stage.workload.events(count))
         return [self._repeated(lambda: whole.compared(self._stage, "bench.compared", count))]
+
+    def _explain(self) -> Any:
+        """`scorer explain` of events by their positions among many that are scored."""
+        count = self._sizes.explained
+        self._stage.fill("bench.explained", self._stage.workload.events(count))
+        return [spread(whole.explained(self._stage, "bench.explained", count, QUESTIONS))]
 
 
 def main() -> int:

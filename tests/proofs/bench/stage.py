@@ -69,11 +69,20 @@ class Stage:
         """The channel `prod` to a version."""
         self.command("model-registry", "promote", "oci:./registry/model", "--to", version)
 
-    def make(self, name: str, delivery: str, *, source: str | None = None, settings: Mapping[str, Any] | None = None) -> str:
+    def make(
+        self,
+        name: str,
+        delivery: str,
+        *,
+        source: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        scores: Mapping[str, str] = STAMPED,
+    ) -> str:
         """Topics and a configuration under a new name, which is returned. `source`: another input topic than its own;
-        `settings`: of the input, in place of the usual ones."""
+        `settings`: of the input, in place of the usual ones; `scores`: of the output topic."""
         name = f"{name}-{uuid.uuid4().hex[:6]}"
-        self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=STAMPED)])[f"{name}.scores"].result(30)
+        made = self.admin.create_topics([NewTopic(f"{name}.scores", PARTITIONS, 1, config=dict(scores))])
+        made[f"{name}.scores"].result(30)
         config = json.loads(configuration(name, self.servers, delivery))
         if source:
             config["input"]["topics"] = [source]

@@ -58,7 +58,7 @@ class Ground:
         target = Target("scores", 1, RECORD_BYTES)
         intake, session = transport(settings.owner, "events", events, log, due)
         versions: Any = SimpleNamespace(
-            serving={"champion": self.servable}, champion=self.servable, flip=lambda: False, hurry=lambda: None
+            serving={"champion": self.servable}, champion=self.servable, canary=None, flip=lambda: False, hurry=lambda: None
         )
         loop = Loop(
             Collaborators(

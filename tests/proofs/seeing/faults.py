@@ -56,6 +56,14 @@ def wrong_version(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
+def failing_canary(fleet: Fleet) -> Iterator[None]:
+    """A candidate whose scores are no numbers gets half of the keys."""
+    fleet.rig.run("model-registry", "promote", "oci:./registry/model", "--to", "4.0.0", "--canary", "50%", "--reason", "seeing")
+    yield
+    fleet.rig.promote("1.0.0")
+
+
+@contextmanager
 def stolen_ids(fleet: Fleet) -> Iterator[None]:
     """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
     fleet.load.rate = 4.0
@@ -138,6 +146,7 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
     "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
+    "failing-canary": (failing_canary, ("ScorerCanaryFails",)),
     "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
     "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
     "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),
