@@ -21,7 +21,7 @@ FLOW = [
     ),
     lines(
         "Events by outcome",
-        "scored, expired (their deadline had passed), dead (dead letters).",
+        "scored, expired (their deadline had passed), fallback (no model server was there), dead (dead letters).",
         "ops",
         [(f"sum by (outcome) ({rate('scorer_events_total')})", "{{outcome}}")],
         stacked=True,

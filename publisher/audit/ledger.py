@@ -27,6 +27,7 @@ class Kind(IntEnum):
     SCORED = 0
     EXPIRED = 1
     DEAD = 2
+    FALLBACK = 3
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Answers:
 
 @dataclass
 class EventReport(Report):
-    """Counts of events and of their answers. It always holds: scored + expired + dead_lettered = events - missing -
-    pending + duplicates + phantoms - those phantoms that lie beyond the end of their partition or in no audited partition.
+    """Counts of events and of their answers. It always holds: scored + expired + fallback + dead_lettered = events -
+    missing - pending + duplicates + phantoms - those phantoms that lie beyond the end of their partition or in no audited one.
     """
 
     events: int = 0
@@ -71,6 +72,8 @@ class EventReport(Report):
     """Answers that are scores."""
     expired: int = 0
     """Answers that are `expired`: the event's deadline had passed."""
+    fallback: int = 0
+    """Answers that are `fallback`: no model server was there (`model.fallback`)."""
     dead_lettered: int = 0
     """Answers that are dead letters."""
     missing: int = 0
@@ -188,7 +191,7 @@ class Audit:
             report.pending += unanswered.count(due)
             for fault, (count, offsets) in _findings(ledger, unanswered, due).items():
                 report.note(fault, count, _name(partition), offsets)
-        report.scored, report.expired, report.dead_lettered = (int(self._kinds[kind]) for kind in Kind)
+        report.scored, report.expired, report.dead_lettered, report.fallback = (int(self._kinds[kind]) for kind in Kind)
         report.repeated_ids, report.ids_sampled = self._ids.count(), self._ids.sampled
         return report
 

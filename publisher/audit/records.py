@@ -20,7 +20,7 @@ PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
 Told = TypeVar("Told")
 AsJson = Callable[[bytes], bytes]
 """Turns a score record of any format into JSON; raises ValueError for what is no record."""
-KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED)}
+KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": int(Kind.FALLBACK)}
 
 
 class Source(msgspec.Struct, gc=False):
@@ -31,7 +31,7 @@ class Source(msgspec.Struct, gc=False):
 
 class ScoreRecord(msgspec.Struct, gc=False):
     id: str
-    status: Literal["scored", "expired"]
+    status: Literal["scored", "expired", "fallback"]
     digest: str
     source: Source
     arm: str = CHAMPION

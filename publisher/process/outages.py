@@ -40,7 +40,7 @@ class Outages:
 
     def begin(self, what: str, error: Exception | str, *, goes_on: bool = False) -> None:
         """`what` is away. `goes_on`: the scorer can do its work without it."""
-        if what not in self.away:
+        if what not in self.away or goes_on > (what in self._goes_on):
             hint = f" ({error.hint})" if isinstance(error, Fatal) and error.hint else ""
             log.warning("%s: %s%s; %s", what, error, hint, "scoring goes on without it" if goes_on else "waiting")
         (self._goes_on.add if goes_on else self._goes_on.discard)(what)

@@ -8,6 +8,7 @@ import numpy as np
 
 from scorer.console.records import ScoreRecord
 from scorer.rollout.drift import psi
+from scorer.servables.fallback import FALLBACK
 
 KEPT = 5_000  # newest scores of a version
 VERSIONS = 6  # of which the newest are kept
@@ -23,11 +24,15 @@ class Window:
     decisions: Counter[str] = field(default_factory=Counter)
     seen: int = 0
     expired: int = 0
+    fallback: int = 0
     last_ms: int = 0
 
     def hear(self, record: ScoreRecord) -> None:
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
+        if record.status == FALLBACK:  # no version's score
+            self.fallback += 1
+            return
         if record.decision is not None:
             self.decisions[record.decision] += 1
         if record.number is not None:

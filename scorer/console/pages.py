@@ -28,6 +28,7 @@ class Distribution:
     high: float | None
     decisions: Sequence[tuple[str, float]]
     expired: int
+    fallback: int
     last_ms: int
 
 
@@ -73,7 +74,16 @@ def scores(state: State, tag: str) -> tuple[list[Distribution], Comparison | Non
         shares = [(name, count / decided) for name, count in window.decisions.most_common(5)]
         rows.append(
             Distribution(
-                version, colours.get(version, 0), window.seen, low, middle, high, shares, window.expired, window.last_ms
+                version,
+                colours.get(version, 0),
+                window.seen,
+                low,
+                middle,
+                high,
+                shares,
+                window.expired,
+                window.fallback,
+                window.last_ms,
             )
         )
     if len(newest) < 2:

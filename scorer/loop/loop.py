@@ -58,7 +58,9 @@ class Loop:
         self._claims = Claims(settings.owner, intake, collaborators.session)
         self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
         self._assigning = Assigning(collaborators.quarantine)
-        self._absence = Absence(intake, metrics.outages, time.monotonic)
+        fallback = settings.model.fallback
+        fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
+        self._absence = Absence(intake, metrics.outages, time.monotonic, fallback_seconds)
         self._refusals = Refusals(collaborators)
         self._metering = Metering(collaborators)
         self._published: Published | None = None
@@ -171,15 +173,17 @@ class Loop:
         """The batch with its records; None where it has to be taken again. Raises Aborted."""
         began, quarantine, canary = time.monotonic(), self._with.quarantine, self._versions.canary
         arms = self._assigning.arms(batch, canary)
-        candidate = arms.candidate if arms else None
+        covered = self._absence.covered()
+        candidate = arms.candidate if arms and not covered else None
         quarantine.take_up(batch, candidate.resolution.identity if candidate else "")
         try:
-            scored = self._with.scoring.score(batch, servable, now_ms, self._with.progress.alive, arms)
+            answer = self._with.scoring.fall_back if covered else self._with.scoring.score
+            scored = answer(batch, servable, now_ms, self._with.progress.alive, arms)
         except Away as error:
-            given_up = self._after(error, batch, servable, arms)
-            if given_up is None:
+            without = self._without(error, batch, servable, arms)
+            if without is None:
                 return None
-            scored = given_up
+            scored = without
         finally:
             quarantine.put_down()
         quarantine.answered(batch)
@@ -190,9 +194,12 @@ class Loop:
         limited = self._limiter.limited_by(batch.end)
         return Published(batch, scored, servable, mark, limited, began, time.monotonic() - began, canary=canary)
 
-    def _after(self, error: Away, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
-        """Dead letters for one event that killed two examiners; None where the batch has to be taken again. Raises Aborted."""
+    def _without(self, error: Away, batch: Batch, servable: Servable, arms: Arms | None) -> Scored | None:
+        """The batch without who is away: dead letters for one event that killed two examiners, or the fallback's answers; None
+        where the batch has to be taken again. Raises Aborted."""
         self._settle()
+        if self._absence.cover(error):
+            return self._with.scoring.fall_back(batch, servable, now_ms, self._with.progress.alive, arms)
         self._session.checkpoint()
         died = isinstance(error, ExaminerDied)
         if died and self._with.quarantine.died(batch, error):
@@ -237,7 +244,8 @@ class Loop:
             self._intake.partitions.commit(published.batch, published.mark)
             took = time.monotonic() - published.began
             self._pacing.committed(self._session.counters.last_commit_seconds, took)
-            self._absence.end()
+            if published.by_a_model:
+                self._absence.end()
             self._metering.batch(published)
 
     def _bury(self, error: RecordRefused) -> None:

@@ -12,6 +12,7 @@ from scorer.intake.marks import Mark
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.scoring import Scored
 from scorer.observe.lag import LagClock
+from scorer.servables.fallback import FALLBACK
 from scorer.servables.servable import Canary, Servable
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,11 @@ class Published:
     producing: float = 0.0
     canary: Canary | None = None
 
+    @property
+    def by_a_model(self) -> bool:
+        """Whether a model was asked."""
+        return self.scored.status != FALLBACK
+
 
 class Metering:
     """For one scorer."""
@@ -51,8 +57,9 @@ class Metering:
         commit, self._commit_told = counters.commit_seconds - self._commit_told, counters.commit_seconds
         stages = {**scored.stages, "produce": done.producing, "commit": max(commit, 0.0)}
         count = len(batch)
-        done.servable.loaded.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
-        done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
+        if done.by_a_model:
+            done.servable.loaded.cost.observe(count, done.scoring + done.producing + counters.last_commit_seconds)
+            done.servable.loaded.inference.observe(count, scored.stages.get("infer", 0.0))
         times = batch.times()
         latency = (now_ms() - times.astype(np.float64)) / 1_000
         metrics.latency.observe(latency)

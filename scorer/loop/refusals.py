@@ -115,7 +115,7 @@ class Refusals:
         topic, value, key, partition, stamp, headers = slots[row] or self._letter(done, row, why)
         if topic != self._with.scoring.dead.topic:
             slots[row] = self._letter(done, row, f"no score can be written: {why}")
-            scored.outcomes["expired" if row in scored.expired else "scored"] -= 1
+            scored.outcomes["expired" if row in scored.expired else scored.status] -= 1
             scored.outcomes["dead"] += 1
             scored.reasons[Reason.RECORD_REFUSED] += 1
         elif stamp:

@@ -26,10 +26,11 @@ from scorer.events.internal_errors import InternalErrors
 from scorer.events.native.records import PackedRecords
 from scorer.events.record_parts import BatchParts
 from scorer.loop import two_versions
-from scorer.loop.arms import Arms
+from scorer.loop.arms import AWAY, Arms
 from scorer.loop.columns import pick, placed
 from scorer.loop.header_facts import HeaderFacts
 from scorer.servables.answer import Answer
+from scorer.servables.fallback import FALLBACK, Constant
 from scorer.servables.packing import Part, packed
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
@@ -52,12 +53,14 @@ class Target:
 @dataclass(slots=True)
 class Scored:
     """The outcome of a batch. `slots` has the record of each event (None for a tombstone that is skipped), unless `packed` has
-    them all. `expired` has the indices of events that came too late. `arms` says which are the canary's, None: none; the
-    candidate was `asked` for so many, and `failed` at so many that the champion answered. `fallbacks` counts those by why,
-    and those for which the candidate was not asked. The other fields are for the metrics; stages are seconds.
+    them all. `expired` has the indices of events that came too late; the others that are no dead letters are of `status`.
+    `arms` says which are the canary's, None: none; the candidate was `asked` for so many, and `failed` at so many that the
+    champion answered. `fallbacks` counts those by why, and those for which the candidate was not asked. The other fields are
+    for the metrics; stages are seconds.
     """
 
     slots: list[Record | None]
+    status: str = "scored"
     expired: set[int] = field(default_factory=set)
     outcomes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -91,6 +94,7 @@ class Scoring:
         self.output = output
         self.dead = dead
         self.internal_errors = InternalErrors()
+        self.fallback = Constant.of(settings.model.fallback)
 
     def score(
         self,
@@ -113,6 +117,23 @@ class Scoring:
             work.answer_all(range(len(batch)), alive)
         else:
             two_versions.answer(work, servable, arms, alive)
+        return work.finished()
+
+    def fall_back(
+        self,
+        batch: Batch,
+        servable: Servable,
+        now_ms: Callable[[], int],
+        alive: Callable[[], None] = lambda: None,
+        arms: Arms | None = None,
+    ) -> Scored:
+        """The same, with `model.fallback` instead of what any model says."""
+        work = Work(self, batch, servable, now_ms, arms, self.fallback)
+        work.rejected = dict.fromkeys(batch.unread, UNREAD)
+        if arms is None:
+            work.answer_all(range(len(batch)), alive)
+        else:
+            two_versions.answer(work, servable, Arms(arms.canary, None, AWAY), alive)
         return work.finished()
 
     def give_up(
@@ -142,10 +163,16 @@ class Scoring:
 
 class Work:
     """One batch on its way. Rows are indices into the batch; `rejected` says what is wrong with those that are no good. Who
-    answers is `servable`, which may change from some rows to others."""
+    answers is `servable`, which may change from some rows to others; with `constant` no model is asked."""
 
     def __init__(
-        self, scoring: Scoring, batch: Batch, servable: Servable, now_ms: Callable[[], int], arms: Arms | None = None
+        self,
+        scoring: Scoring,
+        batch: Batch,
+        servable: Servable,
+        now_ms: Callable[[], int],
+        arms: Arms | None = None,
+        constant: Constant | None = None,
     ) -> None:
         self.scoring = scoring
         self.batch = batch
@@ -153,7 +180,9 @@ class Work:
         self.now_ms = now_ms
         self.deadlines = True
         self.rejected: dict[int, Poison] = {}
-        self.scored = Scored([None] * len(batch), arms=None if arms is None else arms.canary)
+        self.constant = constant
+        status = FALLBACK if constant else "scored"
+        self.scored = Scored([None] * len(batch), status, arms=None if arms is None else arms.canary)
         self.facts = HeaderFacts(batch)
         self.field_ids: Sequence[str | int | None] = [None] * len(batch)
         self.carried: Sequence[Row | None] | None = None
@@ -231,8 +260,10 @@ class Work:
 
     def _inferred(self, decoded: Decoded, alive: Callable[[], None]) -> tuple[list[int], Answer]:
         """The good events whose score is finite, with their scores; the others are rejected. Raises InferenceFailed."""
-        scores = self.servable.loaded.score(decoded.select(0, len(decoded.rows)), alive)
         rows = decoded.rows
+        if self.constant is not None:
+            return rows, self.constant.answer(len(rows))
+        scores = self.servable.loaded.score(decoded.select(0, len(rows)), alive)
         answer = Answer("scored", columns=scores)
         finite = scores.finite()
         if finite.all():

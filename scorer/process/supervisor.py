@@ -64,7 +64,9 @@ def of_worker(settings: Settings, number: int) -> Settings:
     try:
         http = settings.http.model_dump() | {"listen": listen}
         return Settings.model_validate(settings.model_dump() | {"replica": replica, "http": http})
-    except ValidationError:
+    except ValidationError as error:
+        if error.errors()[0]["loc"] != ("replica",):
+            raise
         raise SettingsError(f"replica: {replica!r}, of worker {number}, is too long; give a shorter one") from None
 
 

@@ -24,6 +24,7 @@ from scorer.events.decoder import Decoded, Decoder, Unsuited
 from scorer.events.json.objects import JsonDecoder
 from scorer.scores.outputs import Scores
 from scorer.servables.cost import CostModel
+from scorer.servables.fallback import unlike
 from scorer.servables.runs import Runs
 from scorer.settings import Settings
 
@@ -84,7 +85,9 @@ def made_ready(model: Model, decoder: Decoder, golden: Sequence[Golden], setting
     try:
         check_shown(signature, golden)
         check_golden(loaded, golden)
-        check_written(warm(loaded, golden, settings.batching.max_events), loaded.model.signature(), settings)
+        shown = warm(loaded, golden, settings.batching.max_events)
+        check_written(shown, loaded.model.signature(), settings)
+        check_fallback(shown, loaded.model.signature(), settings)
     except Refused as error:
         model.close()
         raise ModelRefused(f"{error}; {error.hint}") from None
@@ -151,6 +154,15 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
                 f"output {one.name or one.tensor!r} gives {kind}, which records in {settings.output.format} have no place for"
             )
             raise ModelRefused(f"{said}; set output.format to json")
+
+
+def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
+    """`model.fallback` must look like the model's scores. Raises ModelRefused, with the way out."""
+    if settings.model.fallback.score is None:
+        return
+    fixed = not any(-1 in (one.shape or ()) for one in signature.outputs)
+    if why := unlike(settings.model.fallback.score, orjson.loads(shown.encoded()[0]), lengths=fixed):
+        raise ModelRefused(f"model.fallback does not fit this version: {why}; correct it, or leave it out")
 
 
 def _placeless(output: Output, scores: Scores) -> str:

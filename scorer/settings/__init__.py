@@ -17,6 +17,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Listen, Loaded, Name, Section, SettingsError, TopicName
 from scorer.settings.carry import CarriedFields, check_source
+from scorer.settings.fallback import FallbackSettings
 from scorer.settings.labels import LabelSettings
 
 NAMELESS = ("json-array", "float32", "bytes")
@@ -148,6 +149,7 @@ class ModelSettings(Section):
     server_tls: ServerTlsSettings = ServerTlsSettings()
     deadline_ms: float = Field(default=1_000.0, ge=1, le=LONGEST_DEADLINE_MS)
     """How long a batch may take the model (ms); default: 50 latency targets, from 500 to 2500."""
+    fallback: FallbackSettings = FallbackSettings()
     load_seconds: float = Field(default=120.0, gt=0)
     """How long a version may take until it is ready on a server, or in its buckets (s)."""
     cache: Path | None = None
@@ -160,6 +162,12 @@ class ModelSettings(Section):
     """A larger version is refused; of an image the layers that are read count, or what is under `/models`."""
     op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
     """Domains of operators that a model may use beside ONNX's own."""
+
+    @model_validator(mode="after")
+    def _servers_to_be_away(self) -> "ModelSettings":
+        if self.fallback.score is not None and self.backend == "onnx-runtime":
+            raise ValueError("fallback is for model servers, which can be away; onnx-runtime runs in the scorer: leave it out")
+        return self
 
 
 class BatchingSettings(Section):

@@ -31,7 +31,7 @@ from tests.packaging.deploy.exporters import exporters, rules
 
 FOREIGN = ("builtins", "pydantic")
 WORDS = {"ByteSize": "bytes", "Path": "path", "SecretStr": "text", "bool": "true or false", "float": "number", "int": "number",
-         "str": "text", "CarriedField": "path or map"}  # fmt: skip
+         "str": "text", "Any": "any", "CarriedField": "path or map"}  # fmt: skip
 RECORD_WORDS = {"string": "text", "int": "integer", "long": "integer", "double": "number", "null": "null"}
 
 

@@ -3,6 +3,8 @@
 Prints what a recovery took, in seconds after the server was whole again. A subclass names the kind of server.
 """
 
+import itertools
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +111,40 @@ class UnderLoad:
         rig.assert_clean(events=COUNT, scored=COUNT)
         assert rig.dead() == []
         assert scorer.said.count("assigned: ") == 1
+        assert scorer.stop() == 0
+
+    def test_a_fallback_answers_while_the_server_is_away_and_is_corrected_later(self, rig: Rig, server: ModelServer) -> None:
+        fallback = {"score": [0.5], "decision": "review", "after_ms": 500}
+        rig.configure(model={"fallback": fallback})
+        said = rig.run("scorer", "check", "scorer.yaml", code=1).stderr
+        assert "model.fallback does not fit this version: score has to be a number" in " ".join(said.split())
+        rig.configure(model={"fallback": {**fallback, "score": -1.5}})
+        scorer = rig.start().ready()
+        rig.emit(events(100))
+        until(lambda: rig.answered() == 100, "the model's scores")
+        server.kill()
+        rig.emit(events(500, start=100))
+        rig.produce(b"{", key=b"k")
+        until(lambda: rig.answered() == 601, "the fallback's answers")
+        assert scorer.metric("scorer_away") == 1
+        assert scorer.get("/readyz")[0] == 200
+        server.start()
+        more = itertools.count(600)
+
+        def scored_again() -> bool:
+            rig.emit(events(1, start=next(more)))
+            return scorer.metric("scorer_away") == 0
+
+        until(scored_again, "a model's score again")
+        count = next(more)
+        until(lambda: rig.answered() == count + 1, "the last scores")
+        records = rig.scores()
+        fallen = [record for record in records if record["status"] == "fallback"]
+        assert {(record["score"], record["decision"], record["role"]) for record in fallen} == {(-1.5, "review", "champion")}
+        assert {f"e{number}" for number in range(100, 600)} <= {record["id"] for record in fallen}
+        rig.assert_clean(events=count + 1, scored=len(records) - len(fallen), fallback=len(fallen), dead_lettered=1)
+        job = json.loads(rig.run("scorer", "rescore", "scorer.yaml", "--status", "fallback", "--json").stdout)
+        assert job["total"]["corrected"] == len(fallen)
         assert scorer.stop() == 0
 
 

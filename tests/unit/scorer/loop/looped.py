@@ -38,7 +38,7 @@ SCORED_BY_US = Mark(SETTINGS.owner, 1, "1", "d", topic_id="one")
 class Looped:
     """A loop between a group that stands at 7 in its one partition, and a session."""
 
-    def __init__(self, mark: Mark = SCORED_BY_US, answers: AnswersFrom | None = None) -> None:
+    def __init__(self, mark: Mark = SCORED_BY_US, answers: AnswersFrom | None = None, settings: Settings = SETTINGS) -> None:
         self.group = Group()
         self.group.committed[HERE] = 7, mark
         self.group.answers = answers
@@ -62,10 +62,10 @@ class Looped:
         )
         self.quarantine = create_autospec(Quarantine, instance=True)
         self.quarantine.most.side_effect = lambda events: events
-        self.metrics = Metrics(self.session.counters, SETTINGS.model)
+        self.metrics = Metrics(self.session.counters, settings.model)
         self.loop = Loop(
             Collaborators(
-                SETTINGS,
+                settings,
                 self.group.intake,
                 self.session,
                 self.versions,

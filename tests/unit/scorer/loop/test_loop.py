@@ -12,6 +12,8 @@ from publisher.process.outages import MODEL_SERVERS, Away
 from scorer.intake.beginnings import AnswersFrom
 from scorer.intake.marks import Mark
 from scorer.loop.scoring import Scored
+from scorer.servables.fallback import FALLBACK
+from scorer.settings.fallback import FallbackSettings
 from tests.unit.scorer.intake.group import event
 from tests.unit.scorer.loop.looped import HERE, SETTINGS, Looped
 
@@ -77,6 +79,21 @@ def test_events_that_cannot_be_scored_now_are_read_again() -> None:
     assert looped.group.paused() == {0}
     assert looped.metrics.outages.told() == "model-servers: no route"
     assert looped.group.intake.partitions.committed() == {HERE: 7}
+
+
+def test_a_fallback_answers_for_model_servers_that_are_away() -> None:
+    model = SETTINGS.model.model_copy(update={"fallback": FallbackSettings(score=0.5, after_ms=0)})
+    looped = Looped(settings=SETTINGS.model_copy(update={"model": model}))
+    looped.scoring.score.side_effect = Away(MODEL_SERVERS, "no route", retry_seconds=60.0)
+    looped.scoring.fall_back.side_effect = lambda *_: Scored([("out", b"0.5", None, 0, 1, None)], FALLBACK)
+    for offset in (7, 8):
+        looped.group.waiting.append(event(offset))
+        looped.loop.step()
+    looped.loop.step()
+    assert (looped.scoring.score.call_count, looped.scoring.fall_back.call_count) == (1, 2)  # asked again after a minute
+    assert looped.metrics.outages.is_away(MODEL_SERVERS)
+    assert looped.metrics.outages.told() is None
+    assert looped.group.intake.partitions.committed() == {HERE: 9}
 
 
 def test_a_partition_that_a_newer_revision_has_scored_is_not_read() -> None:

@@ -55,10 +55,10 @@ class Fake:
         return scores
 
 
-def settings() -> Settings:
+def settings(model: dict[str, Any] | None = None) -> Settings:
     names = {"input": {"topics": ["in"]}, "output": {"topic": "out"}, "dead_letter": {"topic": "dead"}}
     return Settings.model_validate(
-        {"name": "n", "kafka": {"bootstrap_servers": "b"}, "model": {"source": "oci:./r/m"}, "replica": "a", **names}
+        {"name": "n", "kafka": {"bootstrap_servers": "b"}, "model": model or {"source": "oci:./r/m"}, "replica": "a", **names}
     )
 
 

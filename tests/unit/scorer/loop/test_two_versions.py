@@ -124,3 +124,22 @@ def test_events_that_both_versions_refuse_are_dead_letters_and_no_failure_of_the
     errors = {b"1": ("decode", ValueError("no"))}
     found = scored(values_of(3), [True] * 3, Version("champion", dict(errors)), Version("canary", dict(errors)))
     assert (found.asked, found.failed, +found.reasons) == (3, 0, Counter({"internal-error": 1}))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=40))
+def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tuple[bool, bool]]) -> None:
+    """Of each event: whether it is the canary's, and whether it cannot be decoded."""
+    values = values_of(len(rows))
+    errors = {value: ("decode", RAISED["decode"]("no")) for value, (_, bad) in zip(values, rows, strict=True) if bad}
+    champion, candidate = Version("champion", errors), Version("canary", {})
+    model = {"source": "oci:./r", "backend": "open-inference", "fallback": {"score": -1, "decision": "review"}}
+    scoring = Scoring(settings(model=model), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    arms = Arms(np.array([mine for mine, _ in rows], bool), cast(Servable, candidate))
+    found = scoring.fall_back(batch(values), cast(Servable, champion), lambda: 1, arms=arms)
+    texts = [(record[0], record[1]) for record in found.slots if record is not None]
+    assert texts == [
+        ("dead", value) if bad else ("out", b"champion:away:-1" if mine else b"champion::-1")
+        for value, (mine, bad) in zip(values, rows, strict=True)
+    ]
+    assert (champion.runs, candidate.runs, found.asked, found.failed) == (0, 0, 0, 0)
+    assert found.outcomes == Counter(fallback=sum(not bad for _, bad in rows), dead=sum(bad for _, bad in rows))
