@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from publisher.audit import view
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process.command_line import Config, From, Json, Set, To, print_data, table, talk, time_window
 from scorer.backends import ModelRefused
@@ -52,7 +53,8 @@ def rescore(
         raise typer.BadParameter(f"{name!r} is no name; use letters, digits, '.', '_' and '-'", param_hint="--job")
     if dry_run:
         wanted = _resolved(settings, version) if version else None
-        summary = jobs.preview(settings, Job(name, selection, wanted))
+        with view.progress() as progress:
+            summary = jobs.preview(settings, Job(name, selection, wanted), progress)
         print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: shown(summary, "to correct"))
         return
     servable = _loaded(settings, version)
@@ -61,7 +63,8 @@ def rescore(
         raise Fatal(f"{servable.label} is the very version whose scores are to be corrected", hint, REFUSED)
     with contextlib.closing(servable.loaded.model):
         wanted = servable.digest if version else None
-        summary = jobs.rescore(settings, Job(name, selection, wanted), servable, rate, lambda _: None)
+        with view.progress() as progress:
+            summary = jobs.rescore(settings, Job(name, selection, wanted), servable, rate, progress)
     said = {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
     print_data(as_json, said, lambda: shown(summary, "corrected"))
     for line in summary.findings.lines():

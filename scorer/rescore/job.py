@@ -7,12 +7,13 @@ that. So neither a kill nor two at once correct a record twice.
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
+from publisher.audit.report import Progress as Report
 from publisher.errors import REFUSED, USAGE, Aborted, Fatal, Fenced
 from publisher.kafka import clients as kafka
 from publisher.kafka import rights
@@ -20,6 +21,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.rights import READ, WRITE, Operations
+from publisher.kafka.topics import Bounds
 from publisher.session.exactly_once import TransactionSession
 from publisher.session.open_transactions import OpenTransactions
 from publisher.session.transactional_ids import transactional_ids
@@ -28,7 +30,7 @@ from scorer.loop.scoring import Target
 from scorer.rescore.chunks import Chunk, chunks
 from scorer.rescore.correcting import Correcting, Findings
 from scorer.rescore.progress import Progress, definition
-from scorer.rescore.selection import Selection
+from scorer.rescore.selection import Selection, Source
 from scorer.rescore.tally import Tally
 from scorer.scores import formats
 from scorer.servables.servable import Servable
@@ -48,6 +50,18 @@ class Job:
     version: str | None = None
 
 
+class Stretch(NamedTuple):
+    """Offsets of a partition: from `begin` to `high` (exclusive); those before `low` are no longer retained."""
+
+    begin: int
+    low: int
+    high: int
+
+    @property
+    def records(self) -> int:
+        return max(0, self.high - max(self.begin, self.low))
+
+
 @dataclass(slots=True)
 class Summary:
     """What the job has come to: `run` by this process, `total` since its beginning; `findings` are this process's."""
@@ -65,8 +79,8 @@ def correcting_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
 
 
-def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None, progress: Callable[[int], None]) -> Summary:
-    """Do the rest of the job, `rate` records a second at most; `progress` is called with how many records were looked at.
+def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None, progress: Report) -> Summary:
+    """Do the rest of the job, `rate` records a second at most. `progress` hears how many records were looked at.
     Raises Fatal: 2 where a topic is missing, 3 where the job is another or another process has taken it over, 4 where a
     transaction did not succeed."""
     found = described(settings, _needed(settings))
@@ -85,31 +99,46 @@ def rescore(settings: Settings, job: Job, servable: Servable, rate: float | None
         summary = Summary(findings=correcting.findings)
         writer = _Writer(session, known, asked, correcting, summary)
         began, done, scanned = time.monotonic(), 0, 0
-        for chunk in left(settings, job, reader, known, rate):
+        stretches = left(settings, reader, known)
+        most = sum(each.records for each in stretches.values())
+        for chunk in to_do(settings, job, reader, stretches, rate):
             if rate is not None:
                 time.sleep(max(0.0, began + done / rate - time.monotonic()))
             writer.write(chunk, reader, inputs)
             done += len(chunk.given)
             scanned += chunk.scanned
-            progress(scanned)
+            progress(settings.output.topic, scanned, most)
     summary.total = known.total()
     return summary
 
 
-def preview(settings: Settings, job: Job) -> Summary:
-    """What the job would still look at; nothing is scored or written. Of `run` only `others` and what is to be corrected
-    (`corrected`) are known then. Raises Fatal."""
-    described(settings, rights.to_read(settings.output.topic, settings.rollouts_topic))
+def preview(settings: Settings, job: Job, progress: Report) -> Summary:
+    """What the job would still look at; nothing is scored or written. Of `run` only `others`, `not_retained` and what is to be
+    corrected (`corrected`) are known then. Raises Fatal."""
+    needed = rights.to_read(settings.output.topic, settings.rollouts_topic)
+    described(settings, needed | dict.fromkeys(settings.input.topics, frozenset()))
     reader = TopicReader(settings.kafka, _name(settings))
     known = Progress(settings, job.name)
     known.read(reader)
     known.check(job.name, asked_for(settings, job, reader))
     summary = Summary(total=known.total())
-    for chunk in left(settings, job, reader, known, None):
+    kept = reader.spans(reader.partitions(settings.input.topics))
+    stretches = left(settings, reader, known)
+    scanned, most = 0, sum(each.records for each in stretches.values())
+    for chunk in to_do(settings, job, reader, stretches, None):
         for tally in chunk.tallies.values():
             summary.run.add(tally)
-        summary.run.corrected += len(chunk.given)
+        gone = sum(_gone(given.record.source, kept) for given in chunk.given)
+        summary.run.add(Tally(corrected=len(chunk.given) - gone, not_retained=gone))
+        scanned += chunk.scanned
+        progress(settings.output.topic, scanned, most)
     return summary
+
+
+def _gone(source: Source, kept: Mapping[Partition, Bounds]) -> bool:
+    """Whether retention has taken the event."""
+    span = kept.get((source.topic, source.partition))
+    return span is None or not span[0] <= source.offset < span[1]
 
 
 def asked_for(settings: Settings, job: Job, reader: TopicReader) -> dict[str, Any]:
@@ -126,17 +155,23 @@ def described(settings: Settings, needed: dict[str, Operations]) -> dict[str, to
     return found
 
 
-def left(settings: Settings, job: Job, reader: TopicReader, known: Progress, rate: float | None) -> Iterator[Chunk]:
-    """The score records that the job has not looked at, up to the end as it is now."""
-    most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
+def left(settings: Settings, reader: TopicReader, known: Progress) -> dict[Partition, Stretch]:
+    """What the job has not come to, up to the end as it is now."""
     spans = reader.spans(reader.partitions([settings.output.topic]))
-    stretches = {}
-    for (topic, number), (low, high) in spans.items():
-        begin = known.places[number].next if number in known.places else low
-        if begin < low:  # retention was faster
+    begins = {number: place.next for number, place in known.places.items()}
+    return {(topic, at): Stretch(begins.get(at, low), low, high) for (topic, at), (low, high) in spans.items()}
+
+
+def to_do(
+    settings: Settings, job: Job, reader: TopicReader, stretches: dict[Partition, Stretch], rate: float | None
+) -> Iterator[Chunk]:
+    """The score records in these stretches; what retention has taken of them is told first."""
+    most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
+    for (_, number), (begin, low, _) in stretches.items():
+        if begin < low:
             yield Chunk(reached={number: low}, tallies={number: Tally(unread=low - begin)})
-        stretches[topic, number] = (min(max(begin, low), high), high)
-    yield from chunks(reader.read(stretches), job.selection, formats.as_json(settings), most)
+    there = {partition: (min(max(begin, low), high), high) for partition, (begin, low, high) in stretches.items()}
+    yield from chunks(reader.read(there), job.selection, formats.as_json(settings), most)
 
 
 class _Writer:

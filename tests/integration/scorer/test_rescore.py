@@ -6,22 +6,26 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from scorer.scores import formats
+from scorer.settings import load
 from tests.integration.scorer.rig import MakeRig, Rig, command, events, until
-from tests.support import auditor
+from tests.support import auditor, models
 from tests.support.processes import Program
 
 COUNT = 600
 
 
-def scored(make_rig: MakeRig, count: int) -> tuple[Rig, str]:
+def scored(make_rig: MakeRig, count: int, **settings: Any) -> tuple[Rig, str]:
     """Events n scored 2 n by 1.0.0, which has been replaced by 2.0.0 (3 n) and is gone; and the digest of 1.0.0."""
-    rig = make_rig().stocked(3, versions=2)
+    rig = make_rig(**settings).stocked(3, versions=2)
     scorer = rig.start().ready()
     rig.emit(events(count))
     until(lambda: rig.answered() == count, "the scores")
     assert scorer.stop() == 0
     rig.promote("2.0.0")
-    return rig, rig.scores()[0]["digest"]
+    read = formats.as_json(load(rig.path, []).settings)
+    first = next(iter(auditor.read(rig.bootstrap_servers, rig.scores_topic)))
+    return rig, json.loads(read(first.value() or b""))["digest"]
 
 
 def rescored(rig: Rig, *flags: str, code: int = 0) -> Any:
@@ -84,6 +88,33 @@ def test_each_wrong_score_is_corrected_once_through_a_kill_and_a_second_process(
     rig.assert_clean(events=COUNT, scored=COUNT)
 
 
+def test_an_event_that_the_version_refuses_and_another_at_its_place_keep_their_scores(make_rig: MakeRig) -> None:
+    rig, digest = scored(make_rig, 20)
+    picky = models.package(rig.folder / "picky", models.moody)
+    rig.push(picky, "3.0.0")
+    refused = rescored(rig, "--digest", digest, "--with", "3.0.0", "--job", "picky", code=1)
+    assert refused["total"]["refused"] == {"score-not-finite": 1}  # the logarithm of 0
+    assert refused["total"]["corrected"] == len(corrections(rig)) == 19
+    assert any("the version dead-letters its event: score-not-finite" in line for line in refused["not_corrected"])
+    rig.make_again(rig.events_topic, 3)
+    rig.emit({**event, "id": f"other{number}"} for number, event in enumerate(events(20)))
+    other = rescored(rig, "--digest", digest, code=1)
+    assert (other["total"]["corrected"], other["total"]["unfit"]) == (0, 20)
+    assert any("was the topic made again?" in line for line in other["not_corrected"])
+    assert len(corrections(rig)) == 19
+    assert rig.dead() == []
+
+
+def test_scores_in_protobuf_are_corrected_in_protobuf(make_rig: MakeRig) -> None:
+    rig, digest = scored(make_rig, 40, output={"format": "protobuf"})
+    assert rescored(rig, "--digest", digest)["total"]["corrected"] == 40
+    read = formats.as_json(load(rig.path, []).settings)
+    found = [json.loads(read(message.value() or b"")) for message in corrections(rig)]
+    assert {record["id"]: (record["score"], record["version"]) for record in found} == {
+        f"e{n}": (3.0 * n, "2.0.0") for n in range(40)
+    }
+
+
 def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(make_rig: MakeRig) -> None:
     rig, digest = scored(make_rig, 30)
     assert rescored(rig, "--digest", digest, "--dry-run")["run"]["corrected"] == 30
@@ -98,6 +129,7 @@ def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(mak
     rescored(rig, "--status", "expired", "--job", "named")
     assert "statuses ['expired']" in rig.run(*run, "--job", "named", code=3).stderr
     rig.delete_records(rig.events_topic)
+    assert rescored(rig, "--digest", digest, "--dry-run")["run"]["not_retained"] == 30
     lost = rescored(rig, "--digest", digest, code=1)
     assert (lost["total"]["corrected"], lost["total"]["not_retained"]) == (0, 30)
     assert any("no longer retained" in line for line in lost["not_corrected"])
