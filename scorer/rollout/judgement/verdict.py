@@ -1,7 +1,7 @@
-"""The verdict on a candidate: roll back, pass or hold, by rules over paired differences. Pure.
+"""The verdict on a candidate: promote, roll back or hold, by rules over paired differences. Pure.
 
-A difference is the candidate's figure less the champion's for one event, so more is worse. A candidate passes where every rule
-says so, and is rolled back where one does. No data is an infinite interval, and never success.
+A difference is the candidate's figure less the champion's for one event, so more is worse. A candidate passes and is
+promoted where every rule says so, and is rolled back where one does. No data is an infinite interval, and never success.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ MIN_PAIRS, MIN_CELLS = 3_000, 400
 
 
 class Decision(StrEnum):
-    PASS = "pass"
+    PROMOTE = "promote"
     ROLL_BACK = "roll back"
     HOLD = "hold"
 
@@ -93,7 +93,7 @@ def decide(
     missing = (*obstacles, *(each.lacking for each in findings if each.lacking is not None))
     if missing or not rules:
         return Verdict(Decision.HOLD, missing or ("no rules",), findings)
-    return Verdict(Decision.PASS, ("every rule is within its margin",), findings)
+    return Verdict(Decision.PROMOTE, ("every rule is within its margin",), findings)
 
 
 def _broken(findings: Sequence[Finding]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`python -m tests judge`: simulated streams, judged as a rollout is. How often a candidate is rolled back or passes wrongly.
+"""`python -m tests judge`: simulated streams, judged as a rollout is. How often a candidate is wrongly rolled back or promoted.
 
 The exit code is 1 where a bar is missed.
 """
@@ -25,7 +25,7 @@ LOOKS, EVERY = 120, 250
 BAKE_SECONDS = 20.0
 ERROR, FLIP, LOSS, TIMEOUT = Rule(ERRORS, 0.005), Rule(FLIPS, 0.05, signed=False), Rule(BRIER, 0.005), Rule("timeouts", 0.005)
 SEEING = Sight(cut_over=6, partitions=6, pair_age=0.1, behind=0.5)
-talk = Console(stderr=True, highlight=False)
+talk = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def cases() -> list[Case]:
         Case("A/A: one binary, two digests", Stream(even, LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
         Case("A/A that never differs", Stream((by_chance(ERROR, 0.0, 0.0),), LOOKS, EVERY), Decision.ROLL_BACK, 0.0),
         Case("equal, uneven keys, 4 rules", Stream(uneven, LOOKS, EVERY), Decision.ROLL_BACK, 0.05),
-        Case("good: passes", Stream(good, LOOKS, EVERY), Decision.PASS, 0.9, least=True),
+        Case("good: promoted", Stream(good, LOOKS, EVERY), Decision.PROMOTE, 0.9, least=True),
         *_margins(),
     ]
     for more in (0.01, 0.02, 0.03, 0.04, 0.05):
@@ -68,10 +68,10 @@ def cases() -> list[Case]:
     seen, blind = Stream(good, LOOKS, EVERY), Stream((*good, by_score(LOSS, 0.0)), LOOKS, EVERY)
     return [
         *found,
-        Case("no traffic", Stream(good, LOOKS, 0), Decision.PASS, 0.0, streams=FEW),
-        Case("labels absent", blind, Decision.PASS, 0.0, silent=(BRIER,), streams=FEW),
-        Case("judge behind", seen, Decision.PASS, 0.0, sight=Sight(6, 6, 0.1, 45.0), streams=FEW),
-        Case("a partition not cut over", seen, Decision.PASS, 0.0, sight=Sight(5, 6, 0.1, 0.5), streams=FEW),
+        Case("no traffic", Stream(good, LOOKS, 0), Decision.PROMOTE, 0.0, streams=FEW),
+        Case("labels absent", blind, Decision.PROMOTE, 0.0, silent=(BRIER,), streams=FEW),
+        Case("judge behind", seen, Decision.PROMOTE, 0.0, sight=Sight(6, 6, 0.1, 45.0), streams=FEW),
+        Case("a partition not cut over", seen, Decision.PROMOTE, 0.0, sight=Sight(5, 6, 0.1, 0.5), streams=FEW),
     ]
 
 
@@ -83,7 +83,9 @@ def _margins() -> list[Case]:
         "flips by key": by_key(FLIP, 0.0, FLIP.margin),
         "Brier by key": by_score(LOSS, LOSS.margin),
     }
-    return [Case(f"at the margin: {name}", Stream((kind,), LOOKS, EVERY), Decision.PASS, 0.05) for name, kind in kinds.items()]
+    return [
+        Case(f"at the margin: {name}", Stream((kind,), LOOKS, EVERY), Decision.PROMOTE, 0.05) for name, kind in kinds.items()
+    ]
 
 
 def ending(case: Case, chance: np.random.Generator, steps: int) -> Ending:

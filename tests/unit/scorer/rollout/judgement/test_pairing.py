@@ -86,6 +86,8 @@ def failed(digest: str, why: str = "inference-failed") -> Answer:
         (failed(OLD), failed(NEW), 0, None),
         (of(OLD)._replace(fallback=True), of(NEW), 1, None),
         (of(OLD)._replace(fallback=True), failed(NEW), 1, None),
+        (failed(OLD)._replace(fallback=True), of(NEW), 0, None),
+        (of(NEW)._replace(fallback=True), of(OLD), -1, None),
     ],
 )
 def test_differences_are_the_candidates_less_the_champions(
@@ -106,7 +108,6 @@ def test_differences_are_the_candidates_less_the_champions(
         (of(OLD), of(OLD)),
         (of(OLD), of(OTHER)),
         (of(OTHER), of(NEW)),
-        (of(NEW)._replace(fallback=True), of(OLD)),
         (failed(OLD, "expired"), of(NEW)),
         (of(OLD), failed(NEW, "expired")),
     ],

@@ -26,8 +26,8 @@ def seen(pairs: int, differing: int, size: float = 1.0, cells: int = CELLS) -> C
 
 def test_every_rule_must_say_so() -> None:
     good = {"errors": seen(10_000, 0), "flips": seen(10_000, 50)}
-    assert decide([ERRORS, FLIPS], good).decision is Decision.PASS
-    assert decide([ERRORS], good).decision is Decision.PASS
+    assert decide([ERRORS, FLIPS], good).decision is Decision.PROMOTE
+    assert decide([ERRORS], good).decision is Decision.PROMOTE
     held = decide([ERRORS, FLIPS], {"errors": good["errors"]})
     assert (held.decision, held.why) == (Decision.HOLD, ("flips: no pairs",))
     held = decide([ERRORS, FLIPS], good | {"flips": seen(10_000, 480)})
@@ -59,7 +59,7 @@ def test_worse_is_rolled_back_whatever_else_there_is() -> None:
 def test_surely_worse_within_the_margin_is_no_rollback() -> None:
     found = decide([ERRORS], {"errors": seen(200_000, 600)})
     assert found.findings[0].found.low > 0.0
-    assert found.decision is Decision.PASS
+    assert found.decision is Decision.PROMOTE
 
 
 def test_flips_are_rolled_back_beyond_their_margin_only() -> None:
