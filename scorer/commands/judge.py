@@ -21,6 +21,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
+from publisher.process.memory import few_arenas, rare_collections
 from publisher.process.time_window import TimeWindow
 from scorer.commands.compare import fraction
 from scorer.commands.labels import NOTHING
@@ -68,6 +69,7 @@ def judge(
     roll back, or hold, and why. Writes nothing. Exit code 0 where it may be promoted, else 1."""
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end; leave --to out", param_hint="--to")
+    few_arenas()
     settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips)
     window = time_window(start, end, last if last or start or end else LAST)
     given = [None if wanted is None else versions.named(settings, wanted) for wanted in (champion, candidate)]
@@ -77,6 +79,7 @@ def judge(
             print_json({"verdict": Decision.HOLD, "why": [NOBODY], "rules": []})
         talk.print(f"[yellow]hold[/]: {NOBODY}")
         raise typer.Exit(FINDING)
+    rare_collections()
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch)) as watch:
         found = _followed(watch, rivals, margins, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):

@@ -1,26 +1,31 @@
 """Pairs of answers as differences by rule: how much worse the candidate did than the champion. Pure."""
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.verdict import ERRORS, FLIPS
 
-EXPIRED = "expired"
+SCORED = "scored"
+FAILED = ("dead_lettered", "refused")
+"""What a version says of an event that it cannot score. Any other status is no answer of a version, such as `expired`."""
+NO_SCORES = (math.nan, math.nan)
 
 
-class Answer(NamedTuple):
-    """What a version, by digest, made of an event of this time (Unix ms, 0: not known). `failed` is why it gave no score.
-    `fallback`: it was asked because the other version had failed. `score` is NaN where it is no single number."""
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a version, by digest, made of an event: the fields of a score record that are compared. `fallback`: why the other
+    version, which should have answered, did not."""
 
     digest: str
-    failed: str | None = None
-    fallback: bool = False
-    decision: str | None = None
-    score: float = math.nan
-    id: str = ""
+    status: str
     event_ms: int = 0
+    id: str = ""
+    score: Any = None
+    decision: str | None = None
+    fallback: str | None = None
 
 
 class Contest(NamedTuple):
@@ -31,45 +36,50 @@ class Contest(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of one pair. `flip` is None where one of both gave no decision; `scores` are the champion's and the candidate's."""
+    """Of one pair. `flip` is None where one of both failed, or neither decides (`undecided`); `scores` are the champion's and
+    the candidate's, NaN where one of both is no single number."""
 
     error: int
     flip: int | None
     decisions: tuple[str | None, str | None]
-    scores: tuple[float, float]
+    scores: tuple[float, float] = NO_SCORES
     undecided: bool = False
 
 
 def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference | None:
-    """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both says that the event came
-    too late to be scored. An event that one version was given because the other had failed is a failure of the other,
-    whatever that one made of it as the shadow."""
-    if EXPIRED in (answered.failed, shadow.failed):
-        return None
-    other = answered.fallback or shadow.failed is not None
+    """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer. An event that
+    one version was given because the other had failed is a failure of the other, whatever that one made of it as the shadow."""
     if (answered.digest, shadow.digest) == contest:
-        champion, candidate, failures = answered, shadow, (answered.failed is not None, other)
+        champion, candidate = answered, shadow
     elif (shadow.digest, answered.digest) == contest:
-        champion, candidate, failures = shadow, answered, (other, answered.failed is not None)
+        champion, candidate = shadow, answered
     else:
         return None
-    errors = failures[1] - failures[0]
     decisions = champion.decision, candidate.decision
-    if any(failures):
-        return Difference(errors, None, decisions, (math.nan, math.nan))
-    flip = None if decisions == (None, None) else int(decisions[0] != decisions[1])
-    return Difference(errors, flip, decisions, (champion.score, candidate.score), flip is None)
+    if answered.status == SCORED == shadow.status and answered.fallback is None:
+        if decisions == (None, None):
+            return Difference(0, None, decisions, _numbers(champion.score, candidate.score), True)
+        return Difference(0, int(decisions[0] != decisions[1]), decisions, _numbers(champion.score, candidate.score))
+    if not all(each.status == SCORED or each.status in FAILED for each in (answered, shadow)):
+        return None
+    failures = {id(answered): answered.status in FAILED, id(shadow): shadow.status in FAILED or answered.fallback is not None}
+    return Difference(failures[id(candidate)] - failures[id(champion)], None, decisions)
+
+
+def _numbers(champion: Any, candidate: Any) -> tuple[float, float]:
+    single = isinstance(champion, float | int) and isinstance(candidate, float | int)
+    return (float(champion), float(candidate)) if single else NO_SCORES
 
 
 class Tally:
-    """Cells by rule, of pairs as they come. `foreign` are pairs of other versions, or of events that came too late; `undecided`
-    those that both scored and neither decided."""
+    """Cells by rule, of pairs as they come. `foreign` are pairs of other versions, or of no answer; `undecided` those that both
+    scored and neither decided."""
 
     def __init__(self) -> None:
         self.cells: Mapping[str, Cells] = {ERRORS: Cells(), FLIPS: Cells()}
         self.foreign = self.undecided = 0
 
-    def add(self, places: list[int], found: list[Difference | None]) -> list[tuple[int, Difference]]:
+    def add(self, places: Sequence[int], found: Sequence[Difference | None]) -> list[tuple[int, Difference]]:
         """Take in pairs by the cell of each; those that count."""
         kept = [(place, each) for place, each in zip(places, found, strict=True) if each is not None]
         self.foreign += len(found) - len(kept)

@@ -2,8 +2,10 @@
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from itertools import groupby
+from typing import cast
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
@@ -45,19 +47,22 @@ class Feed:
         messages = self._consumer.consume(CALL_RECORDS, seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
+        places = [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)]
+        errors, offsets = [*map(Message.error, messages)], [*map(Message.offset, messages)]
         found: dict[Partition, Batch] = {}
-        for message in messages:
-            partition: Partition = (message.topic() or "", message.partition() or 0)
-            error, offset = message.error(), message.offset() or 0
-            if error is not None:
-                self._mind(partition, offset, error)
-                continue
+        for place, rows in groupby(range(len(messages)), places.__getitem__):
+            partition = cast("Partition", place)
             batch = found.get(partition) or found.setdefault(partition, Batch(partition, [], []))
-            batch.offsets.append(offset)
-            batch.messages.append(message)
-        for partition, batch in found.items():
-            self.reached[partition] = max(batch.offsets[-1] + 1, self.reached[partition])
-        return list(found.values())
+            for row in rows:
+                if (error := errors[row]) is None:
+                    batch.offsets.append(cast("int", offsets[row]))
+                    batch.messages.append(messages[row])
+                else:
+                    self._mind(partition, offsets[row] or 0, error)
+        batches = [batch for batch in found.values() if batch.offsets]
+        for batch in batches:
+            self.reached[batch.partition] = max(batch.offsets[-1] + 1, self.reached[batch.partition])
+        return batches
 
     def close(self) -> None:
         self._consumer.close()

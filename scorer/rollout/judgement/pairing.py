@@ -8,11 +8,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import compress
 from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from publisher.kafka.partitions import Partition
 
 Record = TypeVar("Record")
+Offsets = NDArray[np.int64]
 
 
 class Side(IntEnum):
@@ -24,12 +29,12 @@ class Side(IntEnum):
         return Side(1 - self)
 
 
-class Pair(NamedTuple, Generic[Record]):
-    """Both answers to the event at `offset`."""
+class Pairs(NamedTuple, Generic[Record]):
+    """Both answers to the events at these offsets."""
 
-    offset: int
-    answered: Record
-    shadow: Record
+    offsets: list[int]
+    answered: list[Record]
+    shadow: list[Record]
 
 
 class Dropped(NamedTuple):
@@ -41,12 +46,54 @@ class Dropped(NamedTuple):
     crowded: int
 
 
+class Waiting(Generic[Record]):
+    """Records by rising offset."""
+
+    def __init__(self) -> None:
+        self.offsets: Offsets = np.empty(0, np.int64)
+        self.records: list[Record] = []
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def add(self, offsets: Offsets, records: Sequence[Record]) -> None:
+        """In any order."""
+        every = np.concatenate([self.offsets, offsets])
+        self.records.extend(records)
+        if (every[1:] < every[:-1]).any():
+            order = np.argsort(every, kind="stable")
+            every, self.records = every[order], [self.records[at] for at in order.tolist()]
+        self.offsets = every
+
+    def matched(self, offsets: Offsets) -> tuple[list[int], list[Record]]:
+        """The places in `offsets` of those that wait here, each once, and their records, which are taken away."""
+        places = np.searchsorted(self.offsets, offsets)
+        there = np.flatnonzero(places < len(self.offsets))
+        there = there[self.offsets[places[there]] == offsets[there]]
+        mine, first = np.unique(places[there], return_index=True)
+        if not len(mine):
+            return [], []
+        found = [self.records[at] for at in mine.tolist()]
+        keep = np.ones(len(self), np.bool_)
+        keep[mine] = False
+        self.offsets, self.records = self.offsets[keep], list(compress(self.records, keep.tolist()))
+        return there[first].tolist(), found
+
+    def drop(self, until: int) -> int:
+        """Remove the records up to an offset, inclusive; how many."""
+        count = int(np.searchsorted(self.offsets, until, side="right"))
+        if count:
+            self.offsets = self.offsets[count:]
+            del self.records[:count]
+        return count
+
+
 @dataclass(slots=True)
 class _Lane(Generic[Record]):
-    """What waits of one source partition, by offset, for each side. Offsets, -1 before the first: `passed` is the last of each
-    side, `seen` what that was when last settled, and scores up to `closed` wait no more."""
+    """What waits of one source partition, for each side. Offsets, -1 before the first: `passed` is the last of each side,
+    `seen` what that was when last settled, and scores up to `closed` wait no more."""
 
-    waiting: tuple[dict[int, Record], dict[int, Record]] = field(default_factory=lambda: ({}, {}))
+    waiting: tuple[Waiting[Record], Waiting[Record]] = field(default_factory=lambda: (Waiting(), Waiting()))
     passed: list[int] = field(default_factory=lambda: [-1, -1])
     seen: list[int] = field(default_factory=lambda: [-1, -1])
     closed: int = -1
@@ -60,72 +107,54 @@ class MergeJoin(Generic[Record]):
         self._most, self._late = most, late
         self._lanes: dict[Partition, _Lane[Record]] = {}
         self._dropped: Counter[str] = Counter()
-        self.waiting = 0
 
     @property
     def dropped(self) -> Dropped:
         return Dropped(*(self._dropped[name] for name in Dropped._fields))
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(each) for lane in self._lanes.values() for each in lane.waiting)
 
     def held(self, side: Side, partition: Partition) -> int:
         """How many records of one side of a source partition wait."""
         lane = self._lanes.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
-    def add(self, side: Side, partition: Partition, offsets: Sequence[int], records: Sequence[Record]) -> list[Pair[Record]]:
+    def add(self, side: Side, partition: Partition, offsets: Sequence[int], records: Sequence[Record]) -> Pairs[Record]:
         """The pairs that these records of a source partition complete."""
         lane = self._lanes.setdefault(partition, _Lane())
-        mine, theirs = lane.waiting[side], lane.waiting[side.other]
-        closed = lane.closed if side is Side.ANSWERED else -1
-        pairs, before = [], len(mine) + len(theirs)
-        for offset, record in zip(offsets, records, strict=True):
-            other = theirs.pop(offset, None)
-            if other is not None:
-                pairs.append(Pair(offset, record, other) if side is Side.ANSWERED else Pair(offset, other, record))
-            elif offset > closed:
-                mine[offset] = record
-            else:
-                self._dropped["unsampled"] += 1
-        self.waiting += len(mine) + len(theirs) - before
-        lane.passed[side] = max(lane.passed[side], *offsets[-1:], -1)
+        places = np.asarray(offsets, np.int64)
+        rows, theirs = lane.waiting[side.other].matched(places)
+        mine = [records[row] for row in rows]
+        alone = np.ones(len(places), np.bool_)
+        alone[rows] = False
+        if side is Side.ANSWERED:
+            alone &= places > lane.closed
+            self._dropped["unsampled"] += len(places) - len(rows) - int(alone.sum())
+        lane.waiting[side].add(places[alone], list(compress(records, alone.tolist())))
+        lane.passed[side] = max(lane.passed[side], int(places.max(initial=-1)))
         if side is Side.SHADOW:
             self._close(lane, lane.passed[side] - self._late)
-        while self.waiting > self._most:
-            self._make_room()
-        return pairs
+        self._make_room()
+        found = places[rows].tolist()
+        return Pairs(found, mine, theirs) if side is Side.ANSWERED else Pairs(found, theirs, mine)
 
     def settle(self) -> None:
         """Give up the records that the other side had passed at the last call already. To be called every few seconds, in which
         what failed comes too."""
         for lane in self._lanes.values():
             self._close(lane, lane.seen[Side.SHADOW])
-            self._count(_drop(lane.waiting[Side.SHADOW], lane.seen[Side.ANSWERED]), "orphans")
+            self._dropped["orphans"] += lane.waiting[Side.SHADOW].drop(lane.seen[Side.ANSWERED])
             lane.seen = list(lane.passed)
 
     def _close(self, lane: _Lane[Record], until: int) -> None:
         if until > lane.closed:
             lane.closed = until
-            self._count(_drop(lane.waiting[Side.ANSWERED], until), "unsampled")
+            self._dropped["unsampled"] += lane.waiting[Side.ANSWERED].drop(until)
 
     def _make_room(self) -> None:
-        """Give up the older half of the fullest."""
-        fullest = max((waiting for lane in self._lanes.values() for waiting in lane.waiting), key=len)
-        middle = sorted(fullest)[(len(fullest) - 1) // 2]
-        for offset in [offset for offset in fullest if offset <= middle]:
-            del fullest[offset]
-            self._count(1, "crowded")
-
-    def _count(self, records: int, why: str) -> None:
-        self._dropped[why] += records
-        self.waiting -= records
-
-
-def _drop(waiting: dict[int, Record], until: int) -> int:
-    """Remove the records up to an offset, inclusive; how many."""
-    gone = []
-    for offset in waiting:
-        if offset > until:
-            break
-        gone.append(offset)
-    for offset in gone:
-        del waiting[offset]
-    return len(gone)
+        """Give up the older half of the fullest, while too many wait."""
+        while self.waiting > self._most:
+            fullest = max((each for lane in self._lanes.values() for each in lane.waiting), key=len)
+            self._dropped["crowded"] += fullest.drop(int(fullest.offsets[(len(fullest) - 1) // 2]))

@@ -5,9 +5,8 @@ when it has a partner.
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TypeVar
 
 import msgspec
 
@@ -15,11 +14,11 @@ from model_registry.channels.roles import CANARY
 from publisher import positions
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
-from scorer.rollout.judgement.differences import EXPIRED, Answer
+from scorer.rollout.judgement.differences import FAILED, Answer
 
-SCORED = "scored"
-FAILED = ("dead_lettered", "refused")
-"""The statuses of the shadow's records of events that its version cannot score."""
+Said = bytes | Answer
+"""One answer as it was read: a record in JSON, or what a dead letter says."""
+Read = TypeVar("Read")
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
@@ -34,39 +33,15 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     source: Source
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """A record, as far as it is compared."""
-
-    digest: str
-    version: str
-    role: str
-    status: str
-    event_ms: int
-    id: str = ""
-    score: Any = None
-    decision: str | None = None
-    fallback: str | None = None
-    error: str | None = None
-
-
-class Told(NamedTuple):
-    """One answer as it was read: a record in JSON, or what a dead letter says; and the key of its event."""
-
-    said: bytes | Answer
-    key: bytes | None
-
-
-place_of = msgspec.json.Decoder(Placed).decode
-record_of = msgspec.json.Decoder(Record).decode
-_places_of = msgspec.json.Decoder(Placed).decode_lines
-
-
 class Unreadable(ValueError):
     """`row` is the first record that is no score. The message says why."""
 
     def __init__(self, row: int, error: Exception) -> None:
         super().__init__(str(error))
         self.row = row
+
+
+_places, _answers = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
 
 
 def places(values: Sequence[bytes | None], as_json: Callable[[bytes], bytes]) -> tuple[list[Placed], list[bytes]]:
@@ -77,30 +52,27 @@ def places(values: Sequence[bytes | None], as_json: Callable[[bytes], bytes]) ->
             found.append(as_json(value or b"null"))
         except ValueError as error:
             raise Unreadable(row, error) from error
+    return _decoded(_places, found), found
+
+
+def answers(said: Sequence[Said]) -> list[Answer]:
+    """What was said, in full. Raises Unreadable where a record lacks a field."""
+    read = iter(_decoded(_answers, [each for each in said if isinstance(each, bytes)]))
+    return [next(read) if isinstance(each, bytes) else each for each in said]
+
+
+def _decoded(decoder: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read]:
     with contextlib.suppress(msgspec.MsgspecError):
-        if len(told := _places_of(b"\n".join(found))) == len(found):
-            return told, found
-    return [_place(row, record) for row, record in enumerate(found)], found
+        if len(found := decoder.decode_lines(b"\n".join(records))) == len(records):
+            return found
+    return [_one(decoder, row, record) for row, record in enumerate(records)]
 
 
-def _place(row: int, record: bytes) -> Placed:
+def _one(decoder: msgspec.json.Decoder[Read], row: int, record: bytes) -> Read:
     try:
-        return place_of(record)
+        return decoder.decode(record)
     except msgspec.MsgspecError as error:
         raise Unreadable(row, error) from error
-
-
-def answer(told: Told) -> Answer:
-    """What was told, in full. Raises ValueError for a record that lacks a field."""
-    if isinstance(told.said, Answer):
-        return told.said
-    record = record_of(told.said)
-    number = float(record.score) if isinstance(record.score, int | float) else math.nan
-    failed = None if record.status == SCORED else EXPIRED
-    if record.status in FAILED:
-        failed = record.error or record.status
-    fallback = record.fallback is not None
-    return Answer(record.digest, failed, fallback, record.decision, number, record.id, record.event_ms)
 
 
 def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | None:
@@ -111,4 +83,5 @@ def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | 
     except ValueError:
         return None
     digest = said.get("model", "").partition("@")[2]
-    return (source.topic, source.partition), source.offset, Answer(digest, said.get("reason"), said.get("arm") == CANARY)
+    fallback = said.get("reason") if said.get("arm") == CANARY else None
+    return (source.topic, source.partition), source.offset, Answer(digest, FAILED[0], fallback=fallback)

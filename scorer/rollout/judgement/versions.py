@@ -11,13 +11,24 @@ from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Partition, Spans
 from publisher.kafka.reader import TopicReader
 from scorer.rollout.judgement.differences import Contest
-from scorer.rollout.judgement.records import Record, record_of
 from scorer.scores import formats
 from scorer.servables.source import open_source
 from scorer.settings import Settings
 
 NEAR = 200  # newest offsets of each partition, in which versions are looked for
 DIGEST = "sha256:"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record, as far as it names a version."""
+
+    digest: str
+    version: str
+    role: str
+    event_ms: int
+
+
+record_of = msgspec.json.Decoder(Record).decode
 
 
 class Named(NamedTuple):

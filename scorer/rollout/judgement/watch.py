@@ -2,21 +2,25 @@
 and writes nothing."""
 
 import time
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import compress
+
+from confluent_kafka import Message
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.topics import Bounds
-from publisher.process.time_window import TimeWindow
+from publisher.process.time_window import ALWAYS, TimeWindow
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import cell
-from scorer.rollout.judgement.differences import Answer, Contest, Tally, difference
+from scorer.rollout.judgement.differences import Contest, Tally, difference
 from scorer.rollout.judgement.feed import Feed, Lag
-from scorer.rollout.judgement.pairing import MergeJoin, Pair, Side
-from scorer.rollout.judgement.records import Told, Unreadable
+from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
+from scorer.rollout.judgement.records import Said, Unreadable
 from scorer.rollout.judgement.report import Judgement
 from scorer.rollout.judgement.sample import Sample
 from scorer.rollout.judgement.verdict import Verdict
@@ -24,10 +28,12 @@ from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
 from scorer.settings import Settings
 
-MOST = 100_000  # answers that wait for another, of 500 bytes or so
+MOST = 60_000  # answers that wait for another, of 500 bytes or so
 TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
+Told = tuple[Said, bytes | None]
+"""An answer, and the key of its event."""
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
@@ -137,7 +143,7 @@ class Watch:
         return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in self._slow for topic, p in left)
 
     def _cut(self, batch: Batch) -> Batch:
-        count = sum(offset < self._stops[batch.partition] for offset in batch.offsets)
+        count = bisect_left(batch.offsets, self._stops[batch.partition])
         return Batch(batch.partition, batch.offsets[:count], batch.messages[:count])
 
     def _take_in(self, batches: list[Batch]) -> None:
@@ -158,41 +164,38 @@ class Watch:
         except Unreadable as error:
             raise self._no_score(batch, error.row, error) from error
         side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
-        by_lane: dict[Partition, tuple[list[int], list[Told]]] = {}
-        for place, record, message in zip(placed, found, batch.messages, strict=True):
-            source = place.source
-            lane = (source.topic, source.partition)
-            offsets, told = by_lane.get(lane) or by_lane.setdefault(lane, ([], []))
-            offsets.append(source.offset)
-            told.append(Told(record, message.key()))
-        self._lanes.setdefault(batch.partition, set()).update(by_lane)
-        for lane, (offsets, told) in by_lane.items():
-            self._pairs(lane, self._join.add(side, lane, offsets, told))
+        told = list(zip(found, map(Message.key, batch.messages), strict=True))
+        offsets = [each.source.offset for each in placed]
+        lanes = [(each.source.topic, each.source.partition) for each in placed]
+        mine = self._lanes.setdefault(batch.partition, set())
+        mine |= (several := set(lanes))
+        for lane in several:
+            which = [each == lane for each in lanes]
+            self._pairs(lane, self._join.add(side, lane, list(compress(offsets, which)), list(compress(told, which))))
 
     def _letters(self, batch: Batch) -> None:
         for message, headers in zip(batch.messages, headers_of(batch.messages)[0], strict=True):
             if (found := records.letter(headers or [])) is not None:
                 lane, offset, answer = found
-                self._pairs(lane, self._join.add(Side.ANSWERED, lane, [offset], [Told(answer, message.key())]))
+                self._pairs(lane, self._join.add(Side.ANSWERED, lane, [offset], [(answer, message.key())]))
 
-    def _pairs(self, lane: Partition, pairs: list[Pair[Told]]) -> None:
-        cells, found = [], []
-        for pair in pairs:
-            try:
-                answered, shadow = records.answer(pair.answered), records.answer(pair.shadow)
-            except ValueError as error:
-                told = f"the answer to {lane[0]}[{lane[1]}]@{pair.offset} is no score: {error}"
-                raise Fatal(told, HINT, USAGE) from error
-            if self._holds(answered, shadow):
-                cells.append(cell(pair.answered.key, lane, pair.offset))
-                found.append(difference(self._contest, answered, shadow))
+    def _pairs(self, lane: Partition, pairs: Pairs[Told]) -> None:
+        if not pairs.offsets:
+            return
+        try:
+            sides = [records.answers([said for said, _ in side]) for side in pairs[1:]]
+        except Unreadable as error:
+            told = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
+            raise Fatal(told, HINT, USAGE) from error
+        found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
+        cells = [cell(key, lane, offset) for (_, key), offset in zip(pairs.answered, pairs.offsets, strict=True)]
+        if self._window != ALWAYS:
+            rows = [row for row, shadow in enumerate(sides[1]) if self._window.holds(shadow.event_ms)]
+            found, cells = [found[row] for row in rows], [cells[row] for row in rows]
         kept = self.tally.add(cells, found)
         self.sample.add([each for _, each in kept])
         if kept:
             self._paired = time.monotonic()
-
-    def _holds(self, *answers: Answer) -> bool:
-        return self._window.holds(max(answer.event_ms for answer in answers))
 
     def _find_slow(self) -> None:
         """Which partitions are to be held back, because their side is far ahead of the other."""

@@ -2,13 +2,14 @@
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from scorer.rollout.judgement.differences import Answer, Contest, Tally, difference
-from scorer.rollout.judgement.pairing import MergeJoin, Pair, Side
+from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
 
 PLACE = ("events", 0)
 OLD, NEW, OTHER = "sha256:old", "sha256:new", "sha256:other"
@@ -20,13 +21,13 @@ CONTEST = Contest(OLD, NEW)
 def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], shadow: set[int], data: st.DataObject) -> None:
     join: MergeJoin[str] = MergeJoin(1_000, 10)
     left = {Side.ANSWERED: sorted(scores), Side.SHADOW: sorted(shadow)}
-    pairs: list[Pair[str]] = []
+    pairs: list[tuple[int, str, str]] = []
     while any(left.values()):
         side = data.draw(st.sampled_from([side for side, offsets in left.items() if offsets]))
         count = data.draw(st.integers(1, 20))
         some, left[side] = left[side][:count], left[side][count:]
-        pairs += join.add(side, PLACE, some, [f"{side.name} {offset}" for offset in some])
-    assert sorted(pairs) == [Pair(o, f"ANSWERED {o}", f"SHADOW {o}") for o in sorted(scores & shadow)]
+        pairs += zip(*join.add(side, PLACE, some, [f"{side.name} {offset}" for offset in some]), strict=True)
+    assert sorted(pairs) == [(o, f"ANSWERED {o}", f"SHADOW {o}") for o in sorted(scores & shadow)]
     join.settle()
     join.settle()
     behind = [offset for offset in scores - shadow if offset > max(shadow, default=-1)]
@@ -37,21 +38,21 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
 
 def test_partitions_are_apart() -> None:
     join: MergeJoin[str] = MergeJoin(100, 10)
-    assert not join.add(Side.ANSWERED, PLACE, [1], ["a"])
-    assert not join.add(Side.SHADOW, ("events", 1), [1], ["b"])
+    assert not join.add(Side.ANSWERED, PLACE, [1], ["a"]).offsets
+    assert not join.add(Side.SHADOW, ("events", 1), [1], ["b"]).offsets
     assert (join.held(Side.ANSWERED, PLACE), join.held(Side.SHADOW, PLACE), join.held(Side.ANSWERED, ("x", 0))) == (1, 0, 0)
-    assert join.add(Side.SHADOW, PLACE, [1], ["c"]) == [(1, "a", "c")]
+    assert join.add(Side.SHADOW, PLACE, [1], ["c"]) == Pairs([1], ["a"], ["c"])
 
 
 def test_what_failed_may_stand_a_little_behind() -> None:
     join: MergeJoin[str] = MergeJoin(1_000, 50)
     join.add(Side.ANSWERED, PLACE, list(range(100)), ["s"] * 100)
-    assert len(join.add(Side.SHADOW, PLACE, [o for o in range(100) if o != 60], ["h"] * 99)) == 99
-    assert join.add(Side.SHADOW, PLACE, [60], ["failed"]) == [(60, "s", "failed")]
+    assert len(join.add(Side.SHADOW, PLACE, [o for o in range(100) if o != 60], ["h"] * 99).offsets) == 99
+    assert join.add(Side.SHADOW, PLACE, [60], ["failed"]) == Pairs([60], ["s"], ["failed"])
     join.add(Side.SHADOW, PLACE, [100, 101, 103], ["h"] * 3)
-    assert len(join.add(Side.ANSWERED, PLACE, [101, 102, 103], ["s"] * 3)) == 2
+    assert len(join.add(Side.ANSWERED, PLACE, [101, 102, 103], ["s"] * 3).offsets) == 2
     join.settle()
-    assert join.add(Side.ANSWERED, PLACE, [100], ["a dead letter"]) == [(100, "a dead letter", "h")]
+    assert join.add(Side.ANSWERED, PLACE, [100], ["a dead letter"]) == Pairs([100], ["a dead letter"], ["h"])
 
 
 def test_no_more_wait_than_are_allowed() -> None:
@@ -60,15 +61,19 @@ def test_no_more_wait_than_are_allowed() -> None:
         join.add(Side.ANSWERED, PLACE, list(range(start, start + 30)), list(range(30)))
         assert join.waiting <= 100
     assert join.dropped.crowded == 1_020 - join.waiting
-    assert len(join.add(Side.SHADOW, PLACE, list(range(1_020)), [0] * 1_020)) > 40  # the newest are there still
+    assert len(join.add(Side.SHADOW, PLACE, list(range(1_020)), [0] * 1_020).offsets) > 40  # the newest are there still
 
 
 def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> Answer:
-    return Answer(digest, decision=decision, score=score)
+    return Answer(digest, "scored", decision=decision, score=score)
 
 
-def failed(digest: str, why: str = "inference-failed") -> Answer:
-    return Answer(digest, failed=why)
+def failed(digest: str, status: str = "dead_lettered") -> Answer:
+    return Answer(digest, status)
+
+
+def instead(answer: Answer) -> Answer:
+    return msgspec.structs.replace(answer, fallback="inference-failed")
 
 
 @pytest.mark.parametrize(
@@ -84,10 +89,10 @@ def failed(digest: str, why: str = "inference-failed") -> Answer:
         (of(NEW), failed(OLD), -1, None),
         (failed(OLD), of(NEW), -1, None),
         (failed(OLD), failed(NEW), 0, None),
-        (of(OLD)._replace(fallback=True), of(NEW), 1, None),
-        (of(OLD)._replace(fallback=True), failed(NEW), 1, None),
-        (failed(OLD)._replace(fallback=True), of(NEW), 0, None),
-        (of(NEW)._replace(fallback=True), of(OLD), -1, None),
+        (instead(of(OLD)), of(NEW), 1, None),
+        (instead(of(OLD)), failed(NEW), 1, None),
+        (instead(failed(OLD)), of(NEW), 0, None),
+        (instead(of(NEW)), of(OLD), -1, None),
     ],
 )
 def test_differences_are_the_candidates_less_the_champions(
@@ -99,7 +104,8 @@ def test_differences_are_the_candidates_less_the_champions(
     if flip is not None:
         by_digest = {answered.digest: answered, shadow.digest: shadow}
         assert found.decisions == (by_digest[OLD].decision, by_digest[NEW].decision)
-    assert math.isfinite(found.scores[0]) is (flip is not None or (error == 0 and answered.failed is None))
+    scored = answered.status == shadow.status == "scored" and answered.fallback is None
+    assert math.isfinite(found.scores[0]) is scored
 
 
 @pytest.mark.parametrize(
