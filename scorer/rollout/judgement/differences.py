@@ -9,15 +9,16 @@ import msgspec
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.verdict import ERRORS, FLIPS
 
-SCORED = "scored"
-FAILED = ("dead_lettered", "refused")
-"""What a version says of an event that it cannot score. Any other status is no answer of a version, such as `expired`."""
+SCORED, FAILED = "scored", "dead_lettered"
+"""The statuses of an event that a version has scored, and of one that it cannot. Any other is no answer of a version."""
+UNASKED = ("crash", "refused", "away")
+"""Why a shadow has not asked its version. That speaks against a candidate, and says nothing of a champion."""
 NO_SCORES = (math.nan, math.nan)
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a version, by digest, made of an event: the fields of a score record that are compared. `fallback`: why the other
-    version, which should have answered, did not."""
+    """What a version, by digest, made of an event: the fields of a score record that are compared. `fallback` is why the other
+    version, which should have answered, did not; of a shadow's answer why it has no score."""
 
     digest: str
     status: str
@@ -60,10 +61,12 @@ def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference
         if decisions == (None, None):
             return Difference(0, None, decisions, _numbers(champion.score, candidate.score), True)
         return Difference(0, int(decisions[0] != decisions[1]), decisions, _numbers(champion.score, candidate.score))
-    if not all(each.status == SCORED or each.status in FAILED for each in (answered, shadow)):
+    unasked = champion is shadow and shadow.fallback in UNASKED
+    if unasked or any(each.status not in (SCORED, FAILED) for each in (answered, shadow)):
         return None
-    failures = {id(answered): answered.status in FAILED, id(shadow): shadow.status in FAILED or answered.fallback is not None}
-    return Difference(failures[id(candidate)] - failures[id(champion)], None, decisions)
+    given_up = shadow.status == FAILED or answered.fallback is not None
+    candidate_fails, champion_fails = (given_up, answered.status == FAILED)[:: 1 if candidate is shadow else -1]
+    return Difference(int(candidate_fails) - int(champion_fails), None, decisions)
 
 
 def _numbers(champion: Any, candidate: Any) -> tuple[float, float]:

@@ -84,4 +84,4 @@ def letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, Answer] | 
         return None
     digest = said.get("model", "").partition("@")[2]
     fallback = said.get("reason") if said.get("arm") == CANARY else None
-    return (source.topic, source.partition), source.offset, Answer(digest, FAILED[0], fallback=fallback)
+    return (source.topic, source.partition), source.offset, Answer(digest, FAILED, fallback=fallback)

@@ -18,9 +18,8 @@ PARTITIONS = 3
 KEYS = 2_000
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 CHAMPION = RecordEncoder(model="m", version="1.0.0", digest=OLD, role="champion", region="r")
-SHADOW = RecordEncoder(model="m", version="2.0.0", digest=NEW, role="shadow", region="r").acting(
-    role="shadow", arm="shadow", revision=2
-)
+SHADOW = RecordEncoder(model="m", version="2.0.0", digest=NEW, role="shadow", region="r")
+FAILING = SHADOW.acting(role="shadow", arm="champion", revision=2, fallback="missing-field")
 CANARY = RecordEncoder(model="m", version="2.0.0", digest=NEW, role="canary", region="r")
 FALLBACK = CHAMPION.acting(role="champion", arm="canary", revision=2, fallback="inference-failed")
 FORMER = RecordEncoder(model="m", version="1.0.0", digest=OLD, role="shadow", region="r")
@@ -45,20 +44,14 @@ class Bus:
         key = b"k%d" % (n % KEYS)
         self._producer.produce(topic, value, key, n % PARTITIONS, timestamp=self._now, headers=headers)
 
-    def record(self, topic: str, encoder: RecordEncoder, n: int, score: float = 0.75, status: str = "scored") -> None:
+    def record(self, topic: str, encoder: RecordEncoder, n: int, score: float | None = 0.75) -> None:
+        """`score` None: the version cannot score event n."""
         place, offset = (self.rig.events_topic, n % PARTITIONS), n // PARTITIONS
-        decision = "late" if score >= 0.5 else "on time"
-        value = [b"%.6f" % score]
-        (record,) = encoder.encode([f"e{n}"], value, [decision], [place], [offset], [self._now], status, self._now)
+        value, decision, status = b"null", None, "dead_lettered"
+        if score is not None:
+            value, decision, status = b"%.6f" % score, "late" if score >= 0.5 else "on time", "scored"
+        (record,) = encoder.encode([f"e{n}"], [value], [decision], [place], [offset], [self._now], status, self._now)
         self._write(topic, n, record)
-
-    def failed(self, n: int) -> None:
-        """The shadow's version does not score event n."""
-        place = {"topic": self.rig.events_topic, "partition": n % PARTITIONS, "offset": n // PARTITIONS}
-        told = {"id": f"e{n}", "source": place, "event_ms": self._now, "digest": NEW, "version": "2.0.0", "role": "shadow"}
-        self._write(
-            f"{self.rig.scores_topic}.shadow", n, json.dumps(told | {"status": "dead_lettered", "error": "no"}).encode()
-        )
 
     def letter(self, n: int) -> None:
         """The champion does not score event n."""
@@ -77,7 +70,7 @@ class Bus:
             else:
                 self.record(self.rig.scores_topic, CHAMPION, n, 0.25 if n % 2 else 0.75)
             if fails(n):
-                self.failed(n)
+                self.record(f"{self.rig.scores_topic}.shadow", FAILING, n, None)
             else:
                 self.record(f"{self.rig.scores_topic}.shadow", SHADOW, n, 0.75 if flips(n) or not n % 2 else 0.25)
         self.flush()

@@ -68,8 +68,8 @@ def of(digest: str, decision: str | None = "yes", score: float = 0.5) -> Answer:
     return Answer(digest, "scored", decision=decision, score=score)
 
 
-def failed(digest: str, status: str = "dead_lettered") -> Answer:
-    return Answer(digest, status)
+def failed(digest: str, why: str | None = None) -> Answer:
+    return Answer(digest, "dead_lettered", fallback=why)
 
 
 def instead(answer: Answer) -> Answer:
@@ -84,9 +84,10 @@ def instead(answer: Answer) -> Answer:
         (of(OLD), of(NEW, "no"), 0, 1),
         (of(NEW), of(OLD, None), 0, 1),
         (of(NEW, None), of(OLD, None), 0, None),
-        (of(OLD), failed(NEW), 1, None),
+        (of(OLD), failed(NEW, "missing-field"), 1, None),
+        (of(OLD), failed(NEW, "crash"), 1, None),
         (failed(NEW), of(OLD), 1, None),
-        (of(NEW), failed(OLD), -1, None),
+        (of(NEW), failed(OLD, "missing-field"), -1, None),
         (failed(OLD), of(NEW), -1, None),
         (failed(OLD), failed(NEW), 0, None),
         (instead(of(OLD)), of(NEW), 1, None),
@@ -114,8 +115,9 @@ def test_differences_are_the_candidates_less_the_champions(
         (of(OLD), of(OLD)),
         (of(OLD), of(OTHER)),
         (of(OTHER), of(NEW)),
-        (failed(OLD, "expired"), of(NEW)),
-        (of(OLD), failed(NEW, "expired")),
+        (Answer(OLD, "expired"), of(NEW)),
+        (of(OLD), Answer(NEW, "expired")),
+        (of(NEW), failed(OLD, "crash")),
     ],
 )
 def test_pairs_of_other_versions_are_dropped_and_counted(answered: Answer, shadow: Answer) -> None:
