@@ -7,6 +7,7 @@ VERBS = {
     "config": "scorer.commands.config:config",
     "check": "scorer.commands.check:check",
     "compare": "scorer.commands.compare:compare",
+    "judge": "scorer.commands.judge:judge",
     "labels": "scorer.commands.labels:labels",
     "status": "scorer.commands.status:status",
     "emit": "scorer.commands.emit:emit",

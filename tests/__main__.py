@@ -39,6 +39,7 @@ RUNS = {
     "fuzz": ("tests.campaigns.fuzz", "random records at a scorer"),
     "gpu": ("tests.proofs.gpu", "CUDA and TensorRT on a real GPU"),
     "image": ("tests.proofs.image", "the container image, built, run and killed"),
+    "judge": ("tests.proofs.judge", "simulated candidates, judged: how often wrongly"),
     "labels": ("tests.proofs.labels", "a million labels joined with scores, beside scikit-learn"),
     "models": ("tests.proofs.models", "models as exporters write them, beside ONNX Runtime called directly"),
     "relay": ("tests.campaigns.relay", "the relay under faults"),

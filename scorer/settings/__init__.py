@@ -290,6 +290,10 @@ class Settings(Configuration):
     def corrections_topic(self) -> str:
         return f"{self.output.topic}.corrections"
 
+    @property
+    def shadow_topic(self) -> str:
+        return f"{self.output.topic}.shadow"
+
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:
     """Read and merge file (or what stands for one), environment (`SCORER_...`) and `--set` flags. Raises SettingsError."""

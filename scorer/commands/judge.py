@@ -1,0 +1,189 @@
+"""`scorer judge`: whether a candidate may be promoted, by events that two versions answered. It joins no group and writes
+nothing."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import orjson
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from model_registry.commands.output import short
+from publisher.errors import FINDING
+from publisher.kafka.partitions import Partition
+from publisher.kafka.reader import TopicReader
+from publisher.kafka.topics import Bounds
+from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
+from publisher.process.memory import few_arenas, rare_collections
+from publisher.process.time_window import TimeWindow
+from scorer.commands.compare import fraction
+from scorer.commands.labels import NOTHING
+from scorer.rollout.judgement import versions
+from scorer.rollout.judgement.baking import Sight
+from scorer.rollout.judgement.report import Judgement, Margins
+from scorer.rollout.judgement.verdict import Decision, decide
+from scorer.rollout.judgement.versions import Named, Rivals
+from scorer.rollout.judgement.watch import Watch, spans
+from scorer.settings import Settings, load
+
+USUAL = Margins()
+LAST = "1h"
+LOOK_SECONDS = 1.0
+NOBODY = "no records of this time name a champion and a candidate"
+STYLES = {Decision.PROMOTE: "green", Decision.ROLL_BACK: "bold red", Decision.HOLD: "yellow"}
+DROPPED = {
+    "unsampled": "scores of events that the shadow did not score",
+    "orphans": "shadow's answers to events without another",
+    "crowded": "answers that waited while too many others did",
+    "foreign": "pairs of other versions, or of expired events",
+}
+
+
+def judge(
+    path: Config,
+    flags: Set = None,
+    last: Last = None,
+    start: From = None,
+    end: To = None,
+    champion: Annotated[
+        str | None, typer.Option(help="A version (a tag or a digest).", show_default="of the newest scores")
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(help="A version (a tag or a digest).", show_default="the shadow's newest, or the canary")
+    ] = None,
+    max_errors: Annotated[
+        float, typer.Option(help="Share of events that the candidate fails, less the champion's.", parser=fraction)
+    ] = USUAL.errors,
+    max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=fraction)] = USUAL.flips,
+    follow: Annotated[bool, typer.Option("--follow", help="Look each second, until there is a verdict.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a candidate by the events that it and the champion both answered, the newest hour where no time is given: promote,
+    roll back, or hold, and why. Writes nothing. Exit code 0 where it may be promoted, else 1."""
+    if follow and end is not None:
+        raise typer.BadParameter("--follow has no end; leave --to out", param_hint="--to")
+    few_arenas()
+    settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips)
+    window = time_window(start, end, last if last or start or end else LAST)
+    given = [None if wanted is None else versions.named(settings, wanted) for wanted in (champion, candidate)]
+    stretch, rivals = _begun(settings, window, given, follow)
+    if rivals is None:
+        if as_json:
+            print_json({"verdict": Decision.HOLD, "why": [NOBODY], "rules": []})
+        talk.print(f"[yellow]hold[/]: {NOBODY}")
+        raise typer.Exit(FINDING)
+    rare_collections()
+    with contextlib.closing(Watch(settings, rivals.contest, window, stretch)) as watch:
+        found = _followed(watch, rivals, margins, as_json) if follow else _judged(watch, rivals, margins)
+    if not (follow and as_json):
+        print_data(as_json, found.to_dict(), lambda: shown(found))
+    if not as_json:
+        talk.print(said(found))
+    if found.verdict.decision is not Decision.PROMOTE:
+        raise typer.Exit(FINDING)
+
+
+def _begun(
+    settings: Settings, window: TimeWindow, given: Sequence[Named | None], follow: bool
+) -> tuple[dict[Partition, Bounds], Rivals | None]:
+    """What is to be read, and the versions that it names; with `follow` as soon as it names two."""
+    bus = TopicReader(settings.kafka, f"{settings.name}.judge")
+    while True:
+        stretch = spans(bus, settings, window)
+        rivals = versions.rivals(bus, settings, stretch, *given)
+        if rivals is not None or not follow:
+            return stretch, rivals
+        time.sleep(LOOK_SECONDS)
+
+
+def _judged(watch: Watch, rivals: Rivals, margins: Margins) -> Judgement:
+    """By everything that is there."""
+    with talk.status("judging") as status:
+        for left in watch.to_end():
+            status.update(f"judging: {left:,} offsets left")
+    return watch.judged(rivals, decide(margins.rules(decided=watch.tally.decided), watch.tally.cells))
+
+
+def _followed(watch: Watch, rivals: Rivals, margins: Margins, as_json: bool) -> Judgement:
+    """Look each second, and tell it, until there is a verdict."""
+    with Live(console=talk, transient=True, auto_refresh=False) as live:
+        while True:
+            pace = watch.follow(LOOK_SECONDS)
+            sight = Sight(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
+            rules = margins.rules(decided=watch.tally.decided)
+            verdict = decide(rules, watch.tally.cells, obstacles=list(sight.obstacles()))
+            found = watch.judged(rivals, verdict, pace.behind)
+            if as_json:
+                sys.stdout.buffer.write(orjson.dumps(found.to_dict()) + b"\n")
+                sys.stdout.flush()
+            elif live.console.is_terminal:
+                live.update(Group(shown(found), said(found)), refresh=True)
+            if verdict.decision is not Decision.HOLD:
+                return found
+
+
+def shown(found: Judgement) -> Group:
+    """Versions, rules, decisions that flip, and what is not in the figures."""
+    parts: list[RenderableType] = [_rules(found)]
+    if any(before != after for (before, after), _ in found.flips):
+        parts.append(_flips(found))
+    parts.append(_counts(found))
+    return Group(*parts)
+
+
+def _rules(found: Judgement) -> Table:
+    champion, candidate = (f"{each.version} {short(each.digest)}".strip() for each in found.rivals)
+    title = f"candidate {candidate} beside champion {champion}, as far as it is worse"
+    made = _table(escape(title), "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
+    for each in found.verdict.findings:
+        told, style = each.found, "bold red" if each.worse else ""
+        ends = (told.low, told.high) if told.cells > 1 else (None, None)
+        figures = (_number(value) for value in (told.estimate, *ends, each.rule.margin))
+        made.add_row(each.rule.name, *figures, f"{told.pairs:,}", f"{told.cells:,}", style=style)
+    psi, ks = found.drift
+    for name, value in (("psi", psi), ("ks", ks)):
+        if value is not None:
+            made.add_row(name, _number(value))
+    return made
+
+
+def _flips(found: Judgement) -> Table:
+    counts = dict(found.flips)
+    names = sorted({name for pair in counts for name in pair}, key=str)
+    made = _table("decisions: the champion's by row, the candidate's by column", "", *map(escape, map(str, names)))
+    for before in names:
+        made.add_row(escape(str(before)), *(f"{counts.get((before, after), 0):,}" for after in names))
+    return made
+
+
+def _counts(found: Judgement) -> Table:
+    made = _table("", "not in these figures", "")
+    for name, count in found.dropped.items():
+        made.add_row(DROPPED[name], f"{count:,}")
+    if found.behind is not None:
+        made.add_row("seconds behind", f"{found.behind:.1f}")
+    return made
+
+
+def _table(title: str, *columns: str) -> Table:
+    made = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    for column in made.columns[1:]:
+        column.justify = "right"
+    return made
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.4g}"
+
+
+def said(found: Judgement) -> str:
+    """The verdict, and why."""
+    verdict = found.verdict
+    return f"[{STYLES[verdict.decision]}]{verdict.decision}[/]: {escape('; '.join(verdict.why))}"

@@ -1,0 +1,77 @@
+"""Sums of paired differences by cell: a cell holds all pairs of the keys whose hash falls in it. Pure.
+
+Events of one key are alike, so the spread of single events says too little about chance. Cells are independent of each other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh64_intdigest
+
+from publisher.kafka.partitions import Partition
+
+CELLS = 2_000
+GRAIN = 2.0**-16
+"""Differences are rounded to multiples of this. Sums are then exact: the same pairs give the same bits in any order."""
+COLUMNS = ("sums", "squares", "counts")
+
+Column = NDArray[np.float64]
+
+
+def cell(key: bytes | None, partition: Partition, offset: int) -> int:
+    """The cell of an event by its key; one without a key goes by its source position."""
+    named = b"%b/%d/%d" % (partition[0].encode(), partition[1], offset) if key is None else key
+    return xxh64_intdigest(named) % CELLS
+
+
+def _zeros() -> Column:
+    return np.zeros(CELLS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cells:
+    """By cell, (CELLS,): the sum of the differences, the sum of their squares, and how many there are."""
+
+    sums: Column = field(default_factory=_zeros)
+    squares: Column = field(default_factory=_zeros)
+    counts: Column = field(default_factory=_zeros)
+
+    def added(self, cells: Sequence[int] | NDArray[np.intp], differences: Sequence[float] | Column) -> Self:
+        """With these pairs: the cell of each (n,), and its difference (n,), finite, from -1 to 1."""
+        places, rounded = np.asarray(cells, np.intp), np.round(np.asarray(differences, np.float64) / GRAIN) * GRAIN
+        more = (np.bincount(places, weights, CELLS) for weights in (rounded, np.square(rounded), None))
+        return type(self)(*(mine + new for mine, new in zip(self._columns(), more, strict=True)))
+
+    def merged(self, other: "Cells") -> Self:
+        """With the pairs of another."""
+        return type(self)(*(mine + more for mine, more in zip(self._columns(), other._columns(), strict=True)))
+
+    @property
+    def pairs(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def active(self) -> int:
+        """How many cells have a pair."""
+        return int(np.count_nonzero(self.counts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cells that have a pair, as JSON: `from_dict` gives the same bits back."""
+        used = np.flatnonzero(self.counts)
+        return {"cell": used.tolist()} | {
+            name: column[used].tolist() for name, column in zip(COLUMNS, self._columns(), strict=True)
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        """Raises ValueError, IndexError or KeyError where `told` did not come from `to_dict`."""
+        made = cls()
+        for name, column in zip(COLUMNS, made._columns(), strict=True):
+            column[np.asarray(told["cell"], np.intp)] = told[name]
+        return made
+
+    def _columns(self) -> tuple[Column, Column, Column]:
+        return self.sums, self.squares, self.counts

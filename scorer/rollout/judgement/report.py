@@ -1,0 +1,59 @@
+"""What a judgement comes to, as a document. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from publisher.kafka.partitions import Offsets
+from scorer.rollout.judgement.sample import Sample
+from scorer.rollout.judgement.verdict import ERRORS, FLIPS, Rule, Verdict
+from scorer.rollout.judgement.versions import Rivals
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """By how much the candidate may be worse. `errors`: the share of events that it fails, less the champion's; `flips`: the
+    share of events that both answer and decide otherwise."""
+
+    errors: float = 0.005
+    flips: float = 0.05
+
+    def rules(self, *, decided: bool) -> list[Rule]:
+        """`decided` False: the versions score, and decide nothing."""
+        errors = Rule(ERRORS, self.errors)
+        return [errors, Rule(FLIPS, self.flips, signed=False)] if decided else [errors]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`dropped` are the answers that are in no pair, and the pairs that do not count, by why; `reached`: how far was read."""
+
+    rivals: Rivals
+    verdict: Verdict
+    sample: Sample
+    dropped: Mapping[str, int]
+    reached: Offsets
+    behind: float | None = None
+
+    @property
+    def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
+        """Decisions of both, the champion's first, and how often they came."""
+        return self.sample.flips.most_common()
+
+    @property
+    def drift(self) -> tuple[float | None, float | None]:
+        """PSI, without its bias, and KS, of both versions on the same events."""
+        return self.sample.drift()
+
+    def to_dict(self) -> dict[str, Any]:
+        psi, ks = self.drift
+        return {
+            **self.verdict.to_dict(),
+            "champion": self.rivals.champion._asdict(),
+            "candidate": self.rivals.candidate._asdict(),
+            "drift": {"psi": psi, "ks": ks},
+            "decisions": [{"champion": a, "candidate": b, "events": count} for (a, b), count in self.flips],
+            "dropped": dict(self.dropped),
+            "behind_seconds": None if self.behind is None else round(self.behind, 3),
+            "read": [{"topic": t, "partition": p, "to": offset} for (t, p), offset in sorted(self.reached.items())],
+        }

@@ -1,0 +1,212 @@
+"""Watches a candidate: reads scores, dead letters and the shadow's answers, joins them, and keeps the sums. It joins no group
+and writes nothing."""
+
+import time
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import compress
+
+from confluent_kafka import Message
+
+from publisher.errors import USAGE, Fatal
+from publisher.kafka.headers import headers_of
+from publisher.kafka.partitions import Offsets, Partition, Spans
+from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.topics import Bounds
+from publisher.process.time_window import ALWAYS, TimeWindow
+from scorer.rollout.judgement import records
+from scorer.rollout.judgement.cells import cell
+from scorer.rollout.judgement.differences import Contest, Tally, difference
+from scorer.rollout.judgement.feed import Feed, Lag
+from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
+from scorer.rollout.judgement.records import Said, Unreadable
+from scorer.rollout.judgement.report import Judgement
+from scorer.rollout.judgement.sample import Sample
+from scorer.rollout.judgement.verdict import Verdict
+from scorer.rollout.judgement.versions import Rivals
+from scorer.scores import formats
+from scorer.settings import Settings
+
+MOST = 60_000  # answers that wait for another, of 500 bytes or so
+TAKE_SECONDS = 0.2
+SETTLE_SECONDS = 2.0
+STALL_SECONDS = 30.0
+Told = tuple[Said, bytes | None]
+"""An answer, and the key of its event."""
+HINT = "check output.topic, output.format and schema_registry.url"
+
+
+def spans(bus: TopicReader, settings: Settings, window: TimeWindow) -> dict[Partition, Bounds]:
+    """What may hold answers of the window: of scores, dead letters and the shadow's. Raises Fatal (2) where a topic is not
+    there."""
+    try:
+        every = bus.partitions([settings.shadow_topic])
+    except Fatal as error:
+        if error.exit_code != USAGE:
+            raise
+        raise Fatal(
+            f"no topic {settings.shadow_topic!r}: nothing has been scored twice", "start scorer run --shadow", USAGE
+        ) from error
+    every += bus.partitions([settings.output.topic, settings.dead_letter.topic])
+    found = bus.spans(every)
+    ends = {partition: bounds.high for partition, bounds in found.items()}
+    starts = {partition: bounds.low for partition, bounds in found.items()}
+    if window.to_ms is not None:
+        ends = bus.since(window.to_ms, ends)
+    if window.from_ms is not None:
+        starts = {partition: max(starts[partition], at) for partition, at in bus.since(window.from_ms, ends).items()}
+    return {partition: Bounds(min(start, ends[partition]), ends[partition]) for partition, start in starts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`behind` is how many seconds the judge is behind, `pair_age` how many seconds ago the newest pair was taken in."""
+
+    behind: float
+    pair_age: float | None
+
+
+class Watch:
+    """Of one contest, from the starts of `stretch` on. Raises Fatal: 2 for a record that is no score, 3 and 4 as Feed does."""
+
+    def __init__(self, settings: Settings, contest: Contest, window: TimeWindow, stretch: Spans) -> None:
+        self._settings, self._contest, self._window = settings, contest, window
+        self._as_json = formats.as_json(settings)
+        self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
+        starts = {partition: start for partition, (start, _) in stretch.items()}
+        self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
+        width = max(1, sum(topic == settings.output.topic for topic, _ in stretch))
+        self._join: MergeJoin[Told] = MergeJoin(MOST, MOST // (4 * width))
+        self._most_held = MOST // (2 * width)
+        self._lanes: dict[Partition, set[Partition]] = {}
+        self._slow: set[Partition] = set()
+        now = time.monotonic()
+        self._lag, self._noted, self._settled = Lag(now, self._stops), now, now
+        self._paired: float | None = None
+        self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
+        self.tally, self.sample = Tally(), Sample()
+
+    def to_end(self) -> Iterator[int]:
+        """Read everything up to the stops. Gives how many offsets are left, now and then."""
+        quiet = time.monotonic()
+        while left := self._left():
+            batches = self._feed.take(TAKE_SECONDS)
+            self._take_in([cut for batch in batches if (cut := self._cut(batch)).offsets])
+            self._feed.hold(self._slow | {each for each, stop in self._stops.items() if self._feed.reached[each] >= stop})
+            if batches:
+                quiet = time.monotonic()
+            elif time.monotonic() > quiet + STALL_SECONDS:
+                (topic, number), missing = next(iter(left.items()))
+                told = f"the last {missing} offsets of {topic}[{number}] did not come for {STALL_SECONDS:.0f} s"
+                raise Fatal(told, "is the broker there, or does a transaction stay open?")
+            yield sum(left.values())
+        yield 0
+
+    def follow(self, seconds: float) -> Pace:
+        """Read for so many seconds; how far behind that leaves the judge."""
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            self._take_in(self._feed.take(min(TAKE_SECONDS, until - now)))
+            self._feed.hold(self._slow)
+        if now >= self._noted + seconds:
+            self._lag.note(now, self._bus.visible(self._stops))
+            self._noted = now
+        age = None if self._paired is None else now - self._paired
+        return Pace(self._lag.behind(now, self._feed.reached), age)
+
+    def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
+        """This verdict, with what it rests on."""
+        return Judgement(rivals, verdict, self.sample, self.dropped, dict(self._feed.reached), behind)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Answers that are in no pair, and pairs that do not count, by why."""
+        return {**self._join.dropped._asdict(), "foreign": self.tally.foreign}
+
+    def close(self) -> None:
+        self._feed.close()
+
+    def _left(self) -> Offsets:
+        """The offsets that are missing, by partition. What one side holds back is of no use once the other side has ended."""
+        reached = self._feed.reached
+        left = {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
+        return {
+            partition: missing
+            for partition, missing in left.items()
+            if partition not in self._slow or self._awaited(partition, left)
+        }
+
+    def _awaited(self, held: Partition, left: Collection[Partition]) -> bool:
+        """Whether the other side may still bring what the answers of a partition that is held back wait for."""
+        mine = held[0] == self._settings.shadow_topic
+        return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in self._slow for topic, p in left)
+
+    def _cut(self, batch: Batch) -> Batch:
+        count = bisect_left(batch.offsets, self._stops[batch.partition])
+        return Batch(batch.partition, batch.offsets[:count], batch.messages[:count])
+
+    def _take_in(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if batch.partition[0] == self._settings.dead_letter.topic:
+                self._letters(batch)
+            else:
+                self._records(batch)
+        now = time.monotonic()
+        if now >= self._settled + SETTLE_SECONDS:
+            self._join.settle()
+            self._settled = now
+        self._find_slow()
+
+    def _records(self, batch: Batch) -> None:
+        try:
+            placed, found = records.places([message.value() for message in batch.messages], self._as_json)
+        except Unreadable as error:
+            raise self._no_score(batch, error.row, error) from error
+        side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
+        told = list(zip(found, map(Message.key, batch.messages), strict=True))
+        offsets = [each.source.offset for each in placed]
+        lanes = [(each.source.topic, each.source.partition) for each in placed]
+        mine = self._lanes.setdefault(batch.partition, set())
+        mine |= (several := set(lanes))
+        for lane in several:
+            which = [each == lane for each in lanes]
+            self._pairs(lane, self._join.add(side, lane, list(compress(offsets, which)), list(compress(told, which))))
+
+    def _letters(self, batch: Batch) -> None:
+        for message, headers in zip(batch.messages, headers_of(batch.messages)[0], strict=True):
+            if (found := records.letter(headers or [])) is not None:
+                lane, offset, answer = found
+                self._pairs(lane, self._join.add(Side.ANSWERED, lane, [offset], [(answer, message.key())]))
+
+    def _pairs(self, lane: Partition, pairs: Pairs[Told]) -> None:
+        if not pairs.offsets:
+            return
+        try:
+            sides = [records.answers([said for said, _ in side]) for side in pairs[1:]]
+        except Unreadable as error:
+            told = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
+            raise Fatal(told, HINT, USAGE) from error
+        found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
+        cells = [cell(key, lane, offset) for (_, key), offset in zip(pairs.answered, pairs.offsets, strict=True)]
+        if self._window != ALWAYS:
+            rows = [row for row, shadow in enumerate(sides[1]) if self._window.holds(shadow.event_ms)]
+            found, cells = [found[row] for row in rows], [cells[row] for row in rows]
+        kept = self.tally.add(cells, found)
+        self.sample.add([each for _, each in kept])
+        if kept:
+            self._paired = time.monotonic()
+
+    def _find_slow(self) -> None:
+        """Which partitions are to be held back, because their side is far ahead of the other."""
+        for partition, lanes in self._lanes.items():
+            side = Side.SHADOW if partition[0] == self._settings.shadow_topic else Side.ANSWERED
+            held = max(self._join.held(side, lane) for lane in lanes)
+            if held > self._most_held:
+                self._slow.add(partition)
+            elif held <= self._most_held // 2:
+                self._slow.discard(partition)
+
+    def _no_score(self, batch: Batch, row: int, error: Exception) -> Fatal:
+        place = "{}[{}]@{}".format(*batch.partition, batch.offsets[row])
+        return Fatal(f"{place} is no score: {error}", HINT, USAGE)

@@ -1,0 +1,185 @@
+"""Two versions' answers to the same events, judged from a real broker: scores, dead letters and a shadow's records."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from publisher.positions import Position
+from scorer.dead_letters.headers import dead_headers
+from scorer.scores.record import RecordEncoder
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command
+
+PARTITIONS = 3
+KEYS = 2_000
+OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+CHAMPION = RecordEncoder(model="m", version="1.0.0", digest=OLD, role="champion", region="r")
+SHADOW = RecordEncoder(model="m", version="2.0.0", digest=NEW, role="shadow", region="r")
+FAILING = SHADOW.acting(role="shadow", arm="champion", revision=2, fallback="missing-field")
+CANARY = RecordEncoder(model="m", version="2.0.0", digest=NEW, role="canary", region="r")
+FALLBACK = CHAMPION.acting(role="champion", arm="canary", revision=2, fallback="inference-failed")
+FORMER = RecordEncoder(model="m", version="1.0.0", digest=OLD, role="shadow", region="r")
+Fails = Callable[[int], bool]
+
+
+def never(_: int) -> bool:
+    return False
+
+
+class Bus:
+    """Writes answers to event n of partition n mod PARTITIONS, at offset n div PARTITIONS, with key n mod KEYS."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self._producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 20})
+        self._now = int(time.time() * 1_000)
+
+    def _write(self, topic: str, n: int, value: bytes, headers: Any = None) -> None:
+        while len(self._producer) > 50_000:
+            self._producer.poll(0.05)
+        key = b"k%d" % (n % KEYS)
+        self._producer.produce(topic, value, key, n % PARTITIONS, timestamp=self._now, headers=headers)
+
+    def record(self, topic: str, encoder: RecordEncoder, n: int, score: float | None = 0.75) -> None:
+        """`score` None: the version cannot score event n."""
+        place, offset = (self.rig.events_topic, n % PARTITIONS), n // PARTITIONS
+        value, decision, status = b"null", None, "dead_lettered"
+        if score is not None:
+            value, decision, status = b"%.6f" % score, "late" if score >= 0.5 else "on time", "scored"
+        (record,) = encoder.encode([f"e{n}"], [value], [decision], [place], [offset], [self._now], status, self._now)
+        self._write(topic, n, record)
+
+    def letter(self, n: int) -> None:
+        """The champion does not score event n."""
+        source = Position("r", self.rig.events_topic, n % PARTITIONS, n // PARTITIONS)
+        facts = {"reason": "missing-field", "error": "x", "model": f"m:1.0.0@{OLD}", "at_ms": self._now, "arm": "champion"}
+        self._write(self.rig.dead_topic, n, b"{}", dead_headers(None, source=source, **facts))  # type: ignore[arg-type]
+
+    def flush(self) -> None:
+        assert self._producer.flush(STEP_SECONDS) == 0
+
+    def answers(self, numbers: Sequence[int], fails: Fails = never, dead: Fails = never, flips: Fails = never) -> None:
+        """The champion's answers, and those of the candidate as its shadow."""
+        for n in numbers:
+            if dead(n):
+                self.letter(n)
+            else:
+                self.record(self.rig.scores_topic, CHAMPION, n, 0.25 if n % 2 else 0.75)
+            if fails(n):
+                self.record(f"{self.rig.scores_topic}.shadow", FAILING, n, None)
+            else:
+                self.record(f"{self.rig.scores_topic}.shadow", SHADOW, n, 0.75 if flips(n) or not n % 2 else 0.25)
+        self.flush()
+
+
+@pytest.fixture
+def bus(make_rig: MakeRig) -> Bus:
+    rig = make_rig()
+    for topic in (rig.scores_topic, rig.dead_topic, f"{rig.scores_topic}.shadow"):
+        rig.make_topic(topic, PARTITIONS)
+    return Bus(rig)
+
+
+def judged(bus: Bus, *flags: str, code: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(bus.rig.run("scorer", "judge", "scorer.yaml", "--json", *flags, code=code).stdout)
+    return found
+
+
+def rules(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {rule["rule"]: rule for rule in found["rules"]}
+
+
+def test_a_good_candidate_may_be_promoted(bus: Bus) -> None:
+    count = 12_000
+    bus.answers(range(count), dead=lambda n: n % 500 == 7, fails=lambda n: n % 500 == 7, flips=lambda n: n % 100 == 1)
+    found = judged(bus)
+    assert (found["verdict"], found["champion"]["digest"], found["candidate"]["version"]) == ("promote", OLD, "2.0.0")
+    errors, flips = rules(found)["errors"], rules(found)["flips"]
+    both = count - count // 500
+    assert (errors["estimate"], errors["pairs"], errors["margin"]) == (0.0, count, 0.005)
+    assert (flips["pairs"], flips["estimate"]) == (both, pytest.approx(count / 100 / both))
+    assert errors["cells"] > 1_000
+    assert found["dropped"] == {"unsampled": 0, "orphans": 0, "crowded": 0, "foreign": 0}
+    assert {(d["champion"], d["candidate"]): d["events"] for d in found["decisions"]}["on time", "late"] == count // 100
+    assert found["drift"]["psi"] < 0.1
+    told = bus.rig.run("scorer", "judge", "scorer.yaml")
+    assert "late" in told.stdout
+    assert "promote" in told.stderr
+    held = judged(bus, "--max-flips", "1%", code=1)
+    assert (held["verdict"], held["why"][0].split(":")[0]) == ("hold", "flips")
+    early = bus.rig.run("scorer", "judge", "scorer.yaml", "--to", "1000", "--json", code=1)
+    assert json.loads(early.stdout)["verdict"] == "hold"
+
+
+def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus: Bus) -> None:
+    """A third by the shadow, a third as canary, of which some fall back to the champion. A failure counts once."""
+    scores, shadow = bus.rig.scores_topic, f"{bus.rig.scores_topic}.shadow"
+    for n in range(3_000):
+        broken = n % 25 == 3
+        if n % 3 == 0:
+            bus.answers([n], fails=lambda n: n % 25 == 3)
+        elif broken:
+            bus.record(scores, FALLBACK, n)
+            bus.record(shadow, SHADOW, n)
+        else:
+            bus.record(scores, CANARY, n)
+            bus.record(shadow, FORMER, n)
+    for n in range(3_000, 3_500):  # not sampled, and of another version
+        bus.record(scores, CHAMPION if n % 2 else CANARY, n)
+        if n < 3_100:
+            bus.record(shadow, CHAMPION if n % 2 else CANARY, n)
+    bus.record(shadow, SHADOW, 3_600)
+    bus.flush()
+    found = judged(bus, code=1)
+    assert found["verdict"] == "roll back"
+    assert rules(found)["errors"]["pairs"] == 3_000
+    assert rules(found)["errors"]["estimate"] == pytest.approx(1 / 25)
+    assert found["dropped"]["foreign"] == 100
+    turned = judged(bus, "--champion", NEW, "--candidate", OLD, code=1)
+    assert rules(turned)["errors"]["estimate"] == pytest.approx(-1 / 25)
+    told = bus.rig.run("scorer", "judge", "scorer.yaml", "--champion", OLD, "--candidate", OLD, code=2).stderr
+    assert "the champion and the candidate" in told
+
+
+def test_no_data_is_no_success(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    for topic in (rig.scores_topic, rig.dead_topic):
+        rig.make_topic(topic, PARTITIONS)
+    assert "scorer run --shadow" in rig.run("scorer", "judge", "scorer.yaml", code=2).stderr
+    rig.make_topic(f"{rig.scores_topic}.shadow", 1)
+    bus = Bus(rig)
+    assert judged(bus, code=1)["verdict"] == "hold"
+    for n in range(5_000):
+        bus.record(rig.scores_topic, CHAMPION if n % 2 else CANARY, n)
+    bus.flush()
+    found = judged(bus, code=1)
+    assert (found["verdict"], rules(found)["errors"]["pairs"]) == ("hold", 0)
+    assert found["why"] == ["errors: no pairs", "flips: no pairs"]
+
+
+def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
+    with subprocess.Popen(
+        [command("scorer"), "judge", "scorer.yaml", "--follow", "--json"], cwd=bus.rig.folder, stdout=subprocess.PIPE, text=True
+    ) as following:
+        try:
+            bus.answers(range(1_000))
+            looks = _looks(following)
+            first = next(look for look in looks if rules(look)["errors"]["pairs"] == 1_000)
+            assert first["verdict"] == "hold"
+            assert "errors: 1,000 pairs of 3,000" in first["why"]
+            bus.answers(range(1_000, 9_000))
+            last = list(looks)[-1]
+            assert (last["verdict"], following.wait(STEP_SECONDS)) == ("promote", 0)
+            assert last["behind_seconds"] < 30.0
+        finally:
+            following.kill()
+
+
+def _looks(following: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert following.stdout is not None
+    for line in following.stdout:
+        yield json.loads(line)

@@ -1,0 +1,92 @@
+"""Records and dead letters as answers; lag; what a sample says; who is judged."""
+
+import numpy as np
+import pytest
+
+from publisher.positions import Position
+from scorer.dead_letters.headers import dead_headers
+from scorer.rollout.judgement import records
+from scorer.rollout.judgement.differences import Answer, Difference
+from scorer.rollout.judgement.feed import Lag
+from scorer.rollout.judgement.report import Margins
+from scorer.rollout.judgement.sample import NEWEST, Sample
+from scorer.scores.record import RecordEncoder
+
+ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:a", role="champion", region="r")
+FALLBACK = ENCODER.acting(role="champion", arm="canary", revision=3, fallback="away")
+
+
+def encoded(encoder: RecordEncoder, count: int = 3, status: str = "scored") -> list[bytes]:
+    numbers = list(range(count))
+    places = [("events", n % 2) for n in numbers]
+    scores, decisions = [b"0.5", b"[1,2]", b"null"] * count, ["late", None, "on\ntime"] * count
+    ids = [f"e\n{n}" for n in numbers]
+    return encoder.encode(ids, scores[:count], decisions[:count], places, numbers, [7] * count, status, 9)
+
+
+def test_records_are_read_as_they_are_written() -> None:
+    placed, found = records.places(encoded(FALLBACK), bytes)
+    assert [(p.source.topic, p.source.partition, p.source.offset) for p in placed] == [
+        ("events", 0, 0),
+        ("events", 1, 1),
+        ("events", 0, 2),
+    ]
+    first, second, third = records.answers(found)
+    assert first == Answer("sha256:a", "scored", 7, "e\n0", 0.5, "late", "away")
+    assert (second.score, third.score, third.decision) == ([1, 2], None, "on\ntime")
+
+
+def test_what_a_dead_letter_says_stands_between_records() -> None:
+    source = Position("r", "events", 1, 8)
+    headers = dead_headers(
+        [("x", b"1")], reason="malformed", error="", source=source, model="m:1@sha256:b", at_ms=1, arm="canary"
+    )
+    found = records.letter(headers)
+    assert found == (("events", 1), 8, Answer("sha256:b", "dead_lettered", fallback="malformed"))
+    assert records.letter([("dead.source", b"nowhere")]) is None
+    value = encoded(ENCODER, 1)[0]
+    assert [each.digest for each in records.answers([value, found[2], value])] == ["sha256:a", "sha256:b", "sha256:a"]
+
+
+TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
+
+
+@pytest.mark.parametrize("bad", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
+def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
+    with pytest.raises(records.Unreadable) as told:
+        records.places([encoded(ENCODER, 1)[0], bad], bytes)
+    assert told.value.row == 1
+
+
+def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
+    a, b = ("t", 0), ("t", 1)
+    lag = Lag(100.0, {a: 5, b: 0})
+    assert lag.behind(101.0, {a: 4}) == 1.0
+    lag.note(102.0, {a: 9, b: 0})
+    assert lag.behind(103.0, {a: 4}) == 3.0
+    assert lag.behind(103.0, {a: 8}) == 3.0
+    assert lag.behind(104.0, {a: 9}) == 2.0
+    lag.note(105.0, {a: 9, b: 0})
+    assert lag.behind(105.5, {a: 9}) == 0.5
+
+
+def test_a_sample_keeps_the_newest_and_counts_every_flip() -> None:
+    sample = Sample()
+    assert sample.drift() == (None, None)
+    apart = np.random.default_rng(1).random(2 * NEWEST)
+    sample.add([Difference(0, 1, ("yes", "no"), (score, score + 5.0)) for score in apart])
+    assert sample.drift()[1] == 1.0
+    sample.add([Difference(0, 0, ("yes", "yes"), (score, score)) for score in apart[: NEWEST + 5]])
+    assert sample.drift() == (0.0, 0.0)
+    assert sample.flips == {("yes", "no"): 2 * NEWEST, ("yes", "yes"): NEWEST + 5}
+    alone = Sample()
+    alone.add([Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(100)])
+    psi, ks = alone.drift()
+    assert psi is not None
+    assert psi > 0.25
+    assert ks is None
+
+
+def test_versions_that_decide_nothing_are_judged_by_errors_alone() -> None:
+    assert [rule.name for rule in Margins().rules(decided=True)] == ["errors", "flips"]
+    assert [rule.name for rule in Margins().rules(decided=False)] == ["errors"]
