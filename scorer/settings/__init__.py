@@ -18,6 +18,7 @@ from publisher.process import configuration
 from publisher.process.configuration import Configuration, Listen, Loaded, Name, Section, SettingsError, TopicName
 from scorer.settings.carry import CarriedFields, check_source
 from scorer.settings.labels import LabelSettings
+from scorer.settings.shadow import ShadowSection
 
 NAMELESS = ("json-array", "float32", "bytes")
 SCHEMA_FORMATS = ("avro", "protobuf")
@@ -198,6 +199,7 @@ class Settings(Configuration):
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
+    shadow: ShadowSection = ShadowSection()
     region: Name = "local"
     """Stands in every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -235,6 +237,7 @@ class Settings(Configuration):
         uses += [("labels.topic", self.labels.topic)] if self.labels.topic else []
         uses += [("name (its topic of rollouts)", self.rollouts_topic)]
         uses += [("output.topic (its topic of corrections)", self.corrections_topic)]
+        uses += [("output.topic (its topic of the shadow)", self.shadow_topic)]
         first: dict[str, str] = {}
         for key, topic in uses:
             if first.setdefault(topic, key) != key:
@@ -281,6 +284,19 @@ class Settings(Configuration):
     @property
     def corrections_topic(self) -> str:
         return f"{self.output.topic}.corrections"
+
+    @property
+    def shadow_topic(self) -> str:
+        return f"{self.output.topic}.shadow"
+
+    @property
+    def shadow_group(self) -> str:
+        return f"{self.name}.shadow"
+
+    @property
+    def answer_topics(self) -> tuple[str, ...]:
+        """What a batch's transaction writes to, beside the offsets."""
+        return self.output.topic, self.dead_letter.topic, self.swaps_topic
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:
