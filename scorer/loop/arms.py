@@ -24,12 +24,13 @@ REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
 @dataclass(frozen=True, slots=True)
 class Arms:
     """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`.
-    `sampled` is (B,): whether a shadow looks at each event."""
+    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not."""
 
     canary: NDArray[np.bool_]
     candidate: Servable | None
     why: str = ""
     sampled: NDArray[np.bool_] | None = None
+    absent: tuple[str, str] = ("", "")
 
 
 class Assigning:

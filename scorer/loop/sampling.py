@@ -36,9 +36,10 @@ class Sampling(Assigning):
         mine = np.zeros(len(batch), np.bool_)
         if canary.split.below:
             mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
+        why = "" if canary.servable else REFUSED
         if not self._quarantine.may_ask():
-            return Arms(mine, None, CRASH, sampled)
-        return Arms(mine, canary.servable, "" if canary.servable else REFUSED, sampled)
+            why = CRASH
+        return Arms(mine, canary.servable, why, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str) -> None:
         """This candidate is looked at from now on; "": there is none."""

@@ -44,7 +44,7 @@ class ShadowScoring(Scoring):
             if rows and asked is not None and arms.why != CRASH:
                 _score(work, asked.as_shadow(arm), arm, rows, alive)
             elif rows:
-                _tell(work, (asked or servable).as_shadow(arm, arms.why), rows)
+                _tell(work, (asked or servable.named(*arms.absent)).as_shadow(arm, arms.why), rows)
         work.scored.outcomes["too_large"] += len(work.rejected)
         return work.scored
 

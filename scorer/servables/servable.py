@@ -36,6 +36,10 @@ class Servable:
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
 
+    def named(self, version: str, digest: str) -> "Servable":
+        """The same for records in the name of a version that is not here."""
+        return replace(self, encoder=self.encoder.named(version, digest))
+
     def as_shadow(self, arm: str, why: str | None = None) -> "Servable":
         """The same version where it scores events of this arm unseen; `why` it cannot, if so."""
         revision = self.resolution.revision
@@ -61,11 +65,12 @@ class Canary:
     percent: int
     split: Split
     servable: Servable | None
+    version: str = ""
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None) -> "Canary":
         """That of a role in a channel; a shadow's share of the answers is none."""
-        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable)
+        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable, role.version)
 
 
 def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:

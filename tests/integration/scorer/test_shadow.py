@@ -157,6 +157,7 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
         ("dead_lettered", None, "crash"),
         ("dead_lettered", None, "refused"),
     }
+    assert {record["version"] for record in records(rig)} == {"2.0.0"}
     assert sorted(map(place, records(rig))) == [(0, offset) for offset in range(count + 100)]
     assert champion.deaths == 0
     assert "examined apart" not in champion.said
