@@ -49,15 +49,16 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
 
 def required(settings: Settings) -> dict[str, Operations]:
     """Every topic that `scorer run` needs, inputs first, and what it does with them."""
-    own = [settings.output.topic, settings.dead_letter.topic, settings.status_topic]
-    written = dict.fromkeys(own, frozenset({WRITE}))
-    return rights.to_read(*settings.input.topics) | written | {settings.swaps_topic: frozenset({READ, WRITE})}
+    written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
+    if settings.swaps_topic in written:
+        written[settings.swaps_topic] = frozenset({READ, WRITE})
+    return rights.to_read(*settings.input.topics) | written
 
 
 def known(settings: Settings) -> dict[str, Operations]:
-    """Every topic that any command needs: those of `scorer run`, and what it has no need of: those of `scorer replay` and
-    `scorer rescore`, and the labels."""
-    others = [settings.replayed_topic, settings.corrections_topic, settings.rollouts_topic]
+    """Every topic that any command needs: those of `scorer run`, and what it has no need of: those of `scorer replay`,
+    `scorer rescore` and `scorer run --shadow`, and the labels."""
+    others = [settings.replayed_topic, settings.corrections_topic, settings.rollouts_topic, settings.shadow_topic]
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*others, *labels], frozenset())
 
@@ -93,6 +94,7 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
         ),
         settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.corrections_topic: NewTopic(settings.corrections_topic, width),
+        settings.shadow_topic: NewTopic(settings.shadow_topic, width),
         settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),

@@ -126,9 +126,12 @@ VERSIONS = [
     ),
     lines(
         "The canary's share of the keys",
-        "Events by why the champion answered them for the candidate; none: the candidate did.",
+        "Events by why the champion answered them for the candidate (none: it did), and those that a shadow left out.",
         "ops",
-        [(f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}")],
+        [
+            (f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}"),
+            (f"sum({rate('scorer_shadow_skipped_events_total')})", "left out by the shadow"),
+        ],
         width=THIRD,
     ),
     lines(

@@ -101,9 +101,11 @@ def promote(
     now: datetime,
     expected: Expected = Expected(),
     canary: int | None = None,
+    shadow: str | None = None,
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns. With `canary`, in
-    percent, the version answers that share of the keys, and the champion stays; without it, a canary that there was is over.
+    percent, the version answers that share of the keys, and the champion stays; with `shadow`, that version scores unseen
+    beside it. Without them, a canary or a shadow that there was is over.
 
     Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
     or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
@@ -112,19 +114,36 @@ def promote(
         raise BadReference(f"{expected.digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
 
     def target(standing: _Standing) -> _Target:
-        if version not in tags.versions(standing.there):
-            known = ", ".join(tags.versions(standing.there)) or "none"
-            raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
-        found = store.resolve(version)
-        _check_complete(store, found.digest)
+        found = _found(store, standing, version)
         if expected.digest not in (None, found.digest):
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
         if canary is not None:
             return _beside(store, channel, standing, version, found, canary)
+        if shadow is not None:
+            return _shadowed(store, version, found, shadow, _found(store, standing, shadow))
         return _Target(found, version, {version: found.digest})
 
     return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+
+
+def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
+    """A version that is there as a whole. Raises NotFound."""
+    if version not in tags.versions(standing.there):
+        known = ", ".join(tags.versions(standing.there)) or "none"
+        raise NotFound(f"{store.repository} has no version {version!r}", f"the versions there are: {known}")
+    found = store.resolve(version)
+    _check_complete(store, found.digest)
+    return found
+
+
+def _shadowed(store: Store, version: str, found: Descriptor, shadow: str, beside: Descriptor) -> _Target:
+    """A version that another one shadows. Raises Refused where they are one."""
+    if found.digest == beside.digest:
+        raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
+    document = roles.with_shadow((version, found), (shadow, beside))
+    taken = {version: found.digest, shadow: beside.digest}
+    return _Target(store.push_manifest(document), version, taken, roles=roles.parse(document))
 
 
 def _beside(store: Store, channel: str, standing: _Standing, version: str, found: Descriptor, percent: int) -> _Target:
@@ -136,7 +155,7 @@ def _beside(store: Store, channel: str, standing: _Standing, version: str, found
         hint = f"the canary is another version: model-registry status {store.repository}"
         raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)
     champion = manifest.describe(store.manifest(standing.champion))
-    document = roles.build((standing.version, champion), (version, found), percent)
+    document = roles.with_canary((standing.version, champion), (version, found), percent)
     return _Target(store.push_manifest(document), standing.version, {version: found.digest}, roles=roles.parse(document))
 
 

@@ -1,7 +1,7 @@
 """Roles of versions in one channel: the champion answers, a canary answers a share of the keys, shadows score unseen.
 
-A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. An index
-with a canary is written by `promote --canary`; scorers act on no shadow yet, and none is written.
+A channel with more than a champion names an OCI index, whose descriptors carry the role and the weight as annotations. It is
+written by `promote --canary` and `promote --shadow`.
 """
 
 from collections.abc import Sequence
@@ -60,12 +60,24 @@ def _role(entry: Descriptor) -> Role:
         raise Corrupt(f"an entry of the channel's index does not read: {error!r}") from None
 
 
-def build(champion: tuple[str, Descriptor], canary: tuple[str, Descriptor], percent: int) -> bytes:
-    """The document of a channel in which a canary answers `percent` of the keys. Versions come with their manifests'
-    descriptors. The same arguments give the same bytes."""
+Named = tuple[str, Descriptor]
+"""A version, and the descriptor of its manifest."""
+
+
+def with_canary(champion: Named, canary: Named, percent: int) -> bytes:
+    """The document of a channel in which a canary answers `percent` of the keys. The same arguments give the same bytes."""
+    return _document((CHAMPION, WHOLE - percent, champion), (CANARY, percent, canary))
+
+
+def with_shadow(champion: Named, shadow: Named) -> bytes:
+    """The document of a channel in which the champion answers everything, and a shadow scores unseen."""
+    return _document((CHAMPION, WHOLE, champion), (SHADOW, 0, shadow))
+
+
+def _document(*parts: tuple[str, int, Named]) -> bytes:
     entries = tuple(
         msgspec.structs.replace(at, annotations={ROLE: role, WEIGHT: str(weight), manifest.VERSION: version})
-        for role, weight, (version, at) in ((CHAMPION, WHOLE - percent, champion), (CANARY, percent, canary))
+        for role, weight, (version, at) in parts
     )
     return manifest.encode(
         Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
@@ -84,6 +96,11 @@ def percent(text: str) -> int:
 def canary(roles: Sequence[Role]) -> Role | None:
     """The canary among them, if there is one."""
     return next((role for role in roles if role.role == CANARY), None)
+
+
+def candidate(roles: Sequence[Role]) -> Role | None:
+    """The version that is compared with the champion: the canary, else the first shadow, if there is one."""
+    return canary(roles) or next((role for role in roles if role.role == SHADOW), None)
 
 
 def shown(roles: Sequence[Role]) -> str:

@@ -22,6 +22,12 @@ To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version th
 Canary = Annotated[
     str | None, typer.Option(metavar="SHARE", help="As a canary: answer this share of the keys (5%), and leave the champion.")
 ]
+Shadow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="Have this version score unseen beside it: `scorer run --shadow` does.", show_default=False
+    ),
+]
 ExpectDigest = Annotated[
     str | None, typer.Option(metavar="DIGEST", help="Refuse where the version is another one than was tested.")
 ]
@@ -42,23 +48,29 @@ def promote(
     channel: Channel = "prod",
     reason: Reason = "",
     canary: Canary = None,
-    shadow: Annotated[list[str] | None, typer.Option(metavar="VERSION", help="Refused: no scorer acts on it yet.")] = None,
+    shadow: Shadow = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
     json: Json = False,
 ) -> None:
     """Point a channel at a version, or add it as a canary. Each move has the next revision. `scorer promote` also tells the
-    scorers."""
+    scorers. A canary or a shadow that there was is over."""
     from model_registry.channels import channel as channels
-    from model_registry.channels import roles
 
-    if shadow:
-        hint = "leave it out, or promote that version to a channel of its own (--channel shadow) for a scorer of its own"
-        raise BadReference("--shadow: no scorer acts on shadows yet, so nothing was moved", hint)
-    share = None if canary is None else roles.percent(canary)
+    share = canary_share(canary, shadow)
     store, _ = open_repository(ctx, repo)
     expected = channels.Expected(expect_digest, expect_revision)
-    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, **_by(reason)))
+    _show_move(json, channels.promote(store, channel, to, expected=expected, canary=share, shadow=shadow, **_by(reason)))
+
+
+def canary_share(canary: str | None, shadow: str | None) -> int | None:
+    """The canary's percent; None without one. Raises BadReference, also where a shadow is named as well."""
+    from model_registry.channels import roles
+
+    if canary is not None and shadow is not None:
+        hint = "while a canary answers its keys, `scorer run --shadow` has the champion score them: leave --shadow out"
+        raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
+    return None if canary is None else roles.percent(canary)
 
 
 def rollback(
@@ -70,7 +82,7 @@ def rollback(
     expect_revision: ExpectRevision = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at what it served before, as a new revision: a canary ends. A second rollback goes one step back."""
+    """Point a channel at what it served before, as a new revision: canary and shadow end. A second one goes one step back."""
     from model_registry.channels import channel as channels
 
     store, _ = open_repository(ctx, repo)

@@ -1,10 +1,11 @@
-"""`scorer run`: scores events until SIGTERM."""
+"""`scorer run`: scores events until SIGTERM, for those who read scores or, as a shadow, for those who compare versions."""
 
 import os
 from typing import Annotated
 
 import typer
 
+from publisher.errors import USAGE, Fatal
 from publisher.process.command_line import Config, LogLevel, Set
 
 
@@ -14,14 +15,27 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Processes in the consumer group; default: as many as cores are allowed.", min=1)
     ] = None,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Score unseen, by the version that does not answer, to <output>.shadow.")
+    ] = False,
+    share: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="With --shadow: of so many of the keys (20%); default: shadow.share.")
+    ] = None,
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Score events until SIGTERM."""
+    """Score events until SIGTERM. With --shadow nobody is answered: a group of its own compares versions."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported: threads that no scorer would use
     from publisher.process import logs
-    from scorer.process import cores, service, supervisor
+    from scorer.process import cores, service, shadow_service, supervisor
     from scorer.settings import load
+    from scorer.settings.shadowing import Shadowing
 
-    settings = load(path, flags or []).settings
+    if share is not None and not shadow:
+        raise Fatal(f"--share {share} is a share of what a shadow scores", "say --shadow, or leave it out", USAGE)
+    sampled = [] if share is None else [f"shadow.share={share.strip().removesuffix('%').rstrip()}"]
+    settings = load(path, [*(flags or []), *sampled]).settings
+    if shadow:
+        settings = Shadowing.of(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
-    supervisor.run(settings, workers or cores.allowed(), service.run, log_level.upper())
+    work = shadow_service.run if shadow else service.run
+    supervisor.run(settings, workers or cores.allowed(), work, log_level.upper())

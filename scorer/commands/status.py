@@ -11,7 +11,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from model_registry.channels.roles import CANARY
+from model_registry.channels.roles import CHAMPION
 from model_registry.commands.output import short
 from publisher.process.command_line import Config, Json, Set, print_data
 from scorer.commands.tail import read_to_end
@@ -89,9 +89,9 @@ def _row(name: str, heard: Heard, now: float) -> tuple[str, ...]:
 
 
 def _versions(heard: Heard) -> str:
-    """The champion's version, and the canary's beside it."""
-    canary = heard.status.versions.get(CANARY)
-    return (heard.champion.version or "-") + (f", canary {canary.version}" if canary else "")
+    """The champion's version, and the candidate's beside it."""
+    beside = [f", {role} {version.version}" for role, version in heard.status.versions.items() if role != CHAMPION]
+    return (heard.champion.version or "-") + "".join(beside)
 
 
 def _dead_letters(heard: Heard) -> int:

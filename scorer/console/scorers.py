@@ -59,8 +59,9 @@ class ScorersFold:
         return True
 
     def live(self, now: float) -> list[Heard]:
-        """The scorers that run, by name."""
-        return sorted((h for h in self.last.values() if h.state(now) == RUNNING), key=lambda h: h.status.scorer)
+        """The scorers that run, by name; shadows are none."""
+        running = (h for h in self.last.values() if h.state(now) == RUNNING and not h.status.shadow)
+        return sorted(running, key=lambda h: h.status.scorer)
 
     def listed(self, now: float) -> list[Heard]:
         """Those heard of within the last hour, by name."""

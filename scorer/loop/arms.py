@@ -1,13 +1,15 @@
-"""Which events of a batch are the canary's, and whether the candidate may be asked for them at all."""
+"""Which events of a batch are the canary's, and whether the candidate may be asked for them at all. All are answered, however
+late: a shadow samples (`sampling.py`)."""
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from publisher.kafka.partitions import Partition
 from scorer.crashes.quarantine import Quarantine
 from scorer.events.batch import Batch
 from scorer.loop.breaker import OPEN_SECONDS, Breaker
@@ -21,11 +23,14 @@ REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`."""
+    """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`.
+    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not."""
 
     canary: NDArray[np.bool_]
     candidate: Servable | None
     why: str = ""
+    sampled: NDArray[np.bool_] | None = None
+    absent: tuple[str, str] = ("", "")
 
 
 class Assigning:
@@ -49,6 +54,10 @@ class Assigning:
             return Arms(mine, None, CRASH)
         allowed = self._breaker.allows(canary.digest, self._clock())
         return Arms(mine, canary.servable) if allowed else Arms(mine, None, BREAKER)
+
+    def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
+        """The partitions in which what waits is left out."""
+        return ()
 
     def observe(self, label: str, asked: int, failed: int) -> None:
         """A batch is scored in which the candidate failed at so many events that the champion answered."""

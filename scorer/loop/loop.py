@@ -3,6 +3,7 @@
 A batch is published through a session: its records, the swap records it causes, and its offsets.
 Where scoring takes about as long as a commit, the next batch is scored while the last one commits.
 Between two batches the version may flip, and partitions whose revision is ahead of ours wait until we have it.
+A shadow goes round in the same loop: it looks at a sample, and leaves out what it is too late for.
 """
 
 import logging
@@ -26,6 +27,7 @@ from scorer.loop.recovery import Recoveries
 from scorer.loop.refusals import Refusals
 from scorer.loop.revision_fence import RevisionFence
 from scorer.loop.scoring import Scored
+from scorer.loop.skipping import skip
 from scorer.loop.swaps import swap_records
 from scorer.servables.servable import Servable
 
@@ -39,7 +41,7 @@ HEAR_SECONDS = 1.0  # how long the group may take to tell it; a heartbeat
 class Loop:
     """Runs until `stopping()`; see the module."""
 
-    def __init__(self, collaborators: Collaborators) -> None:
+    def __init__(self, collaborators: Collaborators, assigning: Assigning | None = None) -> None:
         settings, intake = collaborators.settings, collaborators.intake
         scoring, metrics = collaborators.scoring, collaborators.metrics
         self._with = collaborators
@@ -57,7 +59,7 @@ class Loop:
         self._recoveries = Recoveries(settings.replica, settings.name)
         self._claims = Claims(settings.owner, intake, collaborators.session)
         self._fence = RevisionFence(intake, collaborators.versions.hurry, metrics.fence_timeouts, time.monotonic)
-        self._assigning = Assigning(collaborators.quarantine)
+        self._assigning = assigning or Assigning(collaborators.quarantine)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
         self._absence = Absence(intake, metrics.outages, time.monotonic, fallback_seconds)
@@ -107,6 +109,7 @@ class Loop:
         if self._absence.lasts(WAIT_SECONDS):
             return
         self._admit_arrivals(servable)
+        self._leave_out()
         batch = self._take(servable, self._pace())
         if batch is None:
             self._idle()
@@ -136,6 +139,17 @@ class Loop:
             self._claims.claim(arrivals)
             self._fence.admit(revision)
         self._fence.look(revision)
+
+    def _leave_out(self) -> None:
+        """Go on at the end of partitions in which it is too late for what waits. Raises Aborted."""
+        progress = self._with.progress
+        if not (late := self._assigning.too_late(progress.lag_seconds)):
+            return
+        self._settle()
+        progress.lag_seconds = {}  # until it is looked at again
+        if count := skip(late, self._intake, self._session, self._settings.owner):
+            self._with.metrics.skipped.inc(count)
+            log.warning("too far behind: %d events are left out, in %s", count, sorted(late))
 
     def _pace(self) -> float:
         """The broker pays for each transaction: leave some time between two. When the next may begin, a little later than now
@@ -292,5 +306,5 @@ class Loop:
         revision = champion.resolution.revision
         self._with.metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
         canary = self._versions.canary
-        beside = "" if canary is None else f", and {canary.digest} to {canary.percent} % of the keys"
+        beside = "" if canary is None or not canary.percent else f", and {canary.digest} to {canary.percent} % of the keys"
         log.info("serving %s (revision %d)%s", champion.label, revision, beside)

@@ -83,5 +83,5 @@ class Metering:
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
         progress.paused = intake.unreadable.why()
-        seconds = self._lag.seconds(lag, progress.last_event_ms, now_ms())
+        progress.lag_seconds = seconds = self._lag.seconds(lag, progress.last_event_ms, now_ms())
         self._with.metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)

@@ -81,7 +81,7 @@ class Refusals:
             for row in guilty:
                 self._bury(done, row, str(error))
             if guilty:
-                log.warning("%d records that the broker refuses become dead letters: %s", len(guilty), error)
+                log.warning("the broker refuses %d records, which have no place in their topics: %s", len(guilty), error)
             spans += [part for part in (rows[cut:], rows[:cut]) if part]
             refused = self._publish_all(done, spans)
             if refused is None:
@@ -112,9 +112,13 @@ class Refusals:
         time of now instead of the event's; at last one that has neither value nor headers of the event, but says where it is.
         """
         scored, slots = done.scored, done.scored.slots
-        topic, value, key, partition, stamp, headers = slots[row] or self._letter(done, row, why)
+        if (record := slots[row] or self._letter(done, row, why)) is None:
+            return
+        topic, value, key, partition, stamp, headers = record
         if topic != self._with.scoring.dead.topic:
-            slots[row] = self._letter(done, row, f"no score can be written: {why}")
+            slots[row] = letter = self._letter(done, row, f"no score can be written: {why}")
+            if letter is None:
+                return
             scored.outcomes["expired" if row in scored.expired else scored.status] -= 1
             scored.outcomes["dead"] += 1
             scored.reasons[Reason.RECORD_REFUSED] += 1
@@ -122,7 +126,8 @@ class Refusals:
             slots[row] = (topic, value, key, partition, 0, headers)
         elif value is not None or len(headers or ()) > len(NAMES):
             said = facts(headers or ())
-            *_, husk = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
+            letter = self._letter(done, row, f"no whole dead letter can be written: {why}; {said['reason']}: {said['error']}")
+            husk = letter[-1] if letter else None
             kept = key if key and len(key) <= LONGEST_KEY else said["source"].encode()
             slots[row] = (topic, None, kept, partition, 0, (husk or [])[-len(NAMES) :])
             scored.reasons.update({said["reason"]: -1, Reason.RECORD_REFUSED: 1})
@@ -130,9 +135,10 @@ class Refusals:
             hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"
             raise Fatal(f"{topic} refuses even the smallest dead letter: {why}", hint, 3)
 
-    def _letter(self, done: Published, row: int, why: str) -> Record:
-        poison = Poison(Reason.RECORD_REFUSED, why)
-        topic, value, key, partition, _, headers = self._with.scoring.letter(
-            done.batch, row, poison, done.servable, now_ms(), done.scored.arm(row)
-        )
+    def _letter(self, done: Published, row: int, why: str) -> Record | None:
+        poison, arm = Poison(Reason.RECORD_REFUSED, why), done.scored.arm(row)
+        letter = self._with.scoring.letter(done.batch, row, poison, done.servable, now_ms(), arm)
+        if letter is None:
+            return None
+        topic, value, key, partition, _, headers = letter
         return topic, value, key, partition, 0, headers

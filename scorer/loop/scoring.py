@@ -145,8 +145,10 @@ class Scoring:
         work.rejected = dict.fromkeys(range(len(batch)), poison)
         return work.finished()
 
-    def letter(self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int, arm: str = CHAMPION) -> Record:
-        """The dead letter of one event of a batch, made at `at_ms` (Unix ms)."""
+    def letter(
+        self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int, arm: str = CHAMPION
+    ) -> Record | None:
+        """The dead letter of one event of a batch, made at `at_ms` (Unix ms); None where none is written."""
         source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
         headers = dead_headers(
             batch.headers[row],
@@ -228,6 +230,10 @@ class Work:
         for at, records, status in made:
             self.place(at, records, status)
         self.timed(began, decoded_at, inferred_at)
+
+    def tell(self, rows: list[int], answer: Answer) -> None:
+        """Records of these rows that say this."""
+        self.place(*self._records(rows, answer), answer.status)
 
     def skipped(self) -> set[int]:
         """The rows that are answered by nothing."""

@@ -15,7 +15,9 @@ from scorer.settings import Settings
 
 def swap_records(work: Published, partitions: Partitions, settings: Settings, at_ms: int) -> list[Record]:
     """For the topic `<name>.swaps`: a record for each role and each partition of this batch that another version, or another
-    revision, scored last. `at_ms` is the wall clock."""
+    revision, scored last. `at_ms` is the wall clock. A shadow, which answers nobody, has none."""
+    if settings.swaps_topic not in settings.answer_topics:
+        return []
     marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
     changed = {partition: mark for partition, mark in marks.items() if mark.served != work.mark.served}
     firsts = work.batch.first_offsets() if changed else {}

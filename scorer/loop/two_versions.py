@@ -36,7 +36,7 @@ def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], Non
     failed = dict.fromkeys(mine, arms.why)
     if arms.candidate is not None:
         work.servable = arms.candidate
-        failed = _tried(work, [row for row in mine if row not in work.rejected], alive)
+        failed = tried(work, [row for row in mine if row not in work.rejected], alive)
     work.servable = champion
     work.answer_all(np.flatnonzero(~arms.canary).tolist(), alive)
     for why in sorted(set(failed.values())):
@@ -49,8 +49,8 @@ def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], Non
         work.scored.asked, work.scored.failed = len(mine), fell.total()
 
 
-def _tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int, str]:
-    """Have the candidate answer these rows; those that it fails, by why. Nothing is rejected: the champion may know."""
+def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int, str]:
+    """Have the version that is up answer these rows; those that it fails, by why. Nothing is rejected: another may know."""
     failed: dict[int, str] = {}
     spans, good = [rows], False
     while spans:

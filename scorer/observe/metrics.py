@@ -89,6 +89,8 @@ class Metrics:
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         told = "Events in the canary's share of the keys, by why the champion answered; none: the candidate had the word."
         self.canaried = Counter("scorer_canary_events", told, ["fallback"], registry=at)
+        told = "Events that a shadow left out because it was too far behind."
+        self.skipped = Counter("scorer_shadow_skipped_events", told, registry=at)
         self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
         self.fence_timeouts = Counter(
             "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at

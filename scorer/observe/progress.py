@@ -13,9 +13,9 @@ LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransact
 
 @dataclass(slots=True)
 class Progress:
-    """`heartbeat` is in monotonic seconds; `lag` in records; `last_event_ms` is the time of the last answered event;
-    `state` says what the scorer is at while it has not `joined`; `scoring` is set once the owner thread goes round; `paused`
-    says why a partition is not read, where that is wrong."""
+    """`heartbeat` is in monotonic seconds; `lag` in records, `lag_seconds` as in `lag.py`; `last_event_ms` is the time of the
+    last answered event; `state` says what the scorer is at while it has not `joined`; `scoring` is set once the owner thread
+    goes round; `paused` says why a partition is not read, where that is wrong."""
 
     heartbeat: float
     state: str = "starting"
@@ -27,6 +27,7 @@ class Progress:
     recoveries: int = 0
     paused: dict[tuple[str, int], str] = field(default_factory=dict)
     lag: dict[tuple[str, int], int] = field(default_factory=dict)
+    lag_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
     last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def alive(self) -> None:

@@ -39,7 +39,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 class ScorerStatus(msgspec.Struct, frozen=True):
     """One scorer. Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the channel that it follows,
     `aspired_revision` the revision of it that it saw last, be it served, refused or on its way. `instance` is the process,
-    `first` the offset of its first record here, or -1 in that one (see `Twins`)."""
+    `first` the offset of its first record here, or -1 in that one (see `Twins`). A `shadow`, in a group of its
+    own, answers nobody and plays no part in a rollout."""
 
     scorer: str
     region: str
@@ -56,6 +57,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     aspired_revision: int = 0
     instance: str = ""
     first: int = -1
+    shadow: bool = False
 
 
 def notice_key(channel: str) -> str:

@@ -10,13 +10,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
 from confluent_kafka import Consumer, Producer
 
+from model_registry.channels import roles
+from model_registry.channels.roles import Role
 from publisher.errors import Aborted, Fatal
 from publisher.kafka import clients as kafka
 from publisher.kafka.connection import refused
@@ -37,6 +39,7 @@ from scorer.intake.consumer import Intake
 from scorer.intake.patience import Patience
 from scorer.intake.queued import plugin
 from scorer.intake.takeover import fence_the_dead, wait_for_the_living
+from scorer.loop.arms import Assigning
 from scorer.loop.collaborators import Collaborators, now_ms
 from scorer.loop.loop import Loop
 from scorer.loop.recovery import taken
@@ -51,6 +54,7 @@ from scorer.servables.loaded import loader
 from scorer.servables.manager import VersionManager
 from scorer.servables.servable import Servable
 from scorer.settings import Settings
+from scorer.settings.shadowing import Shadowing
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +63,17 @@ SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must
 
 @dataclass(frozen=True)
 class Parts:
-    """What of a scorer speaks to brokers. There is no setting for these: tests hand in their own."""
+    """What of a scorer speaks to brokers, and what a shadow does in another way. There is no setting for these: tests hand in
+    their own."""
 
     may_begin: Callable[[Settings, Twins, threading.Event], tuple[Target, Target]] = start_checks.may_begin
     name_missing_rights: Callable[[Settings], None] = start_checks.name_missing_rights
     make_consumer: Callable[..., Consumer] = kafka.consumer
     make_producer: Callable[..., Producer] = kafka.transactional_producer
     make_session: Callable[..., TransactionSession] = TransactionSession
+    make_scoring: Callable[[Settings, Target, Target], Scoring] = Scoring
+    make_assigning: Callable[[Quarantine], Assigning] = Assigning
+    candidate: Callable[[Sequence[Role]], Role | None] = roles.canary
     make_beginnings: Callable[..., Beginnings] = Beginnings
     make_intake: Callable[..., Intake] = Intake
     make_notices: Callable[..., Notices] = Notices
@@ -167,6 +175,7 @@ class Service:
             metrics.outages,
             on_refused=lambda _: metrics.refused.inc(),
             lethal=quarantine.lethal,
+            candidate=parts.candidate,
         )
         stop.callback(versions.close)
         progress.state = "making a version of the model ready"
@@ -183,8 +192,9 @@ class Service:
         producer = parts.make_status_producer(settings.kafka, settings.owner)
         telling = _reporter(settings, producer, progress, session.counters, versions, self._twins)
         stop.callback(telling.close)  # first: the fleet is told that we stop
-        scoring = Scoring(settings, output, dead)
-        return Loop(Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)), telling
+        scoring = parts.make_scoring(settings, output, dead)
+        parted = Collaborators(settings, intake, session, versions, scoring, quarantine, metrics, progress, traces)
+        return Loop(parted, parts.make_assigning(quarantine)), telling
 
     def _main_loop(self, loop: Loop, telling: StatusReporter) -> None:
         log.info("scoring %s %s", ", ".join(self._settings.input.topics), self._settings.delivery)
@@ -222,8 +232,8 @@ class Service:
             made = self._parts.make_producer(settings.kafka, name, settings.owner, batch_bytes, plugin())
             return kafka.introduced(made, settings.output.topic)
 
-        written = (settings.output.topic, settings.dead_letter.topic, settings.swaps_topic)
-        opened = OpenTransactions(settings.kafka, settings.owner, written, settings.name, settings.input.topics)
+        read = settings.input.topics
+        opened = OpenTransactions(settings.kafka, settings.owner, settings.answer_topics, settings.name, read)
         return self._parts.make_session(
             producer,
             transactional_ids(settings.transactional_prefix(settings.owner)),
@@ -280,6 +290,7 @@ def _reporter(
             aspired_revision=aspired,
             instance=twins.instance,
             first=twins.first,
+            shadow=isinstance(settings, Shadowing),
         )
 
     return StatusReporter(producer, settings.status_topic, status, twins)

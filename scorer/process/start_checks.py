@@ -56,8 +56,11 @@ def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
         found = topics.describe(admin, settings.kafka, topics.required(settings))
     if wrong := topics.faults(settings, found):
         raise Fatal("; ".join(wrong), "scorer check CONFIG --create makes what is missing", 2)
-    output, dead = found[settings.output.topic], found[settings.dead_letter.topic]
-    return Target(output.name, output.partitions, output.max_bytes), Target(dead.name, dead.partitions, dead.max_bytes)
+    output = found[settings.output.topic]
+    dead = found.get(settings.dead_letter.topic, output)  # a shadow writes none
+    targets = (settings.output.topic, output), (settings.dead_letter.topic, dead)
+    first, second = (Target(name, topic.partitions, topic.max_bytes) for name, topic in targets)
+    return first, second
 
 
 def twin_lives(waited: float, silent: float, deaf: bool, session_seconds: float) -> bool | None:

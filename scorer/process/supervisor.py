@@ -63,7 +63,7 @@ def of_worker(settings: Settings, number: int) -> Settings:
         raise SettingsError(f"http.listen: worker {number} would listen on {listen}; begin at a lower port")
     try:
         http = settings.http.model_dump() | {"listen": listen}
-        return Settings.model_validate(settings.model_dump() | {"replica": replica, "http": http})
+        return type(settings).model_validate(settings.model_dump() | {"replica": replica, "http": http})
     except ValidationError as error:
         if error.errors()[0]["loc"] != ("replica",):
             raise

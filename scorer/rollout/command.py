@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from model_registry.channels import channel, roles
+from model_registry.channels import channel
 from model_registry.channels.history import Move
 from model_registry.commands import options, output
-from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevision, To, ToRevision
+from model_registry.commands.channels import Canary, ExpectDigest, ExpectRevision, Shadow, To, ToRevision, canary_share
 from model_registry.commands.options import Reason
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.process.command_line import Config, Json, Set
@@ -35,6 +35,7 @@ def promote(
     settings: Set = None,
     reason: Reason = "",
     canary: Canary = None,
+    shadow: Shadow = None,
     expect_digest: ExpectDigest = None,
     expect_revision: ExpectRevision = None,
     wait: Wait = False,
@@ -42,8 +43,8 @@ def promote(
     json: Json = False,
 ) -> None:
     """Move the channel that the scorers follow (model.tag) to a version, or add it as a canary, and tell them at once."""
-    expected, share = channel.Expected(expect_digest, expect_revision), None if canary is None else roles.percent(canary)
-    make = partial(channel.promote, version=to, expected=expected, canary=share)
+    expected, share = channel.Expected(expect_digest, expect_revision), canary_share(canary, shadow)
+    make = partial(channel.promote, version=to, expected=expected, canary=share, shadow=shadow)
     _carry_out(config, settings, reason, make, wait_seconds if wait else None, json)
 
 

@@ -47,8 +47,8 @@ class Fleet:
         return found
 
     def live(self, now: float, channel: str) -> list[ScorerStatus]:
-        """The running scorers that follow a channel, by name."""
-        heard = [r for r, at in self.last.values() if r.state == "running" and now - at < STALE_SECONDS]
+        """The running scorers that follow a channel, by name; shadows answer nobody, and are none."""
+        heard = [r for r, at in self.last.values() if r.state == "running" and not r.shadow and now - at < STALE_SECONDS]
         return sorted((r for r in heard if r.tag in ("", channel)), key=lambda record: record.scorer)
 
 

@@ -88,6 +88,12 @@ class RecordEncoder:
         other.revision, other.fallback = revision, fallback
         return other
 
+    def named(self, version: str, digest: str) -> Self:
+        """The same for records in the name of another version, which cannot write its own."""
+        other = copy.copy(self)
+        other.provenance = {**self.provenance, "version": version, "digest": digest}
+        return other
+
     def encode(
         self,
         ids: Sequence[str],

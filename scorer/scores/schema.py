@@ -36,7 +36,7 @@ SCHEMA: dict[str, Any] = {
 }
 """`score`: null where the event expired, a number, the elements of an array row by row, or such arrays by output. `arm`: whose
 share of the keys the event fell in, champion or canary, under this `revision` of the channel; `role` answered it. `fallback`:
-why the champion answered for the canary."""
+why the champion answered for the canary; of a shadow's record without a score (`status` dead_lettered), why it has none."""
 
 NUMBERS_OF = {"carried": 13, "arm": 14, "revision": 15, "fallback": 16}
 """The Protobuf numbers of fields of the record that is not that of their place: what was added must not move what was there."""

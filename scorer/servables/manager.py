@@ -8,13 +8,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from model_registry.channels import channel, roles
 from model_registry.channels.channel import Resolution
-from model_registry.channels.roles import CANARY, CHAMPION
+from model_registry.channels.roles import CHAMPION, Role
 from model_registry.errors import RegistryError
 from model_registry.stores import Store
 from model_registry.trust.gate import admission
@@ -54,8 +54,9 @@ class _Shared:
 
 
 class VersionManager:
-    """The versions of one scorer: the champion, and a canary where the channel names one. `on_refused(refusal)` tells the
-    metrics, `outages` hear of what does not answer. `lethal(identity)` says why a candidate is not loaded, if it is not."""
+    """The versions of one scorer: the champion, and the `candidate` among the channel's roles, if there is one.
+    `on_refused(refusal)` tells the metrics, `outages` hear of what does not answer. `lethal(identity)` says why a candidate is
+    not loaded, if it is not."""
 
     def __init__(
         self,
@@ -65,12 +66,14 @@ class VersionManager:
         *,
         on_refused: Callable[[Refusal], None] = lambda _: None,
         lethal: Callable[[str], str | None] = lambda _: None,
+        candidate: Callable[[Sequence[Role]], Role | None] = roles.canary,
     ) -> None:
         self._settings = settings
         self._load = load
         self._outages = outages
         self._on_refused = on_refused
         self._lethal = lethal
+        self._candidate = candidate
         self._store: Store = open_source(settings)
         self._cache = open_cache(settings.model)
         self._admission = admission(settings.model.policy, self._cache.root)
@@ -126,9 +129,10 @@ class VersionManager:
 
     @property
     def canary(self) -> Canary | None:
-        """The canary's arm of the next batch, if the channel has one."""
-        champion = self.champion.resolution
-        return Canary.of(champion, self._shared.serving.get(CANARY)) if champion.roles else None
+        """The candidate's arm of the next batch, if the channel has one."""
+        if not (parts := self.champion.resolution.roles) or (role := self._candidate(parts)) is None:
+            return None
+        return Canary.of(role, self._shared.serving.get(role.role))
 
     @property
     def aspired_revision(self) -> int:
@@ -227,8 +231,8 @@ class VersionManager:
     def _aspire(self, resolution: Resolution, reason: str) -> None:
         with self._lock:
             aspired = {CHAMPION: resolution}
-            if canary := roles.canary(resolution.roles):
-                aspired[CANARY] = replace(resolution, digest=canary.digest, version=canary.version)
+            if role := self._candidate(resolution.roles):
+                aspired[role.role] = replace(resolution, digest=role.digest, version=role.version)
             if aspired != self._shared.aspired:
                 for one in aspired.values():
                     self._shared.refused.pop(one.digest, None)
@@ -254,7 +258,7 @@ class VersionManager:
         load, settings = self._load, self._settings
         role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
-            if role == CANARY and (why := self._lethal(aspired.identity)):
+            if role != CHAMPION and (why := self._lethal(aspired.identity)):
                 raise ModelRefused(why)
             self._admission.check(self._store, digest, aspired.version, datetime.now(UTC))
             package = self._cache.fetch(self._store, digest, version=aspired.version)

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from model_registry.channels import roles
 from model_registry.channels.channel import Resolution
-from model_registry.channels.roles import CANARY, CHAMPION
+from model_registry.channels.roles import CANARY, CHAMPION, SHADOW, Role
 from model_registry.package import Package
 from scorer.scores import formats as score_formats
 from scorer.scores.record import RecordEncoder
@@ -37,6 +36,15 @@ class Servable:
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
 
+    def named(self, version: str, digest: str) -> "Servable":
+        """The same for records in the name of a version that is not here."""
+        return replace(self, encoder=self.encoder.named(version, digest))
+
+    def as_shadow(self, arm: str, why: str | None = None) -> "Servable":
+        """The same version where it scores events of this arm unseen; `why` it cannot, if so."""
+        revision = self.resolution.revision
+        return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=why))
+
     @property
     def digest(self) -> str:
         """The manifest digest: the identity of the version."""
@@ -57,13 +65,12 @@ class Canary:
     percent: int
     split: Split
     servable: Servable | None
+    version: str = ""
 
     @classmethod
-    def of(cls, champion: Resolution, servable: Servable | None) -> "Canary | None":
-        """The one that a channel names beside this champion, if any."""
-        if (role := roles.canary(champion.roles)) is None:
-            return None
-        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable)
+    def of(cls, role: Role, servable: Servable | None) -> "Canary":
+        """That of a role in a channel; a shadow's share of the answers is none."""
+        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable, role.version)
 
 
 def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:

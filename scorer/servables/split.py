@@ -1,10 +1,12 @@
-"""Whose keys a canary answers: a pure function of the key, the candidate's digest and its share. Every scorer agrees on it.
+"""Whose keys a canary answers, and which a shadow samples: a pure function of the key, the candidate's digest and the share.
+Every scorer agrees on it.
 
 A key stays in its arm for as long as the share does, and raising the share only adds keys. Another candidate gets other keys.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ SEED_DIGITS = 16  # hexadecimal, of the digest: its first 8 bytes, big-endian
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The canary owns the buckets below `below`, of BUCKETS; `seed` is 64 bits."""
+    """The canary, or the sample, owns the buckets below `below`, of BUCKETS; `seed` is 64 bits."""
 
     seed: int
     below: int
@@ -28,8 +30,13 @@ class Split:
         """Of a candidate by its manifest's digest (`sha256:...`), with so many percent of the keys."""
         return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
 
+    @classmethod
+    def sample(cls, digest: str, percent: int) -> "Split":
+        """What a shadow scores of what a candidate answers, or would: other keys than the canary's, as if at random."""
+        return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
+
     def canary(self, keys: Sequence[bytes | None], places: Sequence[Place], offsets: Sequence[int]) -> NDArray[np.bool_]:
-        """(B,) booleans: whether each event is the canary's. One without a key goes by its position."""
+        """(B,) booleans: whether each event is the canary's, or sampled. One without a key goes by its position."""
         seed = self.seed
         if None in keys:
             named = map(_named, keys, places, offsets)

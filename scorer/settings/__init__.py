@@ -19,6 +19,7 @@ from publisher.process.configuration import Configuration, Listen, Loaded, Name,
 from scorer.settings.carry import CarriedFields, check_source
 from scorer.settings.fallback import FallbackSettings
 from scorer.settings.labels import LabelSettings
+from scorer.settings.shadow import ShadowSection
 
 NAMELESS = ("json-array", "float32", "bytes")
 SCHEMA_FORMATS = ("avro", "protobuf")
@@ -206,6 +207,7 @@ class Settings(Configuration):
     http: HttpSettings = HttpSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
+    shadow: ShadowSection = ShadowSection()
     region: Name = "local"
     """Stands in every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -243,6 +245,7 @@ class Settings(Configuration):
         uses += [("labels.topic", self.labels.topic)] if self.labels.topic else []
         uses += [("name (its topic of rollouts)", self.rollouts_topic)]
         uses += [("output.topic (its topic of corrections)", self.corrections_topic)]
+        uses += [("output.topic (its topic of the shadow)", self.shadow_topic)]
         first: dict[str, str] = {}
         for key, topic in uses:
             if first.setdefault(topic, key) != key:
@@ -293,6 +296,15 @@ class Settings(Configuration):
     @property
     def shadow_topic(self) -> str:
         return f"{self.output.topic}.shadow"
+
+    @property
+    def shadow_group(self) -> str:
+        return f"{self.name}.shadow"
+
+    @property
+    def answer_topics(self) -> tuple[str, ...]:
+        """What a batch's transaction writes to, beside the offsets."""
+        return self.output.topic, self.dead_letter.topic, self.swaps_topic
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:

@@ -23,6 +23,18 @@ def scorer(name: str) -> dict[str, Right]:
     }
 
 
+def shadow(name: str) -> dict[str, Right]:
+    """`scorer run --shadow`."""
+    return {
+        "input": (TOPIC, f"{name}.events", READ),
+        "output": (TOPIC, f"{name}.scores.shadow", WRITE),
+        "status": (TOPIC, f"{name}.status", WRITE),
+        "notices": (TOPIC, f"{name}.status", READ),
+        "group": (GROUP, f"{name}.shadow", READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}.shadow/scorer/*", WRITE),
+    }
+
+
 def auditor(name: str) -> dict[str, Right]:
     """`scorer audit`, and `publisher audit` without a relay's configuration."""
     topics = {part: (TOPIC, f"{name}.{part}", READ) for part in ("events", "scores", "dead", "swaps")}
@@ -104,6 +116,7 @@ def console(name: str) -> dict[str, Right]:
 
 COMPONENTS = {
     "scorer": scorer,
+    "shadow": shadow,
     "auditor": auditor,
     "producer": producer,
     "consumer": consumer,

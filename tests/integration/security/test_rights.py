@@ -15,6 +15,7 @@ from tests.integration.security.conftest import NAME, Secured, without
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "scorer": ("scorer", "run", "scorer.yaml"),
+    "shadow": ("scorer", "run", "scorer.yaml", "--shadow", "--set", "shadow.listen=127.0.0.1:0"),
     "auditor": ("scorer", "audit", "scorer.yaml"),
     "producer": ("scorer", "emit", "scorer.yaml"),
     "consumer": ("scorer", "tail", "scorer.yaml", "--no-follow"),
@@ -23,7 +24,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "rescore": ("scorer", "rescore", "scorer.yaml", "--status", "fallback"),
     "mover": ("scorer", "offsets", "scorer.yaml", "--to", "latest"),
 }
-ELSEWHERE = {("scorer", "notices"), ("consumer", "dead"), ("watcher", "notice")}
+ELSEWHERE = {("scorer", "notices"), ("shadow", "notices"), ("consumer", "dead"), ("watcher", "notice")}
 """Rights that this command has no need of, or can do without."""
 CASES = [
     (component, right)
@@ -93,6 +94,17 @@ def test_everything_works_with_the_least_rights(secured: Secured) -> None:
     secured.as_user("auditor")
     report = json.loads(rig.run("scorer", "audit", "scorer.yaml", "--json").stdout)
     assert report["clean"]
+
+
+def test_a_shadow_works_with_the_least_rights(secured: Secured) -> None:
+    rig = secured.as_user("watcher")
+    rig.run("scorer", "promote", "scorer.yaml", "--to", "1.0.0", "--shadow", "2.0.0")
+    shadow = secured.as_user("shadow").start("s", "--shadow", "--share", "100%", "--set", "shadow.listen=127.0.0.1:0").ready()
+    until(lambda: "assigned: " in shadow.said, "its partitions")
+    emit(secured, events(50, start=200))
+    until(lambda: shadow.metric('scorer_events_total{outcome="scored"}') == 50, "what it scored")
+    assert shadow.stop() == 0
+    assert "no right" not in shadow.said
 
 
 def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:

@@ -1,6 +1,8 @@
 """The topics that `--create` makes."""
 
+from publisher.kafka.rights import READ, WRITE
 from scorer import topics
+from scorer.settings.shadowing import Shadowing
 from tests.unit.scorer.minimal import minimal
 
 
@@ -10,3 +12,22 @@ def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     stamped = {name for name, config in made.items() if config.get("message.timestamp.type") == "LogAppendTime"}
     assert stamped == {settings.status_topic, settings.swaps_topic, settings.replayed_topic, settings.rollouts_topic}
     assert made[settings.swaps_topic]["retention.ms"] == "-1"
+
+
+def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:
+    settings = minimal(shadow={"share": 5, "listen": "127.0.0.1:7"}, replica="a")
+    shadow = Shadowing.of(settings)
+    assert topics.required(shadow) == {
+        "in": frozenset({READ}),
+        "out.shadow": frozenset({WRITE}),
+        "n.status": frozenset({WRITE}),
+    }
+    assert (shadow.name, shadow.owner, shadow.http.listen, shadow.input.start) == (
+        "n.shadow",
+        "n.shadow.a",
+        "127.0.0.1:7",
+        "latest",
+    )
+    assert shadow.transactional_prefix(shadow.owner) == "n.shadow/scorer/a"
+    assert "out.shadow" in {topic.topic for topic in topics.missing(settings, {}, 3)}
+    assert "out.shadow" not in topics.required(settings)

@@ -41,6 +41,22 @@ def test_a_channel_of_roles_resolves_to_its_champion(store: LayoutStore, digests
     assert roles.shown(expected) == "champion 1.0.0 90 %, canary 2.0.0 10 %, shadow 3.0.0"
 
 
+def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutStore, digests: dict[str, str]) -> None:
+    promote(store, "1.0.0")
+    move = channel.promote(store, "prod", "1.0.0", actor="op@host", reason="", now=NOW, shadow="2.0.0")
+    expected = Role("champion", "1.0.0", digests["1.0.0"], 100), Role("shadow", "2.0.0", digests["2.0.0"], 0)
+    assert move.roles == channel.resolve(store, "prod").roles == expected
+    assert (roles.candidate(expected), roles.canary(expected)) == (expected[1], None)
+    assert roles.shown(expected) == "champion 1.0.0 100 %, shadow 2.0.0"
+    three = roles_index.promote(store, ("shadow", "3.0.0", 0), ("canary", "2.0.0", 10), ("champion", "1.0.0", 90)).roles
+    assert roles.candidate(three) == roles.canary(three) == Role("canary", "2.0.0", digests["2.0.0"], 10)
+    back = rollback(store)
+    assert (back.to_digest, back.roles) == (digests["1.0.0"], ())
+    with pytest.raises(Refused, match=r"2\.0\.0 cannot shadow itself"):
+        channel.promote(store, "prod", "2.0.0", actor="", reason="", now=NOW, shadow="2.0.0")
+    assert channel.resolve(store, "prod").roles == ()
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

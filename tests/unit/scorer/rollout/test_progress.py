@@ -46,6 +46,8 @@ def test_all_live_scorers_and_all_partitions_have_to_flip() -> None:
 def test_who_is_gone_or_follows_another_tag_is_not_waited_for() -> None:
     assert verdict(told("a", 7), told("b", 6, state="stopped"), told("c", 6, tag="canary")).outcome == FLIPPED
     assert verdict(told("a", 7), heard=NOW - STALE_SECONDS).outcome == WAITING
+    assert verdict(told("a", 7, (0,)), told("shadow.a", 6, (0, 1), shadow=True), wanted=(0,)).outcome == FLIPPED
+    assert verdict(told("shadow.a", 7, (0,), shadow=True)).outcome == WAITING, "it answers nobody"
     both = fleet(told("b", 7, (1,)))
     both.last |= fleet(told("a", 6, (0,)), heard=NOW - STALE_SECONDS).last
     assert progress.partitions(MOVE, both, NOW) == {("in", 1)}

@@ -1,5 +1,7 @@
 """Whose keys a canary answers, against xxh64 written out from its specification."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,3 +40,11 @@ def test_another_candidate_has_other_keys() -> None:
     one, other = (np.array(canary(Split.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
     assert (one & other).mean() == pytest.approx(0.04, abs=0.01)
     assert BUCKETS == 10_000
+
+
+def test_a_sample_is_another_share_of_the_keys_than_the_canarys() -> None:
+    seed = int(hashlib.sha256(f"shadow:{DIGEST}".encode()).hexdigest()[:16], 16)
+    assert canary(Split.sample(DIGEST, 20), list(KEYS)) == [xxh64(key, seed) % 10_000 < 2_000 for key in KEYS]
+    sampled, mine = (np.array(canary(split, list(KEYS))) for split in (Split.sample(DIGEST, 20), Split.of(DIGEST, 20)))
+    assert (sampled & mine).mean() == pytest.approx(0.04, abs=0.01)
+    assert canary(Split.sample(DIGEST, 100), list(KEYS[:99])) == [True] * 99

@@ -1,0 +1,59 @@
+"""What a shadow looks at: a share of the keys, whoever answers them, and nothing for which it is too late."""
+
+import logging
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from publisher.kafka.partitions import Partition
+from scorer.crashes.quarantine import Quarantine
+from scorer.events.batch import Batch
+from scorer.loop.arms import CRASH, REFUSED, Arms, Assigning
+from scorer.servables.servable import Canary
+from scorer.servables.split import Split
+from scorer.settings.shadow import ShadowSection
+
+log = logging.getLogger(__name__)
+
+
+class Sampling(Assigning):
+    """For one shadow."""
+
+    def __init__(self, quarantine: Quarantine, settings: ShadowSection) -> None:
+        super().__init__(quarantine)
+        self._settings = settings
+        self._digest: str | None = None
+        self._sample = Split(0, 0)
+
+    def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
+        """None where nothing of this batch is looked at."""
+        self._begin("" if canary is None else canary.digest)
+        if canary is None:
+            return None
+        sampled = self._sample.canary(batch.keys, batch.places, batch.offsets)
+        if not sampled.any():
+            return None
+        mine = np.zeros(len(batch), np.bool_)
+        if canary.split.below:
+            mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
+        why = "" if canary.servable else REFUSED
+        if not self._quarantine.may_ask():
+            why = CRASH
+        return Arms(mine, canary.servable, why, sampled, (canary.version, canary.digest))
+
+    def _begin(self, digest: str) -> None:
+        """This candidate is looked at from now on; "": there is none."""
+        if digest == self._digest:
+            return
+        self._digest, self._sample = digest, Split.sample(digest, self._settings.share)
+        if digest:
+            log.info("sampling %d %% of the keys to compare %s with the champion", self._settings.share, digest)
+        else:
+            log.info("the channel has neither a canary nor a shadow: nothing is scored")
+
+    def too_late(self, lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
+        limit = self._settings.max_lag_seconds
+        return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
+
+    def observe(self, label: str, asked: int, failed: int) -> None:
+        """A candidate that fails is asked on: nobody waits for it, and how it fails is what is to be known."""

@@ -1,0 +1,39 @@
+"""`scorer run --shadow` in one worker: the same service with other parts, at low priority."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from model_registry.channels import roles
+from publisher.kafka.partitions import Partition
+from scorer.crashes.in_hand import InHand
+from scorer.intake.beginnings import AnswersFrom, Beginnings
+from scorer.loop.sampling import Sampling
+from scorer.loop.shadow_scoring import ShadowScoring
+from scorer.process import service
+from scorer.process.service import Parts
+from scorer.settings import Settings
+
+NICENESS = 10
+
+
+class ShadowBeginnings(Beginnings):
+    """Of a group whose events nobody needs to have: what it has looked at is told by its positions alone."""
+
+    def _read_swaps(self) -> dict[Partition, set[str]]:
+        return {}
+
+    def _answers_from(self) -> AnswersFrom:
+        return AnswersFrom([], [])
+
+
+def run(settings: Settings, on_serving: Callable[[str], None] = lambda _: None, in_hand: InHand | None = None) -> None:
+    """As `service.run`."""
+    os.nice(NICENESS)
+    parts = Parts(
+        make_scoring=ShadowScoring,
+        make_assigning=partial(Sampling, settings=settings.shadow),
+        candidate=roles.candidate,
+        make_beginnings=ShadowBeginnings,
+    )
+    service.run(settings, parts, on_serving, in_hand)

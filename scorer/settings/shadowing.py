@@ -1,0 +1,34 @@
+"""The settings of a process that shadows scorers: theirs, but for a group and an output topic of its own."""
+
+from publisher.process.configuration import Name
+from scorer.settings import Settings
+
+
+class Shadowing(Settings):
+    """`shadowed` is the name of the scorers. It tells of itself on their status topic, where it also hears that the channel has
+    moved. It writes no dead letters and no swap records: it answers nobody."""
+
+    shadowed: Name
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Shadowing":
+        """The settings of the shadow of these scorers. One that has not begun yet begins with the events to come."""
+        theirs = settings.model_dump()
+        return cls.model_validate(
+            theirs
+            | {
+                "name": settings.shadow_group,
+                "shadowed": settings.name,
+                "input": theirs["input"] | {"start": "latest"},
+                "output": theirs["output"] | {"topic": settings.shadow_topic},
+                "http": theirs["http"] | {"listen": settings.shadow.listen},
+            }
+        )
+
+    @property
+    def answer_topics(self) -> tuple[str, ...]:
+        return (self.output.topic,)
+
+    @property
+    def status_topic(self) -> str:
+        return f"{self.shadowed}.status"

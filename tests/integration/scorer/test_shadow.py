@@ -1,0 +1,187 @@
+"""A shadow on the real broker: what it scores, by which version, and what its death and its lag cost."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from hashlib import sha256
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+
+from tests.integration.scorer.lethal import KILLS_CANDIDATE
+from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
+from tests.integration.scorer.test_canary import digest_of, moved
+from tests.integration.scorer.test_lethal_events import LOADING, lethal
+from tests.support import auditor, models
+from tests.support.xxh64 import xxh64
+
+KEYS, PARTITIONS, SHARE = 400, 3, 40
+SHADOWED = ("promote", "scorer.yaml", "--to", "1.0.0", "--shadow", "2.0.0")
+
+
+def start(rig: Rig, *flags: str) -> ScorerProcess:
+    """A shadow that has its partitions."""
+    shadow = rig.start("s", "--shadow", "--set", "shadow.listen=127.0.0.1:0", *flags).ready()
+    partitions = len(rig.ends())
+    until(lambda: any(s["shadow"] and len(s["partitions"]) == partitions for s in rig.fleet()), "its partitions")
+    return shadow
+
+
+def serves(rig: Rig, role: str) -> bool:
+    """Whether the shadow has a version in this role, and told so."""
+    return any(scorer["shadow"] and role in scorer["versions"] for scorer in rig.fleet())
+
+
+def reached(rig: Rig) -> dict[int, int]:
+    """The shadow's committed offsets."""
+    group = f"{rig.name}.shadow"
+    found = rig.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return {at.partition: at.offset for at in found.topic_partitions or []}
+
+
+def emit(rig: Rig, numbers: range, **fields: Any) -> None:
+    """These events, until the champions have answered them and the shadow has read them."""
+    rig.emit({**event, **fields} for event in events(len(numbers), start=numbers.start, keys=KEYS))
+    until(lambda: rig.answered() >= numbers.stop and reached(rig) == rig.ends(), "the scores, and the shadow's offsets")
+
+
+def records(rig: Rig) -> list[dict[str, Any]]:
+    """What the shadow has written, as readers of what is committed see it."""
+    return [json.loads(m.value() or b"") for m in auditor.read(rig.bootstrap_servers, f"{rig.scores_topic}.shadow")]
+
+
+def of(rig: Rig, numbers: range) -> list[dict[str, Any]]:
+    """The shadow's records of these events."""
+    return [r for r in records(rig) if r["id"].startswith("e") and int(r["id"][1:]) in numbers]
+
+
+def numbers_of(found: list[dict[str, Any]]) -> list[int]:
+    return sorted(int(record["id"][1:]) for record in found)
+
+
+def bucket(number: int, seed: int) -> int:
+    return xxh64(f"k{number % KEYS}".encode(), seed) % 10_000
+
+
+def sampled(numbers: range, digest: str, percent: int = SHARE) -> list[int]:
+    """The events that a shadow of this candidate scores, recomputed without the product's code."""
+    seed = int(sha256(f"shadow:{digest}".encode()).hexdigest()[:16], 16)
+    return [number for number in numbers if bucket(number, seed) < 100 * percent]
+
+
+def place(record: dict[str, Any]) -> tuple[int, int]:
+    return record["source"]["partition"], record["source"]["offset"]
+
+
+def test_a_shadow_scores_its_share_once_by_the_version_that_does_not_answer(make_rig: MakeRig) -> None:
+    """Before a candidate, beside one, during a canary and after a death; the champion's answers are what they would be."""
+    rig = make_rig(shadow={"max_lag_seconds": 600}).stocked(PARTITIONS, versions=2)
+    champion = rig.start("a").ready()
+    shadow = start(rig, "--share", f"{SHARE}%")
+    emit(rig, range(KEYS))
+    assert records(rig) == []
+    assert "neither a canary nor a shadow: nothing is scored" in shadow.said
+
+    move = moved(rig, *SHADOWED)
+    assert [(role["role"], role["version"]) for role in move["roles"]] == [("champion", "1.0.0"), ("shadow", "2.0.0")]
+    assert [scorer["scorer"] for scorer in move["rollout"]["scorers"]] == [f"{rig.name}.a"]
+    digest = digest_of(rig, "2.0.0")
+    until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
+    first = range(KEYS, 3 * KEYS)
+    emit(rig, first)
+    found = of(rig, first)
+    assert numbers_of(found) == sampled(first, digest)
+    assert 0.3 < len(found) / len(first) < 0.5
+    for record in found:
+        assert record["score"] == 3.0 * float(record["id"][1:])
+        said = record["role"], record["arm"], record["version"], record["digest"], record["status"], record["revision"]
+        assert said == ("shadow", "champion", "2.0.0", digest, "scored", 2)
+
+    moved(rig, "promote", "scorer.yaml", "--to", "2.0.0", "--canary", "50%")
+    until(lambda: serves(rig, "canary"), "the canary in the shadow")
+    second = range(first.stop, first.stop + 2 * KEYS)
+    emit(rig, second)
+    found = of(rig, second)
+    assert numbers_of(found) == sampled(second, digest)
+    answers = {place(record): record for record in rig.scores()}
+    arms = Counter(record["arm"] for record in found)
+    assert min(arms["champion"], arms["canary"]) > len(found) / 4
+    for record in found:
+        number, answer = int(record["id"][1:]), answers[place(record)]
+        mine = "canary" if bucket(number, int(digest[7:23], 16)) < 5_000 else "champion"
+        assert (record["arm"], record["role"], answer["arm"], answer["role"]) == (mine, "shadow", mine, mine)
+        assert {record["version"], answer["version"]} == {"1.0.0", "2.0.0"}
+        assert record["score"] == (2.0 if mine == "canary" else 3.0) * number
+
+    third = range(second.stop, second.stop + 10 * KEYS)
+    rig.emit(events(5 * KEYS, start=third.start, keys=KEYS))
+    shadow.kill()
+    rig.emit(events(5 * KEYS, start=third.start + 5 * KEYS, keys=KEYS))
+    shadow = start(rig, "--share", f"{SHARE}%")
+    until(lambda: rig.answered() >= third.stop and reached(rig) == rig.ends(), "all of it")
+    assert numbers_of(of(rig, third)) == sampled(third, digest)
+    assert shadow.metric("scorer_shadow_skipped_events_total") == 0
+    moved(rig, "rollback", "scorer.yaml")
+    rig.assert_clean(events=third.stop, dead_lettered=0, misassigned=0, version_regressions=0)
+    assert [swap["role"] for swap in rig.swaps()].count("shadow") == 0
+    assert {scorer["scorer"] for scorer in rig.fleet()} == {f"{rig.name}.a", f"{rig.name}.shadow.s"}
+    assert [process.stop() for process in (champion, shadow)] == [0, 0]
+
+
+def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: MakeRig) -> None:
+    """Events that nobody can read, and a candidate that kills the process: the champion neither dies nor examines anything."""
+    rig = lethal(make_rig, partitions=1)
+    rig.push(models.linear_package(rig.folder / "2.0.0", 3.0), "2.0.0")
+    moved_alone = rig.run("model-registry", "promote", "oci:./registry/model", "--to", "1.0.0", "--shadow", "2.0.0", "--json")
+    assert json.loads(moved_alone.stdout)["roles"][1]["weight"] == 0
+    champion, shadow = rig.start("a").ready(), start(rig, "--share", "100%")
+    rig.produce(b"not json", key=b"k0")
+    until(lambda: len(records(rig)) == 1, "the shadow's word on it")
+    (unread,) = records(rig)
+    assert (unread["status"], unread["score"], unread["fallback"]) == ("dead_lettered", None, "malformed")
+    assert (unread["role"], unread["arm"], unread["version"], place(unread)) == ("shadow", "champion", "2.0.0", (0, 0))
+    count = 1
+    for deaths in (1, 2):
+        numbers = range(count, count + 100)
+        emit(rig, numbers, a=KILLS_CANDIDATE)
+        count += 100
+        until(lambda deaths=deaths: shadow.said.count(LOADING) == deaths, "the end of the examination")  # type: ignore[misc]
+        assert shadow.deaths == deaths
+        if deaths == 1:
+            until(lambda: serves(rig, "shadow"), "the candidate in this process")
+    emit(rig, range(count, count + 100))
+    said = Counter((record["status"], record["score"], record["fallback"]) for record in records(rig))
+    assert {key for key in said if key[2] != "malformed"} == {
+        ("dead_lettered", None, "crash"),
+        ("dead_lettered", None, "refused"),
+    }
+    assert {record["version"] for record in records(rig)} == {"2.0.0"}
+    assert sorted(map(place, records(rig))) == [(0, offset) for offset in range(count + 100)]
+    assert champion.deaths == 0
+    assert "examined apart" not in champion.said
+    assert [letter["reason"] for letter in rig.dead()] == ["malformed"]
+    rig.assert_clean(events=count + 100, dead_lettered=1)
+    assert [process.stop() for process in (champion, shadow)] == [0, 0]
+
+
+def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig: MakeRig) -> None:
+    rig = make_rig(shadow={"max_lag_seconds": 1, "share": 100}, batching={"max_events": 50}).stocked(1, versions=2)
+    champion, shadow = rig.start("a").ready(), start(rig)
+    moved(rig, *SHADOWED)
+    until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
+    emit(rig, range(100))
+    os.kill(shadow.worker, signal.SIGSTOP)
+    rig.emit(events(5_000, start=100, keys=KEYS))
+    time.sleep(2.5)
+    os.kill(shadow.worker, signal.SIGCONT)
+    until(lambda: reached(rig) == rig.ends() and rig.answered() == 5_100, "the end")
+    emit(rig, range(5_100, 5_200))
+    found, skipped = numbers_of(of(rig, range(5_200))), shadow.metric("scorer_shadow_skipped_events_total")
+    assert skipped > 1_000
+    assert len(found) == len(set(found)) == 5_200 - skipped
+    assert {*range(100), *range(5_100, 5_200)} <= set(found)
+    assert f"too far behind: {skipped:g} events are left out" in shadow.said
+    rig.assert_clean(events=5_200, dead_lettered=0)
+    assert [process.stop() for process in (champion, shadow)] == [0, 0]

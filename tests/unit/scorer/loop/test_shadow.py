@@ -1,0 +1,132 @@
+"""What a shadow makes of a batch, through fakes: the sampled events, each by the version that does not answer it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.process.outages import MODEL_SERVERS, Away
+from scorer.crashes.quarantine import Quarantine
+from scorer.loop.arms import Arms
+from scorer.loop.sampling import Sampling
+from scorer.loop.scoring import Scored, Target
+from scorer.loop.shadow_scoring import ShadowScoring
+from scorer.servables.servable import Canary, Servable
+from scorer.servables.split import Split
+from scorer.settings.shadow import ShadowSection
+from tests.unit.scorer.loop.test_scoring import RAISED, STAGES, batch, settings
+from tests.unit.scorer.loop.test_two_versions import Version, values_of
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+class Shadow(Version):
+    """A version whose records say which it is, of which arm the event is, and why there is no score."""
+
+    arm = ""
+
+    def as_shadow(self, arm: str, why: str | None = None) -> "Shadow":
+        other = Shadow(self.role, self.errors, self.nan)
+        other.arm, other.why = arm, why or ""
+        return other
+
+    def named(self, version: str, digest: str) -> "Shadow":
+        return Shadow(f"{version}@{digest}", self.errors)
+
+    def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
+        self._pass("encode", scores)
+        said = f"{self.role} in {self.arm}:{self.why}:".encode()
+        return [said + score for score in scores]
+
+
+def scored(
+    values: Sequence[bytes],
+    rows: Sequence[tuple[bool, bool]],
+    champion: Version,
+    candidate: Version | None,
+    why: str = "",
+    headers: Any = None,
+) -> Scored:
+    """`rows` say of each event whether it is sampled, and whether it is the canary's."""
+    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    sampled, canary = (np.array([row[at] for row in rows], bool) for at in (0, 1))
+    arms = Arms(canary, cast(Servable, candidate), why, sampled, ("2.0.0", "sha256:c"))
+    return scoring.score(batch(values, headers), cast(Servable, champion), lambda: 10_000, arms=arms)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), *[st.none() | st.sampled_from(STAGES[:2])] * 2), max_size=19))
+def test_each_sampled_event_has_one_record_by_the_version_that_does_not_answer(
+    rows: list[tuple[bool, bool, str | None, str | None]],
+) -> None:
+    """Of each event: whether it is sampled, whether it is the canary's, and where candidate and champion raise over it."""
+    values = values_of(len(rows))
+    theirs = {value: (at, RAISED[at]("no")) for value, (_, _, at, _) in zip(values, rows, strict=True) if at}
+    ours = {value: (at, RAISED[at]("no")) for value, (_, _, _, at) in zip(values, rows, strict=True) if at}
+    found = scored(values, [row[:2] for row in rows], Shadow("champion", ours), Shadow("candidate", theirs))
+    for value, slot, (sampled, mine, candidate_at, champion_at) in zip(values, found.slots, rows, strict=True):
+        assert (slot is not None) == sampled
+        if slot is None:
+            continue
+        who = b"champion in canary:" if mine else b"candidate in champion:"
+        at = champion_at if mine else candidate_at
+        why = {None: b":" + value, "decode": b"internal-error:null", "infer": b"inference-failed:null"}[at]
+        assert slot[:2] == ("shadow", who + why)
+    assert found.reasons == Counter(), "no dead letters"
+    assert found.outcomes["scored"] + found.outcomes["dead_lettered"] == sum(row[0] for row in rows)
+
+
+def test_why_nobody_was_asked_stands_in_the_record() -> None:
+    champion, rows = Shadow("champion", {}), [(True, False), (True, True), (False, True)]
+    refused = scored(values_of(3), rows, champion, None, "refused")
+    assert [record[1] for record in refused.records] == [b"2.0.0@sha256:c in champion:refused:null", b"champion in canary::1"]
+    candidate = Shadow("candidate", {})
+    crash = scored(values_of(3), rows, champion, candidate, "crash")
+    assert [record[1] for record in crash.records] == [b"candidate in champion:crash:null", b"champion in canary:crash:null"]
+    assert (champion.runs, candidate.runs) == (0, 0)
+    away = Away(MODEL_SERVERS, "nobody answers", "start them")
+    candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", away)), nan=[b"0"])
+    assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
+    nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))
+    assert nan.records[0][1] == b"candidate in champion:score-not-finite:null"
+
+
+def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
+    late = [[("deadline", b"5")], [("deadline", b"soon")]]
+    found = scored(values_of(2), [(True, False)] * 2, Shadow("champion", {}), Shadow("candidate", {}), headers=late)
+    assert [record[1] for record in found.records] == [b"candidate in champion::0", b"candidate in champion:bad-deadline:null"]
+
+
+def quarantine(*, may_ask: bool = True) -> Quarantine:
+    return cast(Quarantine, SimpleNamespace(may_ask=lambda: may_ask))
+
+
+@pytest.mark.parametrize("percent", [0, 50])
+def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int) -> None:
+    events = batch(values_of(2_000))
+    candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, object()))
+    sampling = Sampling(quarantine(), ShadowSection(share=30))
+    arms = sampling.arms(events, candidate)
+    assert arms is not None
+    assert arms.sampled is not None
+    of = events.keys, events.places, events.offsets
+    assert (arms.sampled == Split.sample(DIGEST, 30).canary(*of)).all()
+    assert (arms.canary == Split.of(DIGEST, percent).canary(*of)).all()
+    assert (arms.sampled & arms.canary).mean() == pytest.approx(0.3 * percent / 100, abs=0.03), "the seeds are others"
+    assert (arms.candidate, arms.why) == (candidate.servable, "")
+    assert sampling.arms(events, None) is None
+    refused = sampling.arms(events, Canary(DIGEST, percent, candidate.split, None, "2.0.0"))
+    assert refused is not None
+    assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
+    examined = Sampling(quarantine(may_ask=False), ShadowSection()).arms(events, candidate)
+    assert examined is not None
+    assert (examined.candidate, examined.why) == (candidate.servable, "crash")
+
+
+def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
+    sampling = Sampling(quarantine(), ShadowSection(max_lag_seconds=5))
+    assert sampling.too_late({("in", 0): 5.0, ("in", 1): 5.1, ("in", 2): 0.0}) == [("in", 1)]
