@@ -8,6 +8,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
 from tests.integration.scorer.lethal import KILLS_CANDIDATE
@@ -185,3 +186,34 @@ def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig:
     assert f"too far behind: {skipped:g} events are left out" in shadow.said
     rig.assert_clean(events=5_200, dead_lettered=0)
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
+
+
+def judged(rig: Rig, role: str, candidate: str, code: int) -> tuple[str, float]:
+    """The verdict over 4,000 events whose scores go from 0 to 1, and the share of decisions that flip."""
+    shadow = start(rig, "--share", "100")
+    until(lambda: serves(rig, role), "the candidate in the shadow")
+    begin = time.time_ns() // 1_000_000
+    rig.emit({**event, "a": event["a"] / 4_000} for event in events(4_000, keys=2_000))
+    until(lambda: reached(rig) == rig.ends(), "the shadow's offsets")
+    assert shadow.stop() == 0
+    flags = ("--candidate", candidate, "--from", str(begin), "--json")
+    found = json.loads(rig.run("scorer", "judge", "scorer.yaml", *flags, code=code).stdout)
+    return found["verdict"], next(rule["estimate"] for rule in found["rules"] if rule["rule"] == "flips")
+
+
+def test_what_a_shadow_writes_is_judged(make_rig: MakeRig) -> None:
+    """Another binary of the same model passes; one that halves all scores does not, half of whose keys it answers."""
+    rig = make_rig()
+    for version, factor in (("1.0.0", 1.0), ("2.0.0", 1.0), ("3.0.0", 0.5)):
+        rig.push(models.linear_package(rig.folder / version, factor), version)
+    rig.promote("1.0.0")
+    rig.create(PARTITIONS)
+    rig.start().ready()
+    moved(rig, "promote", "scorer.yaml", "--to", "1.0.0", "--shadow", "2.0.0")
+    assert judged(rig, "shadow", "2.0.0", 0) == ("promote", 0.0)
+    moved(rig, "promote", "scorer.yaml", "--to", "3.0.0", "--canary", "50%")
+    verdict, flips = judged(rig, "canary", "3.0.0", 1)
+    assert verdict == "roll back"
+    assert flips == pytest.approx(0.5, abs=0.05)
+    until(lambda: rig.answered() == 8_000, "the scores")
+    rig.assert_clean(events=8_000, scored=8_000)
