@@ -28,9 +28,10 @@ from scorer.commands.labels import NOTHING
 from scorer.rollout.judgement import versions
 from scorer.rollout.judgement.baking import Sight
 from scorer.rollout.judgement.report import Judgement, Margins
-from scorer.rollout.judgement.verdict import Decision, decide
+from scorer.rollout.judgement.verdict import Decision, Verdict, decide
 from scorer.rollout.judgement.versions import Named, Rivals
 from scorer.rollout.judgement.watch import Watch, spans
+from scorer.rollout.labels.reading import labels_topic
 from scorer.settings import Settings, load
 
 USUAL = Margins()
@@ -62,6 +63,10 @@ def judge(
         float, typer.Option(help="Share of events that the candidate fails, less the champion's.", parser=fraction)
     ] = USUAL.errors,
     max_flips: Annotated[float, typer.Option(help="Share of events decided otherwise.", parser=fraction)] = USUAL.flips,
+    max_psi: Annotated[float, typer.Option(help="Population stability index of the scores.", min=0.0)] = USUAL.psi,
+    max_brier: Annotated[
+        float | None, typer.Option(help="Squared error by labels, less the champion's.", min=0.0, show_default="not judged")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Look each second, until there is a verdict.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +75,9 @@ def judge(
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end; leave --to out", param_hint="--to")
     few_arenas()
-    settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips)
+    settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips, max_psi, max_brier)
+    if max_brier is not None:
+        labels_topic(settings)
     window = time_window(start, end, last if last or start or end else LAST)
     given = [None if wanted is None else versions.named(settings, wanted) for wanted in (champion, candidate)]
     stretch, rivals = _begun(settings, window, given, follow)
@@ -80,7 +87,7 @@ def judge(
         talk.print(f"[yellow]hold[/]: {NOBODY}")
         raise typer.Exit(FINDING)
     rare_collections()
-    with contextlib.closing(Watch(settings, rivals.contest, window, stretch)) as watch:
+    with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
         found = _followed(watch, rivals, margins, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):
         print_data(as_json, found.to_dict(), lambda: shown(found))
@@ -108,7 +115,7 @@ def _judged(watch: Watch, rivals: Rivals, margins: Margins) -> Judgement:
     with talk.status("judging") as status:
         for left in watch.to_end():
             status.update(f"judging: {left:,} offsets left")
-    return watch.judged(rivals, decide(margins.rules(decided=watch.tally.decided), watch.tally.cells))
+    return watch.judged(rivals, _verdict(watch, margins))
 
 
 def _followed(watch: Watch, rivals: Rivals, margins: Margins, as_json: bool) -> Judgement:
@@ -117,8 +124,7 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, as_json: bool) -> 
         while True:
             pace = watch.follow(LOOK_SECONDS)
             sight = Sight(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
-            rules = margins.rules(decided=watch.tally.decided)
-            verdict = decide(rules, watch.tally.cells, obstacles=list(sight.obstacles()))
+            verdict = _verdict(watch, margins, *sight.obstacles())
             found = watch.judged(rivals, verdict, pace.behind)
             if as_json:
                 sys.stdout.buffer.write(orjson.dumps(found.to_dict()) + b"\n")
@@ -127,6 +133,11 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, as_json: bool) -> 
                 live.update(Group(shown(found), said(found)), refresh=True)
             if verdict.decision is not Decision.HOLD:
                 return found
+
+
+def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
+    rules = margins.rules(decided=watch.tally.decided)
+    return decide(rules, watch.cells(time.monotonic()), obstacles=[*obstacles, *margins.obstacles(watch.sample)])
 
 
 def shown(found: Judgement) -> Group:

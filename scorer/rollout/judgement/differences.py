@@ -46,6 +46,11 @@ class Difference(NamedTuple):
     scores: tuple[float, float] = NO_SCORES
     undecided: bool = False
 
+    @property
+    def scored(self) -> bool:
+        """Whether both versions scored the event."""
+        return self.flip is not None or self.undecided
+
 
 def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference | None:
     """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer. An event that

@@ -6,22 +6,32 @@ from typing import Any
 
 from publisher.kafka.partitions import Offsets
 from scorer.rollout.judgement.sample import Sample
-from scorer.rollout.judgement.verdict import ERRORS, FLIPS, Rule, Verdict
+from scorer.rollout.judgement.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
 from scorer.rollout.judgement.versions import Rivals
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
     """By how much the candidate may be worse. `errors`: the share of events that it fails, less the champion's; `flips`: the
-    share of events that both answer and decide otherwise."""
+    share of events that both answer and decide otherwise; `brier`: its mean squared error, less the champion's, None: not
+    asked. `psi` is a guard and no test: beyond it nothing is promoted."""
 
     errors: float = 0.005
     flips: float = 0.05
+    psi: float = 0.2
+    brier: float | None = None
 
     def rules(self, *, decided: bool) -> list[Rule]:
         """`decided` False: the versions score, and decide nothing."""
-        errors = Rule(ERRORS, self.errors)
-        return [errors, Rule(FLIPS, self.flips, signed=False)] if decided else [errors]
+        found = [Rule(ERRORS, self.errors)]
+        if decided:
+            found.append(Rule(FLIPS, self.flips, signed=False))
+        return found if self.brier is None else [*found, Rule(BRIER, self.brier)]
+
+    def obstacles(self, sample: Sample) -> list[str]:
+        """Why nothing may be promoted, whatever the rules say."""
+        psi, _ = sample.drift()
+        return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
 
 
 @dataclass(frozen=True, slots=True)

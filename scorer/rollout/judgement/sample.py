@@ -8,7 +8,7 @@ import numpy as np
 from scorer.rollout import drift
 from scorer.rollout.judgement.differences import Difference
 
-NEWEST = 50_000
+NEWEST = 20_000
 
 
 class Sample:

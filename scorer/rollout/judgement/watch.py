@@ -3,7 +3,7 @@ and writes nothing."""
 
 import time
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -16,14 +16,15 @@ from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS, TimeWindow
 from scorer.rollout.judgement import records
-from scorer.rollout.judgement.cells import cell
-from scorer.rollout.judgement.differences import Contest, Tally, difference
+from scorer.rollout.judgement.cells import Cells, cell
+from scorer.rollout.judgement.differences import Answer, Contest, Tally, difference
 from scorer.rollout.judgement.feed import Feed, Lag
+from scorer.rollout.judgement.labelled import LabelledPairs
 from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
 from scorer.rollout.judgement.records import Said, Unreadable
 from scorer.rollout.judgement.report import Judgement
 from scorer.rollout.judgement.sample import Sample
-from scorer.rollout.judgement.verdict import Verdict
+from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
 from scorer.settings import Settings
@@ -32,6 +33,7 @@ MOST = 60_000  # answers that wait for another, of 500 bytes or so
 TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
+LABEL_SECONDS = 30.0
 Told = tuple[Said, bytes | None]
 """An answer, and the key of its event."""
 HINT = "check output.topic, output.format and schema_registry.url"
@@ -70,7 +72,11 @@ class Pace:
 class Watch:
     """Of one contest, from the starts of `stretch` on. Raises Fatal: 2 for a record that is no score, 3 and 4 as Feed does."""
 
-    def __init__(self, settings: Settings, contest: Contest, window: TimeWindow, stretch: Spans) -> None:
+    def __init__(
+        self, settings: Settings, contest: Contest, window: TimeWindow, stretch: Spans, *, labels: bool = False
+    ) -> None:
+        """`labels`: errors by label are asked for."""
+        self._labelled = LabelledPairs(settings.labels.max_events) if labels else None
         self._settings, self._contest, self._window = settings, contest, window
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
@@ -84,6 +90,7 @@ class Watch:
         now = time.monotonic()
         self._lag, self._noted, self._settled = Lag(now, self._stops), now, now
         self._paired: float | None = None
+        self._losses: tuple[float, Cells] | None = None
         self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
         self.tally, self.sample = Tally(), Sample()
 
@@ -114,6 +121,14 @@ class Watch:
             self._noted = now
         age = None if self._paired is None else now - self._paired
         return Pace(self._lag.behind(now, self._feed.reached), age)
+
+    def cells(self, now: float) -> dict[str, Cells]:
+        """The sums by rule; those by label are taken anew every LABEL_SECONDS. `now` in seconds of any clock."""
+        if self._labelled is None:
+            return dict(self.tally.cells)
+        if self._losses is None or now >= self._losses[0] + LABEL_SECONDS:
+            self._losses = now, self._labelled.differences(self._bus, self._settings)
+        return {**self.tally.cells, BRIER: self._losses[1]}
 
     def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
         """This verdict, with what it rests on."""
@@ -189,13 +204,19 @@ class Watch:
             raise Fatal(told, HINT, USAGE) from error
         found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
         cells = [cell(key, lane, offset) for (_, key), offset in zip(pairs.answered, pairs.offsets, strict=True)]
-        if self._window != ALWAYS:
-            rows = [row for row, shadow in enumerate(sides[1]) if self._window.holds(shadow.event_ms)]
-            found, cells = [found[row] for row in rows], [cells[row] for row in rows]
-        kept = self.tally.add(cells, found)
+        rows = [row for row, shadow in enumerate(sides[1]) if self._window == ALWAYS or self._window.holds(shadow.event_ms)]
+        kept = self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
         self.sample.add([each for _, each in kept])
+        if self._labelled is not None:
+            both = [row for row in rows if (each := found[row]) is not None and each.scored]
+            self._labelled.add(lane, [(pairs.offsets[row], cells[row], *self._sides(sides, row)) for row in both])
         if kept:
             self._paired = time.monotonic()
+
+    def _sides(self, sides: Sequence[Sequence[Answer]], row: int) -> tuple[Answer, Answer]:
+        """The champion's answer and the candidate's."""
+        one, other = (side[row] for side in sides)
+        return (one, other) if one.digest == self._contest.champion else (other, one)
 
     def _find_slow(self) -> None:
         """Which partitions are to be held back, because their side is far ahead of the other."""

@@ -59,6 +59,9 @@ class Bus:
         facts = {"reason": "missing-field", "error": "x", "model": f"m:1.0.0@{OLD}", "at_ms": self._now, "arm": "champion"}
         self._write(self.rig.dead_topic, n, b"{}", dead_headers(None, source=source, **facts))  # type: ignore[arg-type]
 
+    def label(self, value: bytes) -> None:
+        self._producer.produce(f"{self.rig.name}.labels", value)
+
     def flush(self) -> None:
         assert self._producer.flush(STEP_SECONDS) == 0
 
@@ -159,6 +162,29 @@ def test_no_data_is_no_success(make_rig: MakeRig) -> None:
     found = judged(bus, code=1)
     assert (found["verdict"], rules(found)["errors"]["pairs"]) == ("hold", 0)
     assert found["why"] == ["errors: no pairs", "flips: no pairs"]
+
+
+def test_labels_decide_where_they_are_asked_for(bus: Bus) -> None:
+    """The champion says 0.75 of even events and 0.25 of odd ones; the candidate is right more often, then less."""
+    rig, count = bus.rig, 6_000
+    assert "labels: {topic: NAME" in rig.run("scorer", "judge", "scorer.yaml", "--max-brier", "0.01", code=2).stderr
+    rig.configure(labels={"topic": f"{rig.name}.labels", "id": "id", "value": "outcome", "classes": ["on time", "late"]})
+    rig.make_topic(f"{rig.name}.labels", 1)
+    bus.answers(range(count), flips=lambda n: n % 20 == 1)
+    held = judged(bus, "--max-brier", "0.01", code=1)
+    assert "brier: no pairs" in held["why"]
+    for n in reversed(range(count)):
+        told = {"id": f"e{n}", "outcome": "late" if n % 20 == 1 else int(n % 2 == 0)}
+        bus.label(json.dumps(told).encode())
+    bus.flush()
+    found = judged(bus, "--max-brier", "0.01", "--max-flips", "10%")
+    brier = rules(found)["brier"]
+    assert (found["verdict"], brier["pairs"]) == ("promote", count)
+    assert brier["estimate"] == pytest.approx((0.25**2 - 0.75**2) / 20, abs=2**-16)
+    worse = judged(bus, "--max-brier", "0.01", "--champion", NEW, "--candidate", OLD, code=1)
+    assert worse["verdict"] == "roll back"
+    assert worse["why"][0].startswith("brier: +0.025")
+    assert judged(bus, "--max-flips", "10%", "--max-psi", "0", code=1)["why"][0].startswith("psi: ")
 
 
 def test_followed_until_there_is_a_verdict(bus: Bus) -> None:

@@ -1,0 +1,72 @@
+"""Errors by label, beside scikit-learn's Brier score; memory is bounded by the ids."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from scorer.rollout.judgement.cells import CELLS, GRAIN
+from scorer.rollout.judgement.differences import Answer
+from scorer.rollout.judgement.labelled import LabelledPairs, losses
+from scorer.rollout.labels.classes import BINARY, Classes
+from scorer.rollout.labels.columns import Labels
+from scorer.rollout.labels.label import Label
+from scorer.rollout.labels.newest import hashed
+
+COUNT = 500
+PLACE = ("events", 0)
+
+
+def scored(digest: str, n: int, score: object) -> Answer:
+    return Answer(digest, "scored", 1_000 + n, f"e{n}", score)
+
+
+def held(scores: np.ndarray, most: int = 10_000, *, wide: bool = False, backwards: bool = False) -> LabelledPairs:
+    """Pairs with these scores (n, 2), each of a cell of its own."""
+    found = LabelledPairs(most)
+    pairs = []
+    for n, row in enumerate(scores.tolist()):
+        both = [scored(name, n, [1 - score, score] if wide else score) for name, score in zip("ab", row, strict=True)]
+        pairs.append((n, n % CELLS, both[0], both[1]))
+    for start in range(0, len(pairs), 100):
+        found.add(PLACE, pairs[start : start + 100][:: -1 if backwards else 1])
+    found.add(PLACE, [])
+    return found
+
+
+def labels_of(pairs: LabelledPairs, truth: np.ndarray, classes: Classes | None = BINARY) -> Labels:
+    made = Labels("labels", classes)
+    ids = hashed(f"e{n}" for n in range(len(truth)))
+    told = [Label(f"e{n}", float(value)) for n, value in enumerate(truth)]
+    made.add(pairs.newest(), 0, list(range(len(truth))), [1] * len(truth), ids, told)
+    return made
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_mean_is_the_difference_of_the_brier_scores(wide: bool) -> None:
+    chance = np.random.default_rng(4)
+    scores, truth = chance.random((COUNT, 2)), chance.integers(0, 2, COUNT)
+    pairs = held(scores, wide=wide)
+    found = losses(pairs.newest(), labels_of(pairs, truth[:400]))
+    expected = [metrics.brier_score_loss(truth[:400], scores[:400, side]) for side in (0, 1)]
+    assert found.pairs == 400
+    assert found.sums.sum() / 400 == pytest.approx(expected[1] - expected[0], abs=GRAIN)
+    first = (scores[7, 1] - truth[7]) ** 2 - (scores[7, 0] - truth[7]) ** 2
+    assert found.sums[7] == pytest.approx(first, abs=GRAIN)
+
+
+def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_not_count() -> None:
+    scores = np.full((4, 2), 0.5)
+    scores[1, 0], scores[2, 1] = 1.5, np.nan
+    pairs = held(scores)
+    assert losses(pairs.newest(), labels_of(pairs, np.ones(4))).pairs == 2
+    assert losses(pairs.newest(), labels_of(pairs, np.array([0.0, 1.0, 1.0, 0.3]), None)).pairs == 1
+    three = Classes(("a", "b", "c"))
+    assert losses(pairs.newest(), labels_of(pairs, np.ones(4), three)).pairs == 0
+    assert losses(LabelledPairs(10).newest(), labels_of(pairs, np.ones(4))).pairs == 0
+
+
+def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
+    scores = np.random.default_rng(5).random((2_000, 2))
+    one, other = held(scores, 300), held(scores, 300, backwards=True)
+    assert 100 < len(one) <= 300
+    assert np.array_equal(one.newest().ids, other.newest().ids)
