@@ -74,6 +74,10 @@ class InHand:
         """One more death is blamed on this candidate. Another one's are forgotten."""
         self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
 
+    def acquit(self) -> None:
+        """No death is blamed on any candidate."""
+        LENGTH.pack_into(self._memory, BLAME_AT, 0)
+
     def deaths(self, candidate: str) -> int:
         """How many deaths are blamed on this candidate."""
         blame = self._read(BLAME_AT, BLAME_ROOM, _Blame) or _Blame()

@@ -4,7 +4,8 @@ In the usual case every batch is noted before it is scored (`in_hand.py`). Where
 (`examiner.py`) holds the model until the suspects are answered (`examination.py`); then the model moves into this process.
 
 A death with a candidate in hand is the candidate's before it is an event's: what was in hand is answered by the champion alone,
-and at the second death the candidate is refused. A new promotion of it begins anew.
+and at the second death the candidate is refused. A new promotion of it begins anew. A shadow, for which nobody waits, has the
+examiner ask the candidate again: its death is the second one, and where it lives the first was none of the candidate's.
 """
 
 import logging
@@ -37,6 +38,8 @@ class Quarantine:
         self._in_hand = in_hand
         self._load = self.loading = load
         self._ask_at = 0.0
+        self._candidate = ""  # the one that the examiner looks at
+        self._acquitted = False
         self._examiner: Examiner | None = None
         suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
         self._examination = Examination(suspects, settings.batching.max_events, time.monotonic())
@@ -67,6 +70,8 @@ class Quarantine:
         """This batch is in hand from now on, and this candidate (see `Resolution.identity`) looks at some of it."""
         if self._examiner is None:
             self._in_hand.note(batch.reached, candidate)
+        else:
+            self._candidate, self._acquitted = candidate, self._acquitted or bool(candidate)
 
     def put_down(self) -> None:
         """Nothing is in hand any more, and this process lives."""
@@ -79,6 +84,13 @@ class Quarantine:
 
     def died(self, batch: Batch, error: Exception) -> bool:
         """The examiner died over this batch. Whether its one event is guilty; if not, the batch is to be taken again."""
+        if candidate := self._candidate:
+            self._candidate, self._acquitted = "", False
+            self._in_hand.blame(candidate)
+            log.warning(
+                "the examiner of %d events %s with a candidate in hand, which is blamed: %s", len(batch), error, candidate
+            )
+            return False
         guilty = self._examination.died(batch, time.monotonic())
         log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
         return guilty
@@ -97,6 +109,8 @@ class Quarantine:
             self._examiner.close()
             self._examiner = None
             self._in_hand.clear()
+            if self._acquitted:
+                self._in_hand.acquit()
             versions.move(self._load)
         else:
             self._in_hand.note(self._examination.suspects)

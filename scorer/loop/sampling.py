@@ -8,7 +8,7 @@ import numpy as np
 from publisher.kafka.partitions import Partition
 from scorer.crashes.quarantine import Quarantine
 from scorer.events.batch import Batch
-from scorer.loop.arms import CRASH, REFUSED, Arms, Assigning
+from scorer.loop.arms import REFUSED, Arms, Assigning
 from scorer.servables.servable import Canary
 from scorer.servables.split import Split
 from scorer.settings.shadow import ShadowSection
@@ -36,10 +36,10 @@ class Sampling(Assigning):
         mine = np.zeros(len(batch), np.bool_)
         if canary.split.below:
             mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
-        why = "" if canary.servable else REFUSED
-        if not self._quarantine.may_ask():
-            why = CRASH
-        return Arms(mine, canary.servable, why, sampled, (canary.version, canary.digest))
+        candidate = canary.servable
+        if candidate is not None and self._quarantine.lethal(candidate.resolution.identity):
+            candidate = None
+        return Arms(mine, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str) -> None:
         """This candidate is looked at from now on; "": there is none."""

@@ -3,6 +3,7 @@
 An event that this version cannot score becomes a record that says why. It is no dead letter: those are the champion's.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,14 @@ import numpy as np
 
 from model_registry.channels.roles import CANARY, CHAMPION
 from scorer.events.batch import Batch
-from scorer.loop.arms import CRASH, Arms
+from scorer.events.decoder import Reason
+from scorer.loop.arms import Arms
 from scorer.loop.scoring import UNREAD, Scored, Scoring, Work
 from scorer.loop.two_versions import tried
 from scorer.servables.answer import Answer
 from scorer.servables.servable import Servable
+
+log = logging.getLogger(__name__)
 
 FAILED = "dead_lettered"
 """The status of an event that the version could not score; `fallback` has the reason."""
@@ -41,11 +45,23 @@ class ShadowScoring(Scoring):
             return work.scored
         for asked, arm, mine in ((arms.candidate, CHAMPION, ~arms.canary), (servable, CANARY, arms.canary)):
             rows = np.flatnonzero(arms.sampled & mine).tolist()
-            if rows and asked is not None and arms.why != CRASH:
+            if rows and asked is not None:
                 _score(work, asked.as_shadow(arm), arm, rows, alive)
             elif rows:
-                _tell(work, (asked or servable.named(*arms.absent)).as_shadow(arm, arms.why), rows)
+                _tell(work, servable.named(*arms.absent).as_shadow(arm, arms.why), rows)
         work.scored.outcomes["too_large"] += len(work.rejected)
+        return work.scored
+
+    def give_up(
+        self, batch: Batch, servable: Servable, now_ms: Callable[[], int], how: str, arms: Arms | None = None
+    ) -> Scored:
+        work = Work(self, batch, servable, now_ms)
+        log.warning("an event is not scored: a process that had it alone in hand %s, twice", how)
+        if arms is not None and arms.sampled is not None:
+            for asked, arm, mine in ((arms.candidate, CHAMPION, ~arms.canary), (servable, CANARY, arms.canary)):
+                version = asked or servable.named(*arms.absent)
+                rows = np.flatnonzero(arms.sampled & mine).tolist()
+                _tell(work, version.as_shadow(arm, str(Reason.CRASHES_SCORER)), rows)
         return work.scored
 
     def letter(self, *_: Any, **__: Any) -> None:

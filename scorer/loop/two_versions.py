@@ -14,6 +14,7 @@ import numpy as np
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.process.outages import Away
 from scorer.backends import InferenceFailed
+from scorer.crashes.examiner import ExaminerDied
 from scorer.events.decoder import Reason
 from scorer.events.packed import PackedBatch
 from scorer.loop.arms import AWAY, Arms
@@ -61,6 +62,8 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int,
             refused = {row: str(work.rejected.pop(row).reason) for row in rows if row in work.rejected}
             failed |= refused
             good = good or len(refused) < len(rows)
+        except ExaminerDied:
+            raise
         except (Away, Retriable):
             spans.append(rows)
             return failed | {row: AWAY for span in spans for row in span}

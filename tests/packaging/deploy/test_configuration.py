@@ -149,7 +149,7 @@ def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics
 
 WORK = {
     "scorer": ("scorer",), "producer": ("producer",), "auditor": ("auditor", "consumer"), "promoter": ("watcher",),
-    "replayer": ("replay",), "rescorer": ("rescore",),
+    "replayer": ("replay",), "rescorer": ("rescore",), "shadow": ("shadow",),
 }  # fmt: skip
 """The components of `integration/security/rights.py` that each user stands for."""
 
@@ -159,6 +159,7 @@ def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_
     found = loaded("overlays/cpu", tmp_path)
     named = {"events": found.input.topics[0], "scores": found.output.topic, "dead": found.dead_letter.topic}
     named |= {"dead.replayed": found.replayed_topic, "scores.corrections": found.corrections_topic}
+    named |= {"scores.shadow": found.shadow_topic}
     rules = of_kind(rendered("kafka/cluster"), "KafkaUser")[user]["spec"]["authorization"]["acls"]
 
     def granted(kind: str, name: str, operation: str) -> bool:

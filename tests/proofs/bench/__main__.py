@@ -43,6 +43,7 @@ GROUPS = (
     "workers",
     "paced",
     "swap",
+    "shadow",
     "start",
     "compare",
     "explain",
@@ -65,12 +66,14 @@ class Sizes:
     pictures: int = 6_000
     compared: int = 1_000_000
     explained: int = 10_000_000
+    shadow_rates: tuple[float, ...] = (1_000.0, 5_000.0)
+    shadow_share: int = 20
     rounds: int = 9
     batches: str = "1,8,64,512,4096"
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 4_000, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30")
 
 
 class Bench:
@@ -187,6 +190,14 @@ class Bench:
             whole.swap(self._stage, delivery, rate, self._sizes.swap_seconds)
             for delivery, rate in zip(self._deliveries, rates, strict=True)
             for _ in range(self._sizes.repetitions)
+        ]
+
+    def _shadow(self) -> Any:
+        """What a shadow on the scorer's core costs those who wait for scores."""
+        sizes = self._sizes
+        return [
+            self._repeated(lambda rate=rate: whole.shadowed(self._stage, rate, sizes.seconds, sizes.shadow_share))  # type: ignore[misc]
+            for rate in sizes.shadow_rates
         ]
 
     def _start(self) -> Any:

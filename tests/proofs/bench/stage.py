@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,10 +104,10 @@ class Stage:
             raise RuntimeError(f"the broker did not take the events for {topic}")
 
     @contextlib.contextmanager
-    def scorer(self, name: str, workers: int = 1) -> Iterator["Running"]:
+    def scorer(self, name: str, workers: int = 1, flags: Sequence[str] = ()) -> Iterator["Running"]:
         """`scorer run` on the scorer's core, until the block ends; it must end with code 0."""
-        log = self.folder / f"{name}.log"
-        command = self.cores.pinned(executable("scorer"), "run", f"{name}.yaml", "--workers", str(workers))
+        log = self.folder / f"{name}{''.join(flags[:1])}.log"
+        command = self.cores.pinned(executable("scorer"), "run", f"{name}.yaml", "--workers", str(workers), *flags)
         with log.open("wb") as said:
             process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         running = Running(process, log)

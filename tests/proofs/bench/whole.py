@@ -152,6 +152,49 @@ def paced(stage: Stage, delivery: str, rates: list[float], seconds: float) -> li
     return rows
 
 
+def shadowed(stage: Stage, rate: float, seconds: float, share: int) -> Figures:
+    """Latency of a scorer alone, and beside a shadow of this share (percent) on the same core, which scores another version."""
+    name = stage.make("shadowed", "exactly-once")
+    stage.command("model-registry", "promote", "oci:./registry/model", "--to", "1.0.0", "--shadow", "2.0.0")
+    flags = ("--shadow", "--share", f"{share}%", "--set", "shadow.listen=127.0.0.1:0")
+    windows: list[tuple[int, int]] = []
+    with stage.scorer(name) as running, stage.reader(f"{name}.scores") as reader:
+        load = Load(stage, f"{name}.events")
+
+        def window() -> None:
+            load.run(rate, min(WARM_SECONDS, seconds))
+            first = load.sent
+            load.run(rate, seconds)
+            windows.append((first, load.sent))
+            load.close()
+            reader.wait(load.sent)
+
+        _first_score(running, reader, load)
+        window()
+        with stage.scorer(name, flags=flags) as shadow:
+            shadow.until(lambda: "assigned: " in shadow.said, "the shadow's partitions")
+            spent, began = cpu_seconds(shadow.pid), load.sent
+            window()
+            spent, events = cpu_seconds(shadow.pid) - spent, load.sent - began
+            shadow.until(lambda: stage.written(f"{name}.scores.shadow") >= 0.9 * events * share / 100, "what it scored")
+            left_out = shadow.said.count("too far behind")
+        arrivals = reader.finish()
+    stage.promote("1.0.0")
+    ids, late = counting.delays(arrivals, load.due_ms)
+    alone, beside = (counting.latency(late[(ids >= first) & (ids < last)]) for first, last in windows)
+    ratio = round(float(beside["p99_ms"] or 0) / float(alone["p99_ms"] or 1), 3)
+    return {
+        "rate": rate,
+        "share": share,
+        **{f"alone_{figure}": value for figure, value in alone.items()},
+        **{f"beside_{figure}": value for figure, value in beside.items()},
+        "p99_ratio": ratio,
+        "shadow_cpu_us_per_event": round(spent / events * 1e6, 1),
+        "times_left_out": left_out,
+        **counting.count(arrivals[0], load.sent),
+    }
+
+
 def _first_score(running: Running, reader: Reader, load: Load) -> None:
     """One event, answered: the scorer is through its start."""
     load.run(1.0, 1.0)

@@ -84,15 +84,22 @@ def test_why_nobody_was_asked_stands_in_the_record() -> None:
     champion, rows = Shadow("champion", {}), [(True, False), (True, True), (False, True)]
     refused = scored(values_of(3), rows, champion, None, "refused")
     assert [record[1] for record in refused.records] == [b"2.0.0@sha256:c in champion:refused:null", b"champion in canary::1"]
-    candidate = Shadow("candidate", {})
-    crash = scored(values_of(3), rows, champion, candidate, "crash")
-    assert [record[1] for record in crash.records] == [b"candidate in champion:crash:null", b"champion in canary:crash:null"]
-    assert (champion.runs, candidate.runs) == (0, 0)
     away = Away(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Shadow("candidate", dict.fromkeys(values_of(3), ("infer", away)), nan=[b"0"])
     assert scored(values_of(3), rows, champion, candidate).records[0][1] == b"candidate in champion:away:null"
     nan = scored(values_of(1), rows[:1], champion, Shadow("candidate", {}, nan=[b"0"]))
     assert nan.records[0][1] == b"candidate in champion:score-not-finite:null"
+
+
+def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
+    scoring = ShadowScoring(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
+    champion, candidate = cast(Servable, Shadow("champion", {})), cast(Servable, Shadow("candidate", {}))
+    for mine, who in ((False, b"candidate in champion"), (True, b"champion in canary")):
+        arms = Arms(np.array([mine]), candidate, "", np.array([True]))
+        found = scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", arms)
+        assert [record[1] for record in found.records] == [who + b":crashes-scorer:null"]
+    left_out = Arms(np.array([False]), candidate, "", np.array([False]))
+    assert scoring.give_up(batch(values_of(1)), champion, lambda: 1, "died", left_out).records == []
 
 
 def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
@@ -101,14 +108,15 @@ def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
     assert [record[1] for record in found.records] == [b"candidate in champion::0", b"candidate in champion:bad-deadline:null"]
 
 
-def quarantine(*, may_ask: bool = True) -> Quarantine:
-    return cast(Quarantine, SimpleNamespace(may_ask=lambda: may_ask))
+def quarantine(lethal: str = "") -> Quarantine:
+    return cast(Quarantine, SimpleNamespace(lethal=lambda candidate: candidate == lethal))
 
 
 @pytest.mark.parametrize("percent", [0, 50])
 def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int) -> None:
     events = batch(values_of(2_000))
-    candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, object()))
+    servable = SimpleNamespace(resolution=SimpleNamespace(identity="it@3"))
+    candidate = Canary(DIGEST, percent, Split.of(DIGEST, percent), cast(Servable, servable))
     sampling = Sampling(quarantine(), ShadowSection(share=30))
     arms = sampling.arms(events, candidate)
     assert arms is not None
@@ -122,9 +130,9 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     refused = sampling.arms(events, Canary(DIGEST, percent, candidate.split, None, "2.0.0"))
     assert refused is not None
     assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
-    examined = Sampling(quarantine(may_ask=False), ShadowSection()).arms(events, candidate)
-    assert examined is not None
-    assert (examined.candidate, examined.why) == (candidate.servable, "crash")
+    lethal = Sampling(quarantine("it@3"), ShadowSection()).arms(events, candidate)
+    assert lethal is not None
+    assert (lethal.candidate, lethal.why) == (None, "refused")
 
 
 def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
