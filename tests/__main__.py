@@ -33,6 +33,7 @@ RUNS = {
     "backends": ("tests.integration.backends", "the conformance suite and faults under load on every backend"),
     "bench": ("tests.proofs.bench", "throughput and latency beside other programs"),
     "brokers": ("tests.proofs.brokers", "the demo against other versions of Apache Kafka"),
+    "canary": ("tests.campaigns.canary", "who answers which key, under kills and moves, counted twice"),
     "cosign": ("tests.support.cosign", "signatures, with cosign itself"),
     "deploy": ("tests.packaging.deploy", "manifests, dashboards and alerts, made and compared"),
     "faults": ("tests.campaigns.faults", "scorers under faults, and the count of lost and doubled events"),

@@ -56,6 +56,14 @@ class Batch:
         """The indices of events without a value."""
         return [row for row, value in enumerate(self.values) if value is None]
 
+    def key_texts(self) -> Sequence[bytes | None]:
+        """The keys, in the form in which they are here."""
+        return self.keys
+
+    def keyless(self) -> list[int]:
+        """The indices of events without a key."""
+        return [row for row, key in enumerate(self.keys) if key is None]
+
     def first_offsets(self) -> dict[Place, int]:
         """For each partition the offset of its first event here."""
         return dict(zip(reversed(self.places), reversed(self.offsets), strict=True))

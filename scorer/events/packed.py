@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from scorer.events.batch import Batch, End, Headers, Place
 from scorer.events.native.taker import Columns
+from scorer.events.native.texts import Texts
 
 
 class PackedBatch(Batch):
@@ -42,8 +43,17 @@ class PackedBatch(Batch):
         return self.columns.times
 
     def tombstones(self) -> list[int]:
-        nulls = self.columns.values.nulls
-        return [] if nulls is None else np.flatnonzero(nulls).tolist()
+        return _absent(self.columns.values)
+
+    def key_texts(self) -> Texts:
+        return self.columns.keys
+
+    def keyless(self) -> list[int]:
+        return _absent(self.columns.keys)
+
+
+def _absent(texts: Texts) -> list[int]:
+    return [] if texts.nulls is None else np.flatnonzero(texts.nulls).tolist()
 
 
 def _places(columns: Columns) -> list[Place]:

@@ -45,7 +45,7 @@ class Assigning:
         """None where every event is the champion's."""
         if canary is None:
             return None
-        mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
+        mine = canary.split.canary(batch)
         if not mine.any():
             return None
         if canary.servable is None:

@@ -30,12 +30,12 @@ class Sampling(Assigning):
         self._begin("" if canary is None else canary.digest)
         if canary is None:
             return None
-        sampled = self._sample.canary(batch.keys, batch.places, batch.offsets)
+        sampled = self._sample.canary(batch)
         if not sampled.any():
             return None
         mine = np.zeros(len(batch), np.bool_)
         if canary.split.below:
-            mine = canary.split.canary(batch.keys, batch.places, batch.offsets)
+            mine = canary.split.canary(batch)
         candidate = canary.servable
         if candidate is not None and self._quarantine.lethal(candidate.resolution.identity):
             candidate = None

@@ -4,7 +4,6 @@ Every scorer agrees on it.
 A key stays in its arm for as long as the share does, and raising the share only adds keys. Another candidate gets other keys.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -12,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh64_intdigest
 
-from scorer.events.batch import Place
+from scorer.events.batch import Batch, Place
+from scorer.events.native.hashes import xxh64
 
 BUCKETS = 10_000
 SEED_DIGITS = 16  # hexadecimal, of the digest: its first 8 bytes, big-endian
@@ -35,14 +35,11 @@ class Split:
         """What a shadow scores of what a candidate answers, or would: other keys than the canary's, as if at random."""
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 
-    def canary(self, keys: Sequence[bytes | None], places: Sequence[Place], offsets: Sequence[int]) -> NDArray[np.bool_]:
+    def canary(self, batch: Batch) -> NDArray[np.bool_]:
         """(B,) booleans: whether each event is the canary's, or sampled. One without a key goes by its position."""
-        seed = self.seed
-        if None in keys:
-            named = map(_named, keys, places, offsets)
-            hashes = np.fromiter((xxh64_intdigest(key, seed) for key in named), np.uint64, len(keys))
-        else:
-            hashes = np.fromiter((xxh64_intdigest(key, seed) for key in keys), np.uint64, len(keys))  # type: ignore[arg-type]
+        hashes = xxh64(batch.key_texts(), self.seed)
+        for row in batch.keyless():
+            hashes[row] = xxh64_intdigest(_named(None, batch.places[row], batch.offsets[row]), self.seed)
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:

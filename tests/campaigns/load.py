@@ -89,7 +89,7 @@ class Load(threading.Thread):
             if self._bad_due >= 1:
                 self._bad_due -= 1
                 value = next(self._bad)
-            self._write(value, b"k%d" % (number % KEYS))
+            self._write(value, self._key(number))
             self.written = number + 1
         self._producer.poll(0)
 
@@ -111,7 +111,11 @@ class Load(threading.Thread):
         if left := self._producer.flush(seconds):
             raise RuntimeError(f"{left} events were not acknowledged within {seconds:.0f} s")
 
-    def _write(self, value: bytes | None, key: bytes) -> None:
+    def _key(self, number: int) -> bytes | None:
+        """The key of the event of this number."""
+        return b"k%d" % (number % KEYS)
+
+    def _write(self, value: bytes | None, key: bytes | None) -> None:
         while not self._enough.is_set():
             try:
                 self._producer.produce(self._topic, value, key, **self._placed(key))
@@ -122,7 +126,7 @@ class Load(threading.Thread):
             else:
                 return
 
-    def _placed(self, _: bytes) -> dict[str, Any]:
+    def _placed(self, _: bytes | None) -> dict[str, Any]:
         """What else is said of the record of this key: its partition, headers, who hears of it."""
         return {"on_delivery": self._acknowledge}
 

@@ -1,10 +1,12 @@
-/* Messages of any content at take.c, and records of any pieces at write.c, for so many seconds: fuzz_bus SEED SECONDS. Built with
- * the address sanitizer and the undefined behaviour sanitizer; it prints how many messages and records there were.
+/* Messages of any content at take.c, their keys at hash.c, and records of any pieces at write.c, for so many seconds: fuzz_bus
+ * SEED SECONDS. Built with the address sanitizer and the undefined behaviour sanitizer; it prints how many messages and records
+ * there were.
  *
  * A library of this file's own stands in for librdkafka. Every buffer has the size that the caller makes, and not a byte more.
  * What is checked besides: each column holds what the messages held, every message is let go once, and a producer is given the
  * bytes that records_values writes.
  */
+#include "hash.c"
 #include "take.c"
 #include "write.c"
 
@@ -225,6 +227,13 @@ static void check_row(const Taker *taker, const Columns *columns, const Message 
     check(columns->nulls[at] == !message->payload && columns->key_nulls[at] == !message->key, "null");
     check(!message->length || !memcmp(columns->values + start, message->payload, message->length), "value");
     check(!message->key_length || !memcmp(columns->keys + key, message->key, message->key_length), "key");
+    if (message->key_length) {
+        int64_t zero = 0, length = (int64_t)message->key_length;
+        uint64_t hash, again;
+        texts_hash(columns->keys, &key, &columns->key_ends[at], 1, 7, &hash);
+        texts_hash(message->key, &zero, &length, 1, 7, &again);
+        check(hash == again, "hash of a key");
+    }
     if (columns->header_counts) {
         size_t wanted = message->error ? 0 : ((const Made *)message)->header_count;
         check((size_t)columns->header_counts[at] == wanted, "headers");

@@ -30,7 +30,7 @@ class Records(Load):
         """One batch in flight: of two, a new leader may refuse the first, take the second, and call the first a duplicate."""
         return super()._made(**{"max.in.flight": 1, **more})
 
-    def _placed(self, key: bytes) -> dict[str, Any]:
+    def _placed(self, key: bytes | None) -> dict[str, Any]:
         return {**super()._placed(key), "partition": self.written % self.partitions, "headers": [("h", key)]}
 
 

@@ -44,7 +44,7 @@ class MovingLoad(Load):
             self.start()
         before.flush(10)
 
-    def _placed(self, _: bytes) -> dict[str, Any]:
+    def _placed(self, _: bytes | None) -> dict[str, Any]:
         region = self._region
 
         def told(error: KafkaError | None, message: Message) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from publisher.kafka.headers import Headers
-from tests.proofs.bench import bus, pictures, plot, report, whole
+from tests.proofs.bench import bus, counting, pictures, plot, report, whole
 from tests.proofs.bench.contents import FORMATS, contents
 from tests.proofs.bench.counting import Figures, spread
 from tests.proofs.bench.machine import Cores, description
@@ -41,6 +41,7 @@ GROUPS = (
     "held_out",
     "pictures",
     "workers",
+    "split",
     "paced",
     "swap",
     "shadow",
@@ -48,6 +49,7 @@ GROUPS = (
     "compare",
     "explain",
 )
+CANARY = "5%"
 QUESTIONS = 9  # to `scorer explain`
 WIDTH = 160  # of tables that go into a file
 
@@ -63,6 +65,7 @@ class Sizes:
     swap_seconds: float = 15.0
     swap_rate: float = 20_000.0  # at most: half of what drain came to, where that is less
     repetitions: int = 3
+    in_turn: int = 5
     pictures: int = 6_000
     compared: int = 1_000_000
     explained: int = 10_000_000
@@ -73,7 +76,7 @@ class Sizes:
     features: str = "4,30,300,3000"
 
 
-QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30")
+QUICK = Sizes(4_000, (2,), (200.0,), 1.0, 3.0, 300.0, 1, 1, 100, 2_000, 4_000, (200.0,), 100, 2, "1,64", "4,30")
 
 
 class Bench:
@@ -89,7 +92,7 @@ class Bench:
         self.found: dict[str, Any] = {"machine": description(), "groups": groups}
 
     def run(self) -> dict[str, Any]:
-        if {"bus", "drain", "workers", "start"} & set(self._groups):
+        if {"bus", "drain", "workers", "split", "start"} & set(self._groups):
             self._tell("filling the input topic")
             self._stage.fill(self._source, self._stage.workload.events(self._sizes.events))
         for group in self._groups:
@@ -177,6 +180,22 @@ class Bench:
     def _workers(self) -> Any:
         """Several workers on the one core: what each event costs, and what memory they share."""
         return [whole.drain(self._stage, self._deliveries[0], self._source, self._sizes.events, n) for n in self._sizes.workers]
+
+    def _split(self) -> Any:
+        """The drain without a canary, and with one of the same model, in turn."""
+        self._stage.push("1.0.1", seed=0)
+        alone: list[Figures] = []
+        split: list[Figures] = []
+        for _ in range(self._sizes.in_turn):
+            for share, runs in (("", alone), (CANARY, split)):
+                self._stage.promote("1.0.0")
+                if share:
+                    self._stage.promote("1.0.1", share)
+                runs.append(whole.drain(self._stage, self._deliveries[0], self._source, self._sizes.events))
+        self._stage.promote("1.0.0")
+        compared = ("cpu_us_per_event", "events_per_s")
+        times = {f"times_{name}": counting.beside(split, alone, name) for name in compared}
+        return [{"canary": "", **spread(alone)}, {"canary": CANARY, **spread(split), **times}]
 
     def _paced(self) -> Any:
         rates, seconds = list(self._sizes.rates), self._sizes.seconds

@@ -51,6 +51,12 @@ def spread(runs: list[Figures]) -> Figures:
     return rows
 
 
+def beside(runs: list[Figures], others: list[Figures], name: str) -> Figures:
+    """How many times a figure of one measurement is that of the other one, run by run in turn: median, lowest and highest."""
+    times = [round(run[name] / other[name], 3) for run, other in zip(runs, others, strict=True)]
+    return {"median": float(np.median(times)), "lowest": min(times), "highest": max(times)}
+
+
 def swap(ids: NDArray[Any], delays_ms: NDArray[Any], due_ms: NDArray[Any], asked_ms: float, flipped_ms: float) -> Figures:
     """Latency before the promotion, from it until a second after the flip, and in the second around the flip."""
     due = due_ms[ids]

@@ -6,7 +6,20 @@ from typing import Any
 from rich.table import Table
 
 PARTS = ("decode", "infer", "encode", "score")
-COUNTED = ("drain", "formats", "headers", "held_out", "pictures", "workers", "paced", "swap", "shadow", "compare", "explain")
+COUNTED = (
+    "drain",
+    "formats",
+    "headers",
+    "held_out",
+    "pictures",
+    "workers",
+    "split",
+    "paced",
+    "swap",
+    "shadow",
+    "compare",
+    "explain",
+)
 """Groups whose rows say how many events were missing or answered twice."""
 
 

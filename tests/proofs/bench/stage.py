@@ -51,8 +51,7 @@ class Stage:
         self.settings = KafkaSettings(bootstrap_servers=self.servers)
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         for seed, version in enumerate(("1.0.0", "2.0.0")):
-            package = self._package(self.folder / f"package-{version}", seed)
-            self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
+            self.push(version, seed)
         self.promote("1.0.0")
         return self
 
@@ -65,9 +64,15 @@ class Stage:
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.decode()}")
 
-    def promote(self, version: str) -> None:
-        """The channel `prod` to a version."""
-        self.command("model-registry", "promote", "oci:./registry/model", "--to", version)
+    def push(self, version: str, seed: int) -> None:
+        """A version; those of one seed compute the same."""
+        package = self._package(self.folder / f"package-{version}", seed)
+        self.command("model-registry", "push", str(package), f"oci:./registry/model:{version}")
+
+    def promote(self, version: str, canary: str = "") -> None:
+        """The channel `prod` to a version; or this share of the keys, in percent (`5%`), beside the version that it is at."""
+        share = ["--canary", canary] if canary else []
+        self.command("model-registry", "promote", "oci:./registry/model", "--to", version, *share)
 
     def make(
         self,

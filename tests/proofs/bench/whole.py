@@ -17,6 +17,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from numpy.typing import NDArray
 
+from model_registry.channels.roles import CANARY
 from publisher.kafka import clients as kafka
 from scorer.demo.processes import executable
 from tests.proofs.bench import bus as bus_alone
@@ -41,7 +42,7 @@ def drain(
         sampler = Sampler(running.pid, stage.broker.pid, stage.cores)
         running.until(lambda: stage.written(f"{name}.scores") >= events, "the last score", 0.1)
         used = memory(running.pid)
-        ids, stamps = read_back(stage, f"{name}.scores", events)
+        ids, stamps, canary = read_back(stage, f"{name}.scores", events)
         sampler.stop()
     low, high = np.quantile(stamps, MIDDLE) / 1_000
     share = MIDDLE[1] - MIDDLE[0]
@@ -54,22 +55,26 @@ def drain(
         "first_append_s": round(float(stamps.min()) / 1_000 - began, 2),
         **used,
         **counting.count(ids, events),
+        **({"canary_share": round(canary / events, 4)} if canary else {}),
     }
 
 
-def read_back(stage: Stage, topic: str, events: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of all scores that a read_committed consumer finds: the numbers of their events, by where these stood, and append times
-    (Unix ms). It waits for `events` of them."""
+def read_back(stage: Stage, topic: str, events: int) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Of all scores that a read_committed consumer finds: the numbers of their events, by where these stood, append times
+    (Unix ms), and how many a canary answered. It waits for `events` of them."""
     consumer = kafka.reader(stage.settings, "bench-read-back")
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     ids: list[int] = []
     stamps: list[int] = []
+    canary = 0
     while messages := consumer.consume(5_000, 2.0 if len(ids) >= events else 15.0):
         good = [message for message in messages if message.error() is None]
-        ids += [_number(orjson.loads(message.value() or b"{}")["source"]) for message in good]
+        records = [orjson.loads(message.value() or b"{}") for message in good]
+        ids += [_number(record["source"]) for record in records]
         stamps += [message.timestamp()[1] for message in good]
+        canary += sum(record["role"] == CANARY for record in records)
     consumer.close()
-    return np.array(ids), np.array(stamps, np.float64)
+    return np.array(ids), np.array(stamps, np.float64), canary
 
 
 def _number(source: Mapping[str, int]) -> int:

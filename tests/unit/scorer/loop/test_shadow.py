@@ -121,9 +121,8 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     arms = sampling.arms(events, candidate)
     assert arms is not None
     assert arms.sampled is not None
-    of = events.keys, events.places, events.offsets
-    assert (arms.sampled == Split.sample(DIGEST, 30).canary(*of)).all()
-    assert (arms.canary == Split.of(DIGEST, percent).canary(*of)).all()
+    assert (arms.sampled == Split.sample(DIGEST, 30).canary(events)).all()
+    assert (arms.canary == Split.of(DIGEST, percent).canary(events)).all()
     assert (arms.sampled & arms.canary).mean() == pytest.approx(0.3 * percent / 100, abs=0.03), "the seeds are others"
     assert (arms.candidate, arms.why) == (candidate.servable, "")
     assert sampling.arms(events, None) is None

@@ -7,6 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scorer.events.batch import Batch
+from scorer.events.native import hashes
+from scorer.events.native.library import Native
+from scorer.events.native.taker import Columns
+from scorer.events.native.texts import Texts
+from scorer.events.packed import PackedBatch
 from scorer.servables.split import BUCKETS, Split
 from tests.support.xxh64 import xxh64
 
@@ -14,9 +20,41 @@ DIGEST = "sha256:00f1e2d3c4b5a697" + "0" * 48
 KEYS = [b"k%d" % number for number in range(20_000)]
 
 
+def batch(keys: list[bytes | None]) -> Batch:
+    count = len(keys)
+    offsets = list(range(count))
+    return Batch(["flights"] * count, [3] * count, offsets, keys, [b"{}"] * count, [0] * count, [None] * count)
+
+
+def packed(keys: list[bytes | None]) -> PackedBatch:
+    """The same as columns, with other bytes around the keys."""
+    count = len(keys)
+    bounds = np.cumsum([2, *(len(key or b"") for key in keys)])
+    text = np.frombuffer(b"<<" + b"".join(key or b"" for key in keys) + b">>", np.uint8)
+    texts = Texts(text, bounds[:-1], bounds[1:], np.array([key is None for key in keys], np.uint8))
+    zeros = np.zeros(count, np.int32)
+    columns = Columns([("flights", 3)], zeros, np.arange(count), np.zeros(count, np.int64), zeros, zeros, texts, texts, None)
+    return PackedBatch(columns, "empty")
+
+
 def canary(split: Split, keys: list[bytes | None]) -> list[bool]:
-    found: list[bool] = split.canary(keys, [("flights", 3)] * len(keys), list(range(len(keys)))).tolist()
+    found: list[bool] = split.canary(batch(keys)).tolist()
     return found
+
+
+@given(st.lists(st.binary(max_size=100), max_size=20), st.integers(0, 2**64 - 1))
+def test_the_hash_is_that_of_the_specification(texts: list[bytes], seed: int) -> None:
+    wanted = [xxh64(text, seed) for text in texts]
+    assert hashes.xxh64(texts, seed).tolist() == wanted
+    assert hashes.xxh64(packed([*texts, b"k"]).columns.keys, seed).tolist() == [*wanted, xxh64(b"k", seed)]
+
+
+def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes | None] = [b"k%d" % number * (number % 9) for number in range(300)]
+    keys[7] = None
+    natively = Split.of(DIGEST, 20).canary(packed(keys))
+    monkeypatch.setattr(hashes, "native", lambda: Native(None, "switched off"))
+    assert (Split.of(DIGEST, 20).canary(packed(keys)) == natively).all()
 
 
 @given(st.lists(st.none() | st.binary(max_size=80), max_size=20), st.integers(1, 99))
@@ -24,6 +62,9 @@ def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[by
     named = [b"flights/3/%d" % at if key is None else key for at, key in enumerate(keys)]
     wanted = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in named]
     assert canary(Split.of(DIGEST, percent), keys) == wanted
+    if keys:
+        assert Split.of(DIGEST, percent).canary(packed(keys)).tolist() == wanted
+    assert [Split.of(DIGEST, percent).bucket(key, ("flights", 3), at) < 100 * percent for at, key in enumerate(keys)] == wanted
 
 
 def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> None:

@@ -1,0 +1,65 @@
+/* XXH64 of many strings: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. It reads nothing outside of a string and keeps nothing.
+ */
+#include "text.h"
+
+static const uint64_t P1 = 0x9E3779B185EBCA87u, P2 = 0xC2B2AE3D27D4EB4Fu, P3 = 0x165667B19E3779F9u;
+static const uint64_t P4 = 0x85EBCA77C2B2AE63u, P5 = 0x27D4EB2F165667C5u;
+
+enum { LANES = 4, STRIPE = LANES * WORD, HALF = 4 };
+
+static inline uint64_t left(uint64_t value, unsigned bits)
+{
+    return value << bits | value >> (64 - bits);
+}
+
+static inline uint64_t mixed(uint64_t lane, uint64_t word)
+{
+    return left(lane + word * P2, 31) * P1;
+}
+
+/* The first stripes of a text of one or more; the text goes on where they end. */
+static uint64_t stripes(const char **text, const char *end, uint64_t seed)
+{
+    uint64_t lanes[LANES] = {seed + P1 + P2, seed + P2, seed, seed - P1};
+    const char *at = *text;
+    for (; end - at >= STRIPE; at += STRIPE) {
+        for (int lane = 0; lane < LANES; lane++) {
+            lanes[lane] = mixed(lanes[lane], word_at(at + lane * WORD));
+        }
+    }
+    *text = at;
+    uint64_t found = left(lanes[0], 1) + left(lanes[1], 7) + left(lanes[2], 12) + left(lanes[3], 18);
+    for (int lane = 0; lane < LANES; lane++) {
+        found = (found ^ mixed(0, lanes[lane])) * P1 + P4;
+    }
+    return found;
+}
+
+static uint64_t xxh64(const char *at, const char *end, uint64_t seed)
+{
+    uint64_t size = (uint64_t)(end - at);
+    uint64_t found = (size >= STRIPE ? stripes(&at, end, seed) : seed + P5) + size;
+    for (; end - at >= WORD; at += WORD) {
+        found = left(found ^ mixed(0, word_at(at)), 27) * P1 + P4;
+    }
+    if (end - at >= HALF) {
+        uint32_t half;
+        memcpy(&half, at, HALF);
+        found = left(found ^ half * P1, 23) * P2 + P3;
+        at += HALF;
+    }
+    for (; at < end; at++) {
+        found = left(found ^ (uint8_t)*at * P5, 11) * P1;
+    }
+    found = (found ^ found >> 33) * P2;
+    found = (found ^ found >> 29) * P3;
+    return found ^ found >> 32;
+}
+
+/* The hashes of the strings from `starts` to `ends` in a text. */
+void texts_hash(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, uint64_t seed, uint64_t *hashes)
+{
+    for (int64_t at = 0; at < count; at++) {
+        hashes[at] = xxh64(text + starts[at], text + ends[at], seed);
+    }
+}

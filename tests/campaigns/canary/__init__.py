@@ -1,0 +1,1 @@
+"""The canary campaign: whose key each event is, counted twice, while scorers are killed and the channel moves."""
