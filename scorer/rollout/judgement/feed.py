@@ -47,29 +47,33 @@ class Feed:
         messages = self._consumer.consume(CALL_RECORDS, seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
+        bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
+        for row in reversed(bad):
+            self._mind(messages.pop(row))
+        offsets = cast("list[int]", [*map(Message.offset, messages)])
         places = [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)]
-        errors, offsets = [*map(Message.error, messages)], [*map(Message.offset, messages)]
         found: dict[Partition, Batch] = {}
-        for place, rows in groupby(range(len(messages)), places.__getitem__):
+        start = 0
+        for place, rows in groupby(places):
             partition = cast("Partition", place)
+            end = start + sum(1 for _ in rows)
             batch = found.get(partition) or found.setdefault(partition, Batch(partition, [], []))
-            for row in rows:
-                if (error := errors[row]) is None:
-                    batch.offsets.append(cast("int", offsets[row]))
-                    batch.messages.append(messages[row])
-                else:
-                    self._mind(partition, offsets[row] or 0, error)
-        batches = [batch for batch in found.values() if batch.offsets]
-        for batch in batches:
-            self.reached[batch.partition] = max(batch.offsets[-1] + 1, self.reached[batch.partition])
-        return batches
+            batch.offsets.extend(offsets[start:end])
+            batch.messages.extend(messages[start:end])
+            start = end
+        for partition, batch in found.items():
+            self.reached[partition] = max(batch.offsets[-1] + 1, self.reached[partition])
+        return list(found.values())
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _mind(self, partition: Partition, offset: int, error: KafkaError) -> None:
+    def _mind(self, message: Message) -> None:
+        """What a message that is an error says."""
+        partition: Partition = (message.topic() or "", message.partition() or 0)
+        error = cast("KafkaError", message.error())
         if error in END:
-            self.reached[partition] = max(offset, self.reached.get(partition, 0))
+            self.reached[partition] = max(message.offset() or 0, self.reached.get(partition, 0))
         elif error in error_codes.REFUSED:
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, partition[0])])
         elif not (kafka.of_no_group(error) or error.retriable() or error in PASSING):

@@ -51,6 +51,11 @@ def consumer(name: str) -> dict[str, Right]:
     return {"scores": (TOPIC, f"{name}.scores", READ), "dead": (TOPIC, f"{name}.dead", READ)}
 
 
+def judge(name: str) -> dict[str, Right]:
+    """`scorer judge`."""
+    return {part: (TOPIC, f"{name}.{part}", READ) for part in ("scores", "scores.shadow", "dead")}
+
+
 def watcher(name: str) -> dict[str, Right]:
     """`scorer status`, and `scorer promote`, which writes its notice as well."""
     return {"status": (TOPIC, f"{name}.status", READ), "notice": (TOPIC, f"{name}.status", WRITE)}
@@ -120,6 +125,7 @@ COMPONENTS = {
     "auditor": auditor,
     "producer": producer,
     "consumer": consumer,
+    "judge": judge,
     "watcher": watcher,
     "replay": replay,
     "rescore": rescore,

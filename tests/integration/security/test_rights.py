@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "auditor": ("scorer", "audit", "scorer.yaml"),
     "producer": ("scorer", "emit", "scorer.yaml"),
     "consumer": ("scorer", "tail", "scorer.yaml", "--no-follow"),
+    "judge": ("scorer", "judge", "scorer.yaml"),
     "watcher": ("scorer", "status", "scorer.yaml"),
     "replay": ("scorer", "replay", "scorer.yaml"),
     "rescore": ("scorer", "rescore", "scorer.yaml", "--status", "fallback"),
@@ -105,6 +106,11 @@ def test_a_shadow_works_with_the_least_rights(secured: Secured) -> None:
     until(lambda: shadow.metric('scorer_events_total{outcome="scored"}') == 50, "what it scored")
     assert shadow.stop() == 0
     assert "no right" not in shadow.said
+
+
+def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:
+    said = secured.as_user("judge").run("scorer", "judge", "scorer.yaml", "--to", "1", "--json", code=1)
+    assert json.loads(said.stdout)["verdict"] == "hold"
 
 
 def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:
