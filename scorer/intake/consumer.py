@@ -5,7 +5,7 @@ One thread owns it. Positions come from committed offsets alone: at assignment, 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -152,10 +152,14 @@ class Intake:
         self._unread |= self._unbegun - without
         committed = self.partitions.committed()
         if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self.unreadable.outside}):
-            self.rewind(moved)
-            for partition in moved:
-                log.info("%s[%d]: the group was moved; reading again", *partition)
-                self._in_range(partition)
+            self.follow(moved)
+
+    def follow(self, partitions: Collection[Partition]) -> None:
+        """Read these from where the group was moved, also those that were out of range."""
+        self.rewind(partitions)
+        for partition in partitions:
+            log.info("%s[%d]: the group was moved; reading again", *partition)
+            self._in_range(partition)
 
     def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """What the group has committed of partitions that others hold, where a broker tells."""

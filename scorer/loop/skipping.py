@@ -1,4 +1,4 @@
-"""Leaves out what waits in some partitions: the group goes on at their ends."""
+"""Leaves out what waits in some partitions, or is gone from them: the group goes on at their ends."""
 
 from collections.abc import Collection
 
@@ -20,5 +20,5 @@ def skip(partitions: Collection[Partition], intake: Intake, session: Session, ow
     if positions:
         session.publish([], positions, intake.group)
         session.checkpoint()
-        intake.rewind(lag)
+        intake.follow(lag)
     return sum(lag.values())

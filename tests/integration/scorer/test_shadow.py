@@ -170,6 +170,7 @@ def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig:
     time.sleep(2.5)
     os.kill(shadow.worker, signal.SIGCONT)
     until(lambda: reached(rig) == rig.ends() and rig.answered() == 5_100, "the end")
+    until(lambda: "too far behind" in shadow.said, "its word on that")
     emit(rig, range(5_100, 5_200))
     found, skipped = numbers_of(of(rig, range(5_200))), shadow.metric("scorer_shadow_skipped_events_total")
     assert skipped > 1_000
@@ -177,6 +178,15 @@ def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig:
     assert {*range(100), *range(5_100, 5_200)} <= set(found)
     assert f"too far behind: {skipped:g} events are left out" in shadow.said
     rig.assert_clean(events=5_200, dead_lettered=0)
+
+    assert shadow.stop() == 0
+    rig.emit(events(100, start=5_200, keys=KEYS))
+    until(lambda: rig.answered() == 5_300, "the champion's answers")
+    rig.delete_records(rig.events_topic)  # before the shadow has read them
+    shadow = start(rig)
+    until(lambda: shadow.metric("scorer_shadow_skipped_events_total") == 100, "the end of what is gone")
+    emit(rig, range(5_300, 5_400))
+    assert numbers_of(of(rig, range(5_200, 5_400))) == list(range(5_300, 5_400))
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 

@@ -1,9 +1,14 @@
 """The note of what is in hand, and whose the deaths are."""
 
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
+from scorer.crashes.examiner import ExaminerDied
 from scorer.crashes.in_hand import InHand
 from scorer.crashes.quarantine import LETHAL, Quarantine
+from scorer.servables.manager import VersionManager
+from tests.unit.scorer.loop.test_scoring import batch
 from tests.unit.scorer.minimal import minimal
 
 ENDS = {("in", 0): 7}
@@ -46,3 +51,21 @@ def test_a_death_without_a_candidate_in_hand_is_an_events(tmp_path: Path) -> Non
         process.close()
     InHand(path).clear()
     assert begun(path).may_ask()
+
+
+def test_a_shadow_has_the_candidate_examined_which_convicts_or_acquits_it(tmp_path: Path) -> None:
+    path, candidate, suspects = tmp_path / "note", "sha256:b@3", batch([b"1"] * 7)
+    for dies in (False, True):
+        InHand(path).note(ENDS, candidate)
+        process = begun(path)
+        process.take_up(suspects, candidate)
+        if dies:
+            assert not process.died(suspects, ExaminerDied("was killed")), "the candidate's before it is an event's"
+        process.put_down()
+        assert (process.lethal(candidate) is not None) is dies
+        process.take_up(suspects)
+        process.answered(suspects)
+        process.look(dict(ENDS), lambda _: {}, cast(VersionManager, Mock()))
+        assert process.may_ask(), "the examination is over"
+        assert InHand(path).deaths(candidate) == (LETHAL if dies else 0)
+        process.close()
