@@ -30,10 +30,10 @@ HOPELESS = 20  # events that it fails one by one, before it has answered any
 
 def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], None]) -> None:
     """Answer the whole batch. Raises Away where the champion's model is."""
-    mine = np.flatnonzero(arms.canary).tolist()
     if arms.candidate is not None and _together(work, champion, arms.candidate, arms, alive):
-        work.scored.asked = len(mine)
+        work.scored.asked = int(np.count_nonzero(arms.canary))
         return
+    mine = np.flatnonzero(arms.canary).tolist()
     failed = dict.fromkeys(mine, arms.why)
     if arms.candidate is not None:
         work.servable = arms.candidate
@@ -100,7 +100,7 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
         parts = []
         for servable, at in ((champion, np.flatnonzero(~arms.canary)), (candidate, np.flatnonzero(arms.canary))):
             alive()
-            scores = servable.loaded.score({name: tensor[at] for name, tensor in decoded.tensors.items()}, alive)
+            scores = servable.loaded.score({name: tensor.take(at, axis=0) for name, tensor in decoded.tensors.items()}, alive)
             if not scores.finite().all():
                 return False
             parts.append(Part(at, scores, servable.encoder))

@@ -182,7 +182,7 @@ class Bench:
         return [whole.drain(self._stage, self._deliveries[0], self._source, self._sizes.events, n) for n in self._sizes.workers]
 
     def _split(self) -> Any:
-        """The drain without a canary, and with one of the same model, in turn."""
+        """The drain without a canary, and with one of the same model, in turn; and what the scoring thread spends more."""
         self._stage.push("1.0.1", seed=0)
         alone: list[Figures] = []
         split: list[Figures] = []
@@ -195,7 +195,11 @@ class Bench:
         self._stage.promote("1.0.0")
         compared = ("cpu_us_per_event", "events_per_s")
         times = {f"times_{name}": counting.beside(split, alone, name) for name in compared}
-        return [{"canary": "", **spread(alone)}, {"canary": CANARY, **spread(split), **times}]
+        thread = self._stage.cores.pinned(sys.executable, "-m", "tests.proofs.bench.splitting")
+        scored = json.loads(subprocess.run(thread, check=True, stdout=subprocess.PIPE).stdout)
+        without = spread(alone)
+        share = round(scored["more_us"] / without["cpu_us_per_event"]["median"], 3)
+        return [{"canary": "", **without}, {"canary": CANARY, **spread(split), **times, **scored, "more_share": share}]
 
     def _paced(self) -> Any:
         rates, seconds = list(self._sizes.rates), self._sizes.seconds
