@@ -185,7 +185,7 @@ class Watch:
         mine = self._lanes.setdefault(batch.partition, set())
         mine |= (several := set(lanes))
         for lane in several:
-            which = [each == lane for each in lanes] if len(several) > 1 else [True] * len(lanes)
+            which = [each == lane for each in lanes]
             self._pairs(lane, self._join.add(side, lane, list(compress(offsets, which)), list(compress(told, which))))
 
     def _letters(self, batch: Batch) -> None:
