@@ -168,7 +168,7 @@ class Watch:
             else:
                 self._records(batch)
         now = time.monotonic()
-        if now >= self._settled + SETTLE_SECONDS:
+        if now >= self._settled + SETTLE_SECONDS and self._letters_read():
             self._join.settle()
             self._settled = now
         self._find_slow()
@@ -185,8 +185,13 @@ class Watch:
         mine = self._lanes.setdefault(batch.partition, set())
         mine |= (several := set(lanes))
         for lane in several:
-            which = [each == lane for each in lanes] if len(several) > 1 else [True] * len(lanes)
+            which = [each == lane for each in lanes]
             self._pairs(lane, self._join.add(side, lane, list(compress(offsets, which)), list(compress(told, which))))
+
+    def _letters_read(self) -> bool:
+        """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
+        letters = self._settings.dead_letter.topic
+        return all(self._feed.reached[each] >= stop for each, stop in self._stops.items() if each[0] == letters)
 
     def _letters(self, batch: Batch) -> None:
         for message, headers in zip(batch.messages, headers_of(batch.messages)[0], strict=True):
