@@ -22,11 +22,11 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.command_line import Config, From, Json, Last, Set, To, print_data, print_json, talk, time_window
 from publisher.process.memory import few_arenas, rare_collections
-from publisher.process.time_window import TimeWindow
+from publisher.process.time_window import TimeWindow, seconds
 from scorer.commands.compare import fraction
 from scorer.commands.labels import NOTHING
 from scorer.rollout.judgement import versions
-from scorer.rollout.judgement.baking import Sight
+from scorer.rollout.judgement.baking import Bake, Sight
 from scorer.rollout.judgement.report import Judgement, Margins
 from scorer.rollout.judgement.verdict import Decision, Verdict, decide
 from scorer.rollout.judgement.versions import Named, Rivals
@@ -68,12 +68,14 @@ def judge(
         float | None, typer.Option(help="Squared error by labels, less the champion's.", min=0.0, show_default="not judged")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Look each second, until there is a verdict.")] = False,
+    bake: Annotated[str | None, typer.Option(help="With --follow: watch it so long (15m) before it passes.")] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a candidate by the events that it and the champion both answered, the newest hour where no time is given: promote,
     roll back, or hold, and why. Writes nothing. Exit code 0 where it may be promoted, else 1."""
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end; leave --to out", param_hint="--to")
+    bake_seconds = _baking(bake, follow)
     few_arenas()
     settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips, max_psi, max_brier)
     if max_brier is not None:
@@ -88,13 +90,25 @@ def judge(
         raise typer.Exit(FINDING)
     rare_collections()
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
-        found = _followed(watch, rivals, margins, as_json) if follow else _judged(watch, rivals, margins)
+        found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):
         print_data(as_json, found.to_dict(), lambda: shown(found))
     if not as_json:
         talk.print(said(found))
     if found.verdict.decision is not Decision.PROMOTE:
         raise typer.Exit(FINDING)
+
+
+def _baking(bake: str | None, follow: bool) -> int:
+    """Seconds. Raises BadParameter."""
+    if bake is None:
+        return 0
+    if not follow:
+        raise typer.BadParameter("its clock runs only with --follow", param_hint="--bake")
+    try:
+        return seconds(bake)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--bake") from None
 
 
 def _begun(
@@ -118,13 +132,15 @@ def _judged(watch: Watch, rivals: Rivals, margins: Margins) -> Judgement:
     return watch.judged(rivals, _verdict(watch, margins))
 
 
-def _followed(watch: Watch, rivals: Rivals, margins: Margins, as_json: bool) -> Judgement:
+def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int, as_json: bool) -> Judgement:
     """Look each second, and tell it, until there is a verdict."""
+    bake = Bake()
     with Live(console=talk, transient=True, auto_refresh=False) as live:
         while True:
             pace = watch.follow(LOOK_SECONDS)
             sight = Sight(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
-            verdict = _verdict(watch, margins, *sight.obstacles())
+            bake = bake.looked(time.time(), sight)
+            verdict = _verdict(watch, margins, *bake.obstacles(bake_seconds, sight))
             found = watch.judged(rivals, verdict, pace.behind)
             if as_json:
                 sys.stdout.buffer.write(orjson.dumps(found.to_dict()) + b"\n")

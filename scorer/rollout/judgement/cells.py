@@ -3,9 +3,9 @@
 Events of one key are alike, so the spread of single events says too little about chance. Cells are independent of each other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,21 +57,6 @@ class Cells:
     def active(self) -> int:
         """How many cells have a pair."""
         return int(np.count_nonzero(self.counts))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The cells that have a pair, as JSON: `from_dict` gives the same bits back."""
-        used = np.flatnonzero(self.counts)
-        return {"cell": used.tolist()} | {
-            name: column[used].tolist() for name, column in zip(COLUMNS, self._columns(), strict=True)
-        }
-
-    @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """Raises ValueError, IndexError or KeyError where `told` did not come from `to_dict`."""
-        made = cls()
-        for name, column in zip(COLUMNS, made._columns(), strict=True):
-            column[np.asarray(told["cell"], np.intp)] = told[name]
-        return made
 
     def _columns(self) -> tuple[Column, Column, Column]:
         return self.sums, self.squares, self.counts

@@ -148,6 +148,12 @@ def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus:
     assert "the champion and the candidate" in told
 
 
+def test_a_clock_asks_for_follow_and_for_a_duration(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    assert "only with --follow" in rig.run("scorer", "judge", "scorer.yaml", "--bake", "15m", code=2).stderr
+    assert "'soon' is no duration" in rig.run("scorer", "judge", "scorer.yaml", "--follow", "--bake", "soon", code=2).stderr
+
+
 def test_no_data_is_no_success(make_rig: MakeRig) -> None:
     rig = make_rig()
     for topic in (rig.scores_topic, rig.dead_topic):
@@ -189,7 +195,10 @@ def test_labels_decide_where_they_are_asked_for(bus: Bus) -> None:
 
 def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
     with subprocess.Popen(
-        [command("scorer"), "judge", "scorer.yaml", "--follow", "--json"], cwd=bus.rig.folder, stdout=subprocess.PIPE, text=True
+        [command("scorer"), "judge", "scorer.yaml", "--follow", "--bake", "3s", "--json"],
+        cwd=bus.rig.folder,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as following:
         try:
             bus.answers(range(1_000))
@@ -198,7 +207,9 @@ def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
             assert first["verdict"] == "hold"
             assert "errors: 1,000 pairs of 3,000" in first["why"]
             bus.answers(range(1_000, 9_000))
-            last = list(looks)[-1]
+            more = list(looks)
+            last = more[-1]
+            assert any(look["why"] and look["why"][0].startswith("baked for ") for look in more[:-1]), more
             assert (last["verdict"], following.wait(STEP_SECONDS)) == ("promote", 0)
             assert last["behind_seconds"] < 30.0
         finally:

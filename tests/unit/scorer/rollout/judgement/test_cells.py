@@ -1,7 +1,5 @@
 """Sums by cell: exact in any order, merged and kept without a loss."""
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import settings as examples
@@ -43,13 +41,6 @@ def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None
         mine = [round(difference / GRAIN) * GRAIN for at, difference in pairs if at == place]
         assert (found.sums[place], found.counts[place]) == (sum(mine), len(mine))
         assert found.squares[place] == sum(difference**2 for difference in mine)
-
-
-@examples(max_examples=50)
-@given(some_pairs)
-def test_a_checkpoint_gives_the_same_bits_back(pairs: list[tuple[int, float]]) -> None:
-    found = of(pairs)
-    assert same(Cells.from_dict(json.loads(json.dumps(found.to_dict()))), found)
 
 
 def test_all_events_of_a_key_fall_in_one_cell_and_those_without_one_in_many() -> None:
