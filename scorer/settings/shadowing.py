@@ -3,6 +3,8 @@
 from publisher.process.configuration import Name
 from scorer.settings import Settings
 
+TARGET_MS = 1_000.0  # nobody waits: few transactions, which brokers pay for
+
 
 class Shadowing(Settings):
     """`shadowed` is the name of the scorers. It tells of itself on their status topic, where it also hears that the channel has
@@ -21,6 +23,7 @@ class Shadowing(Settings):
                 "shadowed": settings.name,
                 "input": theirs["input"] | {"start": "latest"},
                 "output": theirs["output"] | {"topic": settings.shadow_topic},
+                "batching": theirs["batching"] | {"latency_target_ms": TARGET_MS},
                 "http": theirs["http"] | {"listen": settings.shadow.listen},
             }
         )
