@@ -22,6 +22,7 @@ from tests.support.environment import ROOT
 from tests.support.shared_broker import Broker
 
 README, SCORER, MODELS = "README.md", "scorer/README.md", "model_registry/README.md"
+ROLLOUTS = "scorer/ROLLOUTS.md"
 KAFKA, REGISTRY = "127.0.0.1:9092", "registry.example.com"
 RUN = "scorer run scorer.yaml"
 IDENTITY = "2013-09-01-UA-1545-EWR-0516"
@@ -48,6 +49,7 @@ class Reader:
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(folder),
             "SCORER_HTTP__LISTEN": "127.0.0.1:0",
+            "SCORER_SHADOW__LISTEN": "127.0.0.1:0",
         }
         self._running: list[Terminal] = []
         (folder / "scorer").symlink_to(ROOT / "scorer")
@@ -61,11 +63,11 @@ class Reader:
             text = text.replace(theirs, ours)
         return re.sub(r"(?<![\w/.-])flights(?![\w-])", f"{self.name}.flights", text)
 
-    def shell(self, line: str, *, code: int = 0) -> str:
+    def shell(self, line: str, *, code: int | None = 0) -> str:
         done = subprocess.run(
             ["bash", "-c", self.ours(line)], cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment
         )
-        assert done.returncode == code, f"{self.ours(line)}: {done.stdout}{done.stderr}"
+        assert code in (None, done.returncode), f"{self.ours(line)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def start(self, line: str) -> "Terminal":
@@ -146,6 +148,26 @@ def test_the_second_terminal_of_the_quickstart_moves_versions(reader: Reader) ->
     said = [reader.shell(line) for line in lines(README, "moves")]
     assert [json.loads(line)["status"] for line in said[-2].splitlines()]
     assert workers_serve(reader, "1.0.0")
+
+
+def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
+    reader.quickstart()
+    until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
+    emit = line_of(SCORER, "emit", "scorer emit")
+    (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
+    reader.shell(emit)
+    compare, name, run, judge, *moves, explain, rollback = lines(ROLLOUTS, "rollout")
+    reader.shell(compare, code=None)  # whether it passes is the model's
+    reader.shell(name)
+    shadow = reader.start(run)
+    until(lambda: "2.0.0" in reader.shell("scorer status scorer.yaml --json"), "the candidate in the shadow")
+    until(lambda: "assigned: " in shadow.talk.read_text(), "its partitions")
+    reader.shell(emit)
+    until(lambda: "pairs of 3,000" in reader.shell(f"{judge} 2>&1", code=1), "pairs, which are too few")
+    for line in moves:
+        reader.shell(line)
+    until(lambda: '"score"' in reader.shell(f"{explain} --json", code=None), "the first event's answer")
+    reader.shell(rollback)
 
 
 @pytest.mark.debian("kcat")
