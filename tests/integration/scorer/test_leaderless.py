@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from tests.campaigns.cluster import Cluster
@@ -45,7 +45,17 @@ def make(cluster: Cluster, tmp_path: Path, unique: str) -> Iterator[Callable[[st
 def spread(rig: Rig, topic: str, **config: str) -> None:
     """Make a topic whose partitions 0, 1, 2 have their only replicas on nodes 1, 2, 3; and all others, replicated."""
     plan = NewTopic(topic, 3, replica_assignment=[[1], [2], [3]], config=ALONE | config)
-    rig.admin.create_topics([plan])[topic].result()
+
+    def made() -> bool:
+        try:
+            rig.admin.create_topics([plan])[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_REPLICA_ASSIGNMENT:  # a broker that was slow is fenced for a while
+                raise
+            return False
+        return True
+
+    until(made, "all brokers")
     rig.create(3)
 
 

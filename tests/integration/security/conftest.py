@@ -20,7 +20,6 @@ class Secured:
         self.folder = folder
         (folder / "password").write_text(PASSWORD + "\n")
         self.rig = Rig(broker.administrator, folder, NAME).stocked(2, versions=2)
-        self.rig.make_topic(f"{NAME}.scores.shadow", 2)
 
     def login(self, user: str, **changes: Any) -> dict[str, Any]:
         """The section `kafka.security` of a user, with a password file relative to the configuration."""
