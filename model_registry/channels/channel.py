@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from model_registry.channels import roles
-from model_registry.channels.history import Move, before, decode, encode
+from model_registry.channels.history import EVIDENCE_TYPE, Move, before, decode, encode
 from model_registry.channels.roles import Role
 from model_registry.errors import BadReference, Conflict, NotFound, Refused, RegistryError
 from model_registry.oci import digests, manifest, tags
@@ -102,10 +102,13 @@ def promote(
     expected: Expected = Expected(),
     canary: int | None = None,
     shadow: str | None = None,
+    pairs: int = 0,
+    evidence: bytes | None = None,
 ) -> Move:
     """Move a channel to a version, and write the history entry before it. Several at once take turns. With `canary`, in
     percent, the version answers that share of the keys, and the champion stays; with `shadow`, that version scores unseen
-    beside it. Without them, a canary or a shadow that there was is over.
+    beside it. Without them, a canary or a shadow that there was is over. `pairs` is the percent of the keys that both versions
+    are to score, 0: as whoever runs the shadow has set it. `evidence` is a JSON document that is kept with the history entry.
 
     Raises BadReference; NotFound where the version, or some of its content, is not there; Refused where `channel` is a version
     or things are not as `expected`; Conflict where somebody else moved the channel at the same time and the move was lost.
@@ -119,12 +122,12 @@ def promote(
             message = f"version {version} of {store.repository} is {found.digest}, not {expected.digest} as expected"
             raise Refused(message, "somebody pushed other content under this version; look at model-registry inspect")
         if canary is not None:
-            return _beside(store, channel, standing, version, found, canary)
+            return _beside(store, channel, standing, version, found, canary, pairs)
         if shadow is not None:
-            return _shadowed(store, version, found, shadow, _found(store, standing, shadow))
+            return _shadowed(store, version, found, shadow, _found(store, standing, shadow), pairs)
         return _Target(found, version, {version: found.digest})
 
-    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
 
 
 def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
@@ -137,16 +140,18 @@ def _found(store: Store, standing: _Standing, version: str) -> Descriptor:
     return found
 
 
-def _shadowed(store: Store, version: str, found: Descriptor, shadow: str, beside: Descriptor) -> _Target:
+def _shadowed(store: Store, version: str, found: Descriptor, shadow: str, beside: Descriptor, pairs: int) -> _Target:
     """A version that another one shadows. Raises Refused where they are one."""
     if found.digest == beside.digest:
         raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
-    document = roles.with_shadow((version, found), (shadow, beside))
+    document = roles.with_shadow((version, found), (shadow, beside), pairs)
     taken = {version: found.digest, shadow: beside.digest}
     return _Target(store.push_manifest(document), version, taken, roles=roles.parse(document))
 
 
-def _beside(store: Store, channel: str, standing: _Standing, version: str, found: Descriptor, percent: int) -> _Target:
+def _beside(
+    store: Store, channel: str, standing: _Standing, version: str, found: Descriptor, percent: int, pairs: int
+) -> _Target:
     """A version as the canary beside the champion. Raises Refused where there is no champion, or where it is that version."""
     if standing.champion is None or standing.version is None:
         hint = f"promote one that is to answer everything: model-registry promote {store.repository} --to VERSION"
@@ -155,7 +160,7 @@ def _beside(store: Store, channel: str, standing: _Standing, version: str, found
         hint = f"the canary is another version: model-registry status {store.repository}"
         raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)
     champion = manifest.describe(store.manifest(standing.champion))
-    document = roles.with_canary((standing.version, champion), (version, found), percent)
+    document = roles.with_canary((standing.version, champion), (version, found), percent, pairs)
     return _Target(store.push_manifest(document), standing.version, {version: found.digest}, roles=roles.parse(document))
 
 
@@ -168,6 +173,7 @@ def rollback(
     now: datetime,
     to_revision: int | None = None,
     expected: Expected = Expected(),
+    evidence: bytes | None = None,
 ) -> Move:
     """Move a channel back to the champion of a revision, by default of the one before the current: a new, higher revision.
 
@@ -185,7 +191,7 @@ def rollback(
         _check_complete(store, at.champion)
         return _Target(manifest.describe(store.manifest(at.champion)), at.to_version, {}, at.revision)
 
-    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected)
+    return _move(store, channel, target, actor=actor, reason=reason, now=now, expected=expected, evidence=evidence)
 
 
 def history(store: Store, channel: str, after: int = 0) -> list[Move]:
@@ -203,13 +209,16 @@ def _move(
     reason: str,
     now: datetime,
     expected: Expected,
+    evidence: bytes | None,
 ) -> Move:
     """Plan and write, until nobody else has moved the channel in between."""
     tags.check_channel(channel)
     for what, text in (("actor", actor), ("reason", reason)):
         if len(text) > MAX_TEXT:
             raise BadReference(f"a {what} of {len(text)} characters", f"write at most {MAX_TEXT}")
-    empty = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
+    at = now.astimezone(UTC).replace(microsecond=now.microsecond // 1_000 * 1_000)  # as the history has it
+    document = manifest.EMPTY if evidence is None else evidence
+    told = manifest.content(manifest.EMPTY_TYPE if evidence is None else EVIDENCE_TYPE, document)
     for _ in range(MAX_TRIES):
         standing = _standing(store, channel)
         if expected.revision not in (None, standing.revision):
@@ -217,17 +226,18 @@ def _move(
             raise Refused(message, f"somebody moved it: model-registry history {store.repository} --channel {channel}")
         to = choose(standing)
         move = Move(
-            channel, standing.revision + 1, actor, reason, now.astimezone(UTC), standing.digest, standing.version,
+            channel, standing.revision + 1, actor, reason, at, standing.digest, standing.version,
             to.descriptor.digest, to.version, to.roles, restores=to.restores,
+            evidence=None if evidence is None else told.digest,
         )  # fmt: skip
-        store.push_blob(empty, io.BytesIO(manifest.EMPTY))
-        entry = store.push_manifest(encode(move, empty, to.descriptor))
-        at = tags.history_tag(channel, move.revision)
+        store.push_blob(told, io.BytesIO(document))
+        entry = store.push_manifest(encode(move, told, to.descriptor))
+        tag = tags.history_tag(channel, move.revision)
         try:
-            expect = {at: None, channel: standing.digest, **to.tags}
-            store.move_tags({at: entry, channel: to.descriptor}, expect=expect)
+            expect = {tag: None, channel: standing.digest, **to.tags}
+            store.move_tags({tag: entry, channel: to.descriptor}, expect=expect)
         except Conflict:
-            if not _names(store, at, entry.digest):
+            if not _names(store, tag, entry.digest):
                 continue  # nothing of ours was written: plan again from where the channel is now
         _read_back(store, move, entry)
         return move

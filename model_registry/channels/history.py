@@ -13,6 +13,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
+EVIDENCE_TYPE = "application/vnd.scorestream.evidence.v1+json"
 NOTE = "io.scorestream.promotion."
 NAMES = {
     "channel": "channel", "revision": "revision", "actor": "actor", "reason": "reason", "at": "at", "from_digest": "from",
@@ -26,7 +27,8 @@ class Move:
     """One move of a channel. `from_*` is None for the first one; `at` is in UTC; versions are the champions'.
 
     `roles` is empty where the channel names a version alone; else `to_digest` is an index's. `restores` is the revision that
-    a rollback went back to, None for a promotion.
+    a rollback went back to, None for a promotion. `evidence` is the digest of the document that the move was decided by, where
+    there is one.
     """
 
     channel: str
@@ -40,6 +42,7 @@ class Move:
     to_version: str
     roles: tuple[Role, ...] = ()
     restores: int | None = None
+    evidence: str | None = None
 
     @property
     def champion(self) -> str:
@@ -48,7 +51,7 @@ class Move:
 
 
 def encode(move: Move, content: Descriptor, subject: Descriptor) -> bytes:
-    """The history entry's manifest. `content` is the empty blob, `subject` what the channel names from now on."""
+    """The history entry's manifest. `content` is the evidence, or the empty blob; `subject` what the channel names from now."""
     stated: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     stated["at"] = move.at.isoformat(timespec="milliseconds")
     stated["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
@@ -64,6 +67,7 @@ def decode(data: bytes, channel: str, revision: int, what: str) -> Move:
         stated["roles"] = msgspec.json.decode(stated.get("roles", "[]"))
         stated["at"] = datetime.fromisoformat(stated["at"]).astimezone(UTC)
         stated |= {number: int(stated[number]) for number in ("revision", "restores") if number in stated}
+        stated["evidence"] = next((each.digest for each in parsed.layers if each.media_type == EVIDENCE_TYPE), None)
         move = msgspec.convert({"from_digest": None, "from_version": None, **stated}, Move)
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{what} does not read: {error!r}") from None

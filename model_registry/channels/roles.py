@@ -14,19 +14,21 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, Index
 
 CHANNEL_TYPE = "application/vnd.scorestream.channel.v1+json"
-ROLE, WEIGHT = "io.scorestream.role", "io.scorestream.weight"
+ROLE, WEIGHT, PAIRS = "io.scorestream.role", "io.scorestream.weight", "io.scorestream.pairs"
 CHAMPION, CANARY, SHADOW = "champion", "canary", "shadow"
 WHOLE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One version's part. `weight` is its share of the answers in percent; a shadow has 0."""
+    """One version's part. `weight` is its share of the answers in percent; a shadow has 0. `pairs`, of a candidate, is the
+    percent of the keys that both versions are to score, 0: as whoever runs the shadow has set it."""
 
     role: str
     version: str
     digest: str
     weight: int
+    pairs: int = 0
 
 
 def parse(data: bytes) -> tuple[Role, ...]:
@@ -55,32 +57,35 @@ def parse(data: bytes) -> tuple[Role, ...]:
 def _role(entry: Descriptor) -> Role:
     notes = entry.annotations
     try:
-        return Role(notes[ROLE], notes[manifest.VERSION], entry.digest, int(notes[WEIGHT]))
+        found = Role(notes[ROLE], notes[manifest.VERSION], entry.digest, int(notes[WEIGHT]), int(notes.get(PAIRS, "0")))
     except (KeyError, ValueError) as error:
         raise Corrupt(f"an entry of the channel's index does not read: {error!r}") from None
+    if not 0 <= found.pairs <= WHOLE:
+        raise Corrupt(f"an entry of the channel's index has {found.pairs} percent of pairs")
+    return found
 
 
 Named = tuple[str, Descriptor]
 """A version, and the descriptor of its manifest."""
 
 
-def with_canary(champion: Named, canary: Named, percent: int) -> bytes:
+def with_canary(champion: Named, canary: Named, percent: int, pairs: int = 0) -> bytes:
     """The document of a channel in which a canary answers `percent` of the keys. The same arguments give the same bytes."""
-    return _document((CHAMPION, WHOLE - percent, champion), (CANARY, percent, canary))
+    return _document((CHAMPION, WHOLE - percent, 0, champion), (CANARY, percent, pairs, canary))
 
 
-def with_shadow(champion: Named, shadow: Named) -> bytes:
+def with_shadow(champion: Named, shadow: Named, pairs: int = 0) -> bytes:
     """The document of a channel in which the champion answers everything, and a shadow scores unseen."""
-    return _document((CHAMPION, WHOLE, champion), (SHADOW, 0, shadow))
+    return _document((CHAMPION, WHOLE, 0, champion), (SHADOW, 0, pairs, shadow))
 
 
-def _document(*parts: tuple[str, int, Named]) -> bytes:
-    entries = tuple(
-        msgspec.structs.replace(at, annotations={ROLE: role, WEIGHT: str(weight), manifest.VERSION: version})
-        for role, weight, (version, at) in parts
-    )
+def _document(*parts: tuple[str, int, int, Named]) -> bytes:
+    entries = []
+    for role, weight, pairs, (version, at) in parts:
+        notes = {ROLE: role, WEIGHT: str(weight), manifest.VERSION: version} | ({PAIRS: str(pairs)} if pairs else {})
+        entries.append(msgspec.structs.replace(at, annotations=notes))
     return manifest.encode(
-        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=entries)
+        Index(schema_version=2, media_type=manifest.INDEX_TYPE, artifact_type=CHANNEL_TYPE, manifests=tuple(entries))
     )
 
 
