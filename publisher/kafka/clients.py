@@ -227,16 +227,17 @@ def transactional_producer(
     return _handled(plugin, settings, HandledProducer, properties | client(settings, client_id) | more)
 
 
-def introduced(producer: Producer, topic: str) -> Producer:
-    """The producer, once it has a connection, if a broker answers soon about a topic that it may write to.
+def introduced(client: Client, topic: str) -> Client:
+    """The client, once it has a connection, if a broker answers soon about a topic that the client may use.
 
-    `init_transactions` asks for the coordinator at once; where no connection is up by then, the library (2.16) asks again only
-    half a second later. Two questions: in the first answer the broker behind a configured address gets its name.
+    `init_transactions` asks for the coordinator at once, `assign` for the partitions' leaders; where no connection is up by
+    then, the library (2.16) asks again only half a second later. Two questions: in the first answer the broker behind a
+    configured address gets its name.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
-            producer.list_topics(topic, FIRST_ANSWER_SECONDS)
-    return producer
+            client.list_topics(topic, timeout=FIRST_ANSWER_SECONDS)
+    return client
 
 
 def checkpoint_producer(

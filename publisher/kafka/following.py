@@ -50,12 +50,14 @@ class Following:
 
     def begin(self, offset: int) -> None:
         """Read every partition from there."""
+        for name in list(self.topics)[:1]:
+            kafka.introduced(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
 
     def news(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
         """Records that come within so many seconds."""
         first = self.consumer.poll(seconds)
-        messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first else []
+        messages = [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []  # one without a value is false
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
         for message in messages:
