@@ -22,6 +22,7 @@ VERBS = {
     "explain": "scorer.commands.explain:explain",
     "promote": "scorer.rollout.command:promote",
     "rollback": "scorer.rollout.command:rollback",
+    "rollout": "scorer.commands.rollout:app",
     "demo": "scorer.demo.command:demo",
 }
 app = command_line.program(

@@ -19,6 +19,8 @@ DEAD_LETTER_ROOM = 4_096  # what the headers of a dead letter may add to the ori
 UNLIMITED = {"retention.ms": "-1"}
 OWN_TIME = {"message.timestamp.type": "LogAppendTime"}
 """Of topics whose records have no event's time: they are taken from a scorer whose clock is wrong, too."""
+SOON_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+"""Of a topic that is told how something stands every few seconds: a broker leaves the newest segment as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
         settings.replayed_topic: NewTopic(settings.replayed_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.corrections_topic: NewTopic(settings.corrections_topic, width),
         settings.shadow_topic: NewTopic(settings.shadow_topic, width),
-        settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
+        settings.rollouts_topic: NewTopic(settings.rollouts_topic, 1, config=OWN_TIME | SOON_COMPACTED),
         settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),
     }

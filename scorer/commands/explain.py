@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from model_registry.channels import roles
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.process.command_line import Config, From, Json, Set, To, print_data, talk, time_window
@@ -93,7 +94,8 @@ def as_document(found: Explanation, proof: "Proof | None") -> dict[str, Any]:
         document["cut_over"] = {name: found.swap.get(name) for name in names} | {"bucket": found.bucket, "time": time}
     if move is not None:
         told = ("revision", "actor", "reason", "from_version", "to_version", "restores")
-        document["move"] = {name: getattr(move, name) for name in told} | {"time": move.at.isoformat(timespec="milliseconds")}
+        about = {"roles": roles.shown(move.roles) or None, "time": move.at.isoformat(timespec="milliseconds")}
+        document["move"] = {name: getattr(move, name) for name in told} | about
     if proof is not None:
         document["recomputed"] = {
             "same": proof.same,

@@ -4,8 +4,8 @@ nothing."""
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import orjson
 import typer
@@ -92,7 +92,7 @@ def judge(
     with contextlib.closing(Watch(settings, rivals.contest, window, stretch, labels=max_brier is not None)) as watch:
         found = _followed(watch, rivals, margins, bake_seconds, as_json) if follow else _judged(watch, rivals, margins)
     if not (follow and as_json):
-        print_data(as_json, found.to_dict(), lambda: shown(found))
+        print_data(as_json, found.to_dict(), lambda: shown(found.to_dict()))
     if not as_json:
         talk.print(said(found))
     if found.verdict.decision is not Decision.PROMOTE:
@@ -146,7 +146,7 @@ def _followed(watch: Watch, rivals: Rivals, margins: Margins, bake_seconds: int,
                 sys.stdout.buffer.write(orjson.dumps(found.to_dict()) + b"\n")
                 sys.stdout.flush()
             elif live.console.is_terminal:
-                live.update(Group(shown(found), said(found)), refresh=True)
+                live.update(Group(shown(found.to_dict()), said(found)), refresh=True)
             if verdict.decision is not Decision.HOLD:
                 return found
 
@@ -156,33 +156,32 @@ def _verdict(watch: Watch, margins: Margins, *obstacles: str) -> Verdict:
     return decide(rules, watch.cells(time.monotonic()), obstacles=[*obstacles, *margins.obstacles(watch.sample)])
 
 
-def shown(found: Judgement) -> Group:
-    """Versions, rules, decisions that flip, and what is not in the figures."""
-    parts: list[RenderableType] = [_rules(found)]
-    if any(before != after for (before, after), _ in found.flips):
-        parts.append(_flips(found))
-    parts.append(_counts(found))
+def shown(told: Mapping[str, Any]) -> Group:
+    """Of a judgement as a document: versions, rules, decisions that flip, and what is not in the figures."""
+    parts: list[RenderableType] = [_rules(told)]
+    if any(each["champion"] != each["candidate"] for each in told["decisions"]):
+        parts.append(_flips(told["decisions"]))
+    parts.append(_counts(told))
     return Group(*parts)
 
 
-def _rules(found: Judgement) -> Table:
-    champion, candidate = (f"{each.version} {short(each.digest)}".strip() for each in found.rivals)
+def _rules(told: Mapping[str, Any]) -> Table:
+    sides = (told["champion"], told["candidate"])
+    champion, candidate = (f"{each['version']} {short(each['digest'])}".strip() for each in sides)
     title = f"candidate {candidate} beside champion {champion}, as far as it is worse"
     made = _table(escape(title), "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
-    for each in found.verdict.findings:
-        told, style = each.found, "bold red" if each.worse else ""
-        ends = (told.low, told.high) if told.cells > 1 else (None, None)
-        figures = (_number(value) for value in (told.estimate, *ends, each.rule.margin))
-        made.add_row(each.rule.name, *figures, f"{told.pairs:,}", f"{told.cells:,}", style=style)
-    psi, ks = found.drift
-    for name, value in (("psi", psi), ("ks", ks)):
+    for each in told["rules"]:
+        estimate, margin = each["estimate"], each["margin"]
+        figures = (_number(value) for value in (estimate, each["low"], each["high"], margin))
+        made.add_row(each["rule"], *figures, f"{each['pairs']:,}", f"{each['cells']:,}")
+    for name, value in told["drift"].items():
         if value is not None:
             made.add_row(name, _number(value))
     return made
 
 
-def _flips(found: Judgement) -> Table:
-    counts = dict(found.flips)
+def _flips(decisions: Sequence[Mapping[str, Any]]) -> Table:
+    counts = {(each["champion"], each["candidate"]): each["events"] for each in decisions}
     names = sorted({name for pair in counts for name in pair}, key=str)
     made = _table("decisions: the champion's by row, the candidate's by column", "", *map(escape, map(str, names)))
     for before in names:
@@ -190,12 +189,12 @@ def _flips(found: Judgement) -> Table:
     return made
 
 
-def _counts(found: Judgement) -> Table:
+def _counts(told: Mapping[str, Any]) -> Table:
     made = _table("", "not in these figures", "")
-    for name, count in found.dropped.items():
-        made.add_row(DROPPED[name], f"{count:,}")
-    if found.behind is not None:
-        made.add_row("seconds behind", f"{found.behind:.1f}")
+    for name, count in told["dropped"].items():
+        made.add_row(DROPPED.get(name, name), f"{count:,}")
+    if told["behind_seconds"] is not None:
+        made.add_row("seconds behind", f"{told['behind_seconds']:.1f}")
     return made
 
 

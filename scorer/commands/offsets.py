@@ -1,4 +1,4 @@
-"""`scorer offsets`: shows where the consumer group stands, and moves it on purpose."""
+"""`scorer offsets`: shows where the consumer group of the scorers stands, or that of their shadow, and moves it on purpose."""
 
 from typing import Annotated, NamedTuple
 
@@ -13,6 +13,7 @@ from publisher.kafka.topics import Bounds, Topics
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from scorer import topics
 from scorer.settings import Settings, load
+from scorer.settings.shadowing import Shadowing
 
 SECONDS = 10.0
 
@@ -33,10 +34,13 @@ def offsets(
     to: Annotated[str | None, typer.Option(help="Move the group: earliest, latest or an offset. No scorer may run.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this input topic.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    shadow: Annotated[bool, typer.Option("--shadow", help="The group of scorer run --shadow.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show where the consumer group stands, or move it on purpose."""
     settings = load(path, flags or []).settings
+    if shadow:
+        settings = Shadowing.of(settings)
     admin = connect(settings.kafka, f"{settings.name}.offsets")
     found = move(settings, admin, to, topic, partition) if to else standing(settings, admin)
     print_data(as_json, {"offsets": [row._asdict() for row in found]}, lambda: table(Standing._fields, found))
@@ -60,10 +64,13 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
     topics.describe(admin, settings.kafka, rights.to_read(*settings.input.topics))
     with answered("see the broker's log", "the group was not moved: "):
         if live := groups.members(settings.name):
-            raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", "stop the scorers first", REFUSED)
+            running = "scorer run --shadow" if isinstance(settings, Shadowing) else "the scorers"
+            raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", f"stop {running} first", REFUSED)
         chosen = [s for s in standing(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
         if not chosen:
-            raise Fatal(f"no input partition matches topic {topic}, partition {partition}", "see scorer offsets CONFIG", USAGE)
+            raise Fatal(
+                f"no input partition matches topic {topic}, partition {partition}", f"see {settings.offsets_command}", USAGE
+            )
         targets = [Bounds(s.low, s.high).offset(to, f"{s.topic}[{s.partition}]") for s in chosen]
         groups.move(settings.name, [GroupPosition(s.topic, s.partition, at) for s, at in zip(chosen, targets, strict=True)])
     return standing(settings, admin)

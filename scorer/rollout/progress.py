@@ -51,6 +51,10 @@ class Fleet:
         heard = [r for r, at in self.last.values() if r.state == "running" and not r.shadow and now - at < STALE_SECONDS]
         return sorted((r for r in heard if r.tag in ("", channel)), key=lambda record: record.scorer)
 
+    def shadowed(self, now: float) -> bool:
+        """Whether a shadow runs."""
+        return any(r.shadow and r.state == "running" and now - at < STALE_SECONDS for r, at in self.last.values())
+
 
 def judge(move: Move, fleet: Fleet, wanted: set[Partition], now: float) -> Verdict:
     """Where the move stands. `wanted` are all partitions that a live scorer has had since the move was made. Scorers that

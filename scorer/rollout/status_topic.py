@@ -8,20 +8,18 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, KafkaError
+from confluent_kafka import OFFSET_BEGINNING
 
 from model_registry.channels.history import Move
-from publisher.errors import Fatal
-from publisher.kafka import clients as kafka
 from publisher.kafka.following import Following
 from publisher.kafka.partitions import Partition
 from publisher.kafka.rights import READ, WRITE
 from scorer.observe import status
 from scorer.rollout import progress
 from scorer.rollout.progress import Fleet, Verdict
+from scorer.rollout.telling import tell
 from scorer.settings import Settings
 
-ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1
 
 
@@ -41,39 +39,45 @@ class StatusTopic:
             self.close()
             raise
         self._fleet.caught_up = True
+        self._wanted: tuple[int, set[Partition]] = 0, set()
 
     def close(self) -> None:
         self._following.close()
 
     def follow(self, move: Move, seconds: float, changed: Callable[[Verdict], None]) -> Verdict:
         """Until every scorer has flipped or refused, or the time is over; `changed` is called with each new verdict."""
-        deadline, wanted, shown = time.time() + seconds, set[Partition](), None
+        deadline, shown = time.time() + seconds, None
         while True:
-            for message in self._following.news(POLL_SECONDS):
-                self._fleet.hear(message.key(), message.value(), time.time())
-            now = time.time()
-            wanted |= progress.partitions(move, self._fleet, now)
-            verdict = progress.judge(move, self._fleet, wanted, now)
+            verdict = self.look(move, POLL_SECONDS)
             if verdict != shown:
                 changed(verdict)
                 shown = verdict
-            if verdict.outcome != progress.WAITING or now >= deadline:
+            if verdict.outcome != progress.WAITING or time.time() >= deadline:
                 return verdict
+
+    def look(self, move: Move, seconds: float = 0.0) -> Verdict:
+        """Where the move stands, after what comes within so many seconds."""
+        for message in self._following.news(seconds):
+            self._fleet.hear(message.key(), message.value(), time.time())
+        now = time.time()
+        if self._wanted[0] != move.revision:
+            self._wanted = move.revision, set()
+        self._wanted[1].update(progress.partitions(move, self._fleet, now))
+        return progress.judge(move, self._fleet, self._wanted[1], now)
+
+    def shadowed(self) -> bool:
+        """Whether a shadow runs."""
+        return self._fleet.shadowed(time.time())
+
+    def refusals(self, move: Move, version: str) -> list[str]:
+        """Why live scorers refuse a version, a line each; those that have not seen the move yet say nothing."""
+        live = self._fleet.live(time.time(), move.channel)
+        told = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
+        return [f"{scorer} refuses {version}: {why}" for scorer, why in told if why is not None]
 
 
 def notify(settings: Settings, move: Move, repository: str) -> None:
     """Tell the scorers of the channel to look at the registry now. Raises Fatal where the notice cannot be delivered."""
     value = {"repository": repository, "channel": move.channel, "revision": move.revision}  # for people: the key alone counts
     value |= {"digest": move.to_digest, "at": move.at}
-    failed: list[KafkaError] = []
-    timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
-    producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)
-    producer.produce(
-        settings.status_topic,
-        msgspec.json.encode(value),
-        status.notice_key(move.channel),
-        on_delivery=lambda error, _: failed.append(error) if error else None,
-    )
-    if producer.flush(ANSWER_SECONDS + 1) or failed:
-        why = failed[0].str() if failed else "no answer"
-        raise Fatal(f"the notice could not be written to {settings.status_topic}: {why}", "check the broker and the rights")
+    tell(settings, settings.status_topic, status.notice_key(move.channel).encode(), msgspec.json.encode(value))

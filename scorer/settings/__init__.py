@@ -188,6 +188,11 @@ class HttpSettings(Section):
     """Where `/livez`, `/readyz` and `/metrics` are served; worker k adds k to the port (0: any free one)."""
 
 
+class RolloutSettings(Section):
+    listen: Listen = "127.0.0.1:9764"
+    """Where `scorer rollout run` serves what a scorer does at `http.listen`."""
+
+
 class Settings(Configuration):
     """The whole configuration of a scorer."""
 
@@ -208,6 +213,7 @@ class Settings(Configuration):
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
     shadow: ShadowSection = ShadowSection()
+    rollout: RolloutSettings = RolloutSettings()
     region: Name = "local"
     """Stands in every score."""
     replica: Name = Field(default_factory=socket.gethostname)
@@ -290,6 +296,10 @@ class Settings(Configuration):
         return f"{self.name}.rollouts"
 
     @property
+    def rollout_group(self) -> str:
+        return f"{self.name}.rollout"
+
+    @property
     def corrections_topic(self) -> str:
         return f"{self.output.topic}.corrections"
 
@@ -300,6 +310,11 @@ class Settings(Configuration):
     @property
     def shadow_group(self) -> str:
         return f"{self.name}.shadow"
+
+    @property
+    def offsets_command(self) -> str:
+        """What shows the group's offsets, and moves them."""
+        return "scorer offsets CONFIG"
 
     @property
     def answer_topics(self) -> tuple[str, ...]:

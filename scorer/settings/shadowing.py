@@ -29,6 +29,10 @@ class Shadowing(Settings):
         )
 
     @property
+    def offsets_command(self) -> str:
+        return f"{super().offsets_command} --shadow"
+
+    @property
     def answer_topics(self) -> tuple[str, ...]:
         return (self.output.topic,)
 

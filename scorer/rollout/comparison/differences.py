@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from publisher.kafka.partitions import Partition
 from scorer.rollout import drift
 from scorer.rollout.comparison.answers import Answers
+from scorer.rollout.pair_sample import PairSample
 
 LARGEST = 20  # differences that are shown with their events
 EXAMPLES = 5  # events of each reason that only the candidate dead-letters them for
 SAMPLE = 200_000  # pairs of scores, at most, that distributions are compared on: their standard error is below 0.003
-MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""The multipliers of splitmix64. Steele, Lea and Flood, Fast splittable pseudorandom number generators (2014)."""
 
 
 class Event(NamedTuple):
@@ -56,9 +54,7 @@ class Differences:
     apart: int = 0
     total: float = 0.0
     worst: list[tuple[float, int, Difference]] = field(default_factory=list)
-    _bound: int = (1 << 64) - 1
-    _hashes: list[NDArray[np.uint64]] = field(default_factory=list)
-    _pairs: list[NDArray[np.float64]] = field(default_factory=list)
+    _pairs: PairSample = field(default_factory=lambda: PairSample(SAMPLE))
 
     def add(
         self,
@@ -83,7 +79,8 @@ class Differences:
                 told.append((Event(partition, offsets[row], values[row]), str(poison)))
         rows = np.flatnonzero(both).tolist()
         self.flips.update((champion.decisions[row], candidate.decisions[row]) for row in rows)
-        self._sample(partition, np.array(offsets, np.uint64), np.stack([champion.numbers, candidate.numbers]), both)
+        numbers = np.stack([champion.numbers, candidate.numbers])
+        self._pairs.add(partition, [offsets[row] for row in rows], numbers[:, rows])
         for row, size in _sizes(rows, champion, candidate):
             self.changed += 1
             self.apart += size == math.inf
@@ -114,7 +111,7 @@ class Differences:
     def drift(self) -> tuple[float | None, float | None]:
         """PSI, without its bias, and KS of the scores; of the decisions, where scores are no single numbers, and KS None. None
         where there is neither."""
-        pairs = np.concatenate(self._pairs, axis=1) if self._pairs else np.empty((2, 0))
+        pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)
         if not self.decided():
@@ -124,30 +121,6 @@ class Differences:
             for side, name in zip(sides, pair, strict=True):
                 side[name] += count
         return drift.psi_of_names(*sides), None
-
-    def _sample(
-        self, partition: Partition, offsets: NDArray[np.uint64], pairs: NDArray[np.float64], both: NDArray[np.bool_]
-    ) -> None:
-        """Keep the pairs of numbers whose place hashes below a bound, which is halved when they become too many: the same
-        events give the same sample."""
-        hashes = _hashes(partition, offsets)
-        chosen = both & np.isfinite(pairs).all(axis=0) & (hashes <= np.uint64(self._bound))
-        self._hashes.append(hashes[chosen])
-        self._pairs.append(pairs[:, chosen])
-        while sum(map(len, self._hashes)) > SAMPLE:
-            self._bound //= 2
-            every, numbers = np.concatenate(self._hashes), np.concatenate(self._pairs, axis=1)
-            below = every <= np.uint64(self._bound)
-            self._hashes, self._pairs = [every[below]], [numbers[:, below]]
-
-
-def _hashes(partition: Partition, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64 of the places, whose numbers begin elsewhere in each partition."""
-    seed = int.from_bytes(repr(partition).encode()[-8:], "big")
-    mixed = (offsets + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-    for shift, factor in zip((30, 27), MIX, strict=True):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterator[tuple[int, float]]:

@@ -40,13 +40,13 @@ class Bake:
     baked: float = 0.0
     seen: float | None = None
 
-    def looked(self, now: float, sight: Sight) -> "Bake":
-        """After a look at `now`. The time since the last look counts where the clock ran at both; a judge that did not look for
-        too long was behind."""
+    def looked(self, now: float, sight: Sight, apart: float = BEHIND_SECONDS) -> "Bake":
+        """After a look at `now`. The time since the last look counts where the clock ran at both, and they are not so many
+        seconds `apart`: a judge that did not look was behind."""
         if any(sight.obstacles()):
             return replace(self, seen=None)
         passed = 0.0 if self.seen is None else now - self.seen
-        return Bake(self.baked + passed if 0.0 <= passed < BEHIND_SECONDS else self.baked, now)
+        return Bake(self.baked + passed if 0.0 <= passed < apart else self.baked, now)
 
     def obstacles(self, wanted: float, sight: Sight) -> Iterator[str]:
         """Why nothing may pass yet, where `wanted` seconds are asked for."""

@@ -11,8 +11,10 @@ from scorer.rollout.judgement.verdict import ERRORS, FLIPS
 
 SCORED, FAILED = "scored", "dead_lettered"
 """The statuses of an event that a version has scored, and of one that it cannot. Any other is no answer of a version."""
-UNASKED = ("crash", "refused", "away")
-"""Why a shadow has not asked its version. That speaks against a candidate, and says nothing of a champion."""
+CRASH = "crash"
+"""A process died, and whose fault that is shows later: a version that is in hand at two deaths is `refused`."""
+UNASKED = (CRASH, "refused", "away")
+"""Why a shadow has not asked its version. But for a death that speaks against a candidate, and says nothing of a champion."""
 NO_SCORES = (math.nan, math.nan)
 
 
@@ -53,8 +55,11 @@ class Difference(NamedTuple):
 
 
 def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference | None:
-    """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer. An event that
-    one version was given because the other had failed is a failure of the other, whatever that one made of it as the shadow."""
+    """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer, or was not
+    asked because a process died. An event that one version was given because the other had failed is a failure of the other,
+    whatever that one made of it as the shadow."""
+    if CRASH in (answered.fallback, shadow.fallback):
+        return None
     if (answered.digest, shadow.digest) == contest:
         champion, candidate = answered, shadow
     elif (shadow.digest, answered.digest) == contest:
@@ -87,8 +92,8 @@ class Tally:
         self.cells: Mapping[str, Cells] = {ERRORS: Cells(), FLIPS: Cells()}
         self.foreign = self.undecided = 0
 
-    def add(self, places: Sequence[int], found: Sequence[Difference | None]) -> list[tuple[int, Difference]]:
-        """Take in pairs by the cell of each; those that count."""
+    def add(self, places: Sequence[int], found: Sequence[Difference | None]) -> None:
+        """Take in pairs by the cell of each."""
         kept = [(place, each) for place, each in zip(places, found, strict=True) if each is not None]
         self.foreign += len(found) - len(kept)
         self.undecided += sum(each.undecided for _, each in kept)
@@ -97,7 +102,6 @@ class Tally:
             ERRORS: self.cells[ERRORS].added([place for place, _ in kept], [each.error for _, each in kept]),
             FLIPS: self.cells[FLIPS].added([place for place, _ in decided], [flip for _, flip in decided]),
         }
-        return kept
 
     @property
     def decided(self) -> bool:

@@ -33,6 +33,11 @@ class Feed:
         self._consumer = kafka.reader(settings, client_id, **fetching)
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
 
+    def add(self, starts: Offsets) -> None:
+        """Read these partitions too, from these offsets."""
+        self.reached |= starts
+        self._consumer.incremental_assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
+
     def hold(self, partitions: Collection[Partition]) -> None:
         """Read no more of these for now, and of all others again."""
         wanted = frozenset(partitions)
@@ -74,9 +79,11 @@ class Feed:
         error = cast("KafkaError", message.error())
         if error in END:
             self.reached[partition] = max(message.offset() or 0, self.reached.get(partition, 0))
+        elif kafka.of_no_group(error) or error.retriable() or error in PASSING:
+            return
         elif error in error_codes.REFUSED:
             raise rights.refused(self._settings, [Right(READ, rights.TOPIC, partition[0])])
-        elif not (kafka.of_no_group(error) or error.retriable() or error in PASSING):
+        else:
             raise Fatal(f"topic {partition[0]} cannot be read: {error.str()}", "see the broker's log", REFUSED)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import TopicReader
 from scorer.rollout.judgement.cells import Cells
 from scorer.rollout.judgement.differences import Answer
@@ -29,6 +29,8 @@ class LabelledPairs:
         self._partitions: dict[Partition, int] = {}
         self._decisions = Names()
         self._parts: list[dict[str, Column]] = []
+        self.read: dict[Partition, int] = {}
+        """Up to where labels were read."""
 
     def __len__(self) -> int:
         return sum(len(part["time"]) for part in self._parts)
@@ -52,15 +54,17 @@ class LabelledPairs:
             every = {name: np.concatenate([each[name] for each in self._parts]) for name in part}
             self._parts = [_below(every, self._bound)]
 
-    def differences(self, bus: TopicReader, settings: Settings) -> Cells:
-        """The candidate's squared error less the champion's, of the events that have a label now. Raises Fatal, with 2 where no
-        topic of labels is configured or there."""
+    def differences(self, bus: TopicReader, settings: Settings, until: Offsets | None = None) -> Cells:
+        """The candidate's squared error less the champion's, of the events that have a label now, or had one `until` these
+        ends. Raises Fatal, with 2 where no topic of labels is configured or there."""
         answered = self.newest()
         if not len(answered):
             reading.labels_topic(settings)
             return Cells()
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
-        labels, _ = reading.join(bus, settings, known(settings.labels.classes, columns, self._decisions), answered)
+        classes = known(settings.labels.classes, columns, self._decisions)
+        labels, spans = reading.join(bus, settings, classes, answered, until)
+        self.read = {at: bounds.high for at, bounds in spans.items()}
         return losses(answered, labels)
 
     def newest(self) -> Newest:

@@ -104,7 +104,8 @@ class MergeJoin(Generic[Record]):
     until the shadow is `late` offsets past it."""
 
     def __init__(self, most: int, late: int) -> None:
-        self._most, self._late = most, late
+        self.late = late
+        self._most = most
         self._lanes: dict[Partition, _Lane[Record]] = {}
         self._dropped: Counter[str] = Counter()
 
@@ -135,7 +136,7 @@ class MergeJoin(Generic[Record]):
         lane.waiting[side].add(places[alone], list(compress(records, alone.tolist())))
         lane.passed[side] = max(lane.passed[side], int(places.max(initial=-1)))
         if side is Side.SHADOW:
-            self._close(lane, lane.passed[side] - self._late)
+            self._close(lane, lane.passed[side] - self.late)
         self._make_room()
         found = places[rows].tolist()
         return Pairs(found, mine, theirs) if side is Side.ANSWERED else Pairs(found, theirs, mine)

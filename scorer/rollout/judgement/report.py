@@ -9,6 +9,8 @@ from scorer.rollout.judgement.sample import Sample
 from scorer.rollout.judgement.verdict import BRIER, ERRORS, FLIPS, Rule, Verdict
 from scorer.rollout.judgement.versions import Rivals
 
+MOST_FLIPS = 100  # pairs of decisions: a model may know thousands
+
 
 @dataclass(frozen=True, slots=True)
 class Margins:
@@ -47,8 +49,8 @@ class Judgement:
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
-        """Decisions of both, the champion's first, and how often they came."""
-        return self.sample.flips.most_common()
+        """Decisions of both, the champion's first, and how often they came: the most frequent."""
+        return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MOST_FLIPS]
 
     @property
     def drift(self) -> tuple[float | None, float | None]:

@@ -34,6 +34,7 @@ TAKE_SECONDS = 0.2
 SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
+LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
 Told = tuple[Said, bytes | None]
 """An answer, and the key of its event."""
 HINT = "check output.topic, output.format and schema_registry.url"
@@ -73,22 +74,29 @@ class Watch:
     """Of one contest, from the starts of `stretch` on. Raises Fatal: 2 for a record that is no score, 3 and 4 as Feed does."""
 
     def __init__(
-        self, settings: Settings, contest: Contest, window: TimeWindow, stretch: Spans, *, labels: bool = False
+        self,
+        settings: Settings,
+        contest: Contest,
+        window: TimeWindow,
+        stretch: Spans,
+        *,
+        labels: bool = False,
+        labels_until: Offsets | None = None,
     ) -> None:
-        """`labels`: errors by label are asked for."""
+        """`labels`: errors by label are asked for, by the labels that are there then, or were there `labels_until` these."""
         self._labelled = LabelledPairs(settings.labels.max_events) if labels else None
-        self._settings, self._contest, self._window = settings, contest, window
+        self._settings, self._contest, self._window, self._labels_until = settings, contest, window, labels_until
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
         starts = {partition: start for partition, (start, _) in stretch.items()}
         self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
-        width = max(1, sum(topic == settings.output.topic for topic, _ in stretch))
-        self._join: MergeJoin[Told] = MergeJoin(MOST, MOST // (4 * width))
-        self._most_held = MOST // (2 * width)
+        self._join: MergeJoin[Told] = MergeJoin(MOST, 0)
+        self._most_held = 0
+        self._share_room()
         self._lanes: dict[Partition, set[Partition]] = {}
         self._slow: set[Partition] = set()
         now = time.monotonic()
-        self._lag, self._noted, self._settled = Lag(now, self._stops), now, now
+        self._lag, self._noted, self._settled, self._looked = Lag(now, self._stops), now, now, now
         self._paired: float | None = None
         self._losses: tuple[float, Cells] | None = None
         self._feed = Feed(settings.kafka, f"{settings.name}.judge", starts)
@@ -111,8 +119,9 @@ class Watch:
         yield 0
 
     def follow(self, seconds: float) -> Pace:
-        """Read for so many seconds; how far behind that leaves the judge."""
+        """Read for so many seconds, also partitions that are added meanwhile; how far behind that leaves the judge."""
         until = time.monotonic() + seconds
+        self._look()
         while (now := time.monotonic()) < until:
             self._take_in(self._feed.take(min(TAKE_SECONDS, until - now)))
             self._feed.hold(self._slow)
@@ -127,12 +136,13 @@ class Watch:
         if self._labelled is None:
             return dict(self.tally.cells)
         if self._losses is None or now >= self._losses[0] + LABEL_SECONDS:
-            self._losses = now, self._labelled.differences(self._bus, self._settings)
+            self._losses = now, self._labelled.differences(self._bus, self._settings, self._labels_until)
         return {**self.tally.cells, BRIER: self._losses[1]}
 
     def judged(self, rivals: Rivals, verdict: Verdict, behind: float | None = None) -> Judgement:
         """This verdict, with what it rests on."""
-        return Judgement(rivals, verdict, self.sample, self.dropped, dict(self._feed.reached), behind)
+        labels = {} if self._labelled is None else self._labelled.read
+        return Judgement(rivals, verdict, self.sample, self.dropped, self._feed.reached | labels, behind)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -141,6 +151,23 @@ class Watch:
 
     def close(self) -> None:
         self._feed.close()
+
+    def _look(self) -> None:
+        """Read partitions that have been added, from their beginning, now and then."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return
+        topics = sorted({topic for topic, _ in self._stops})
+        added = self._bus.earliest(at for at in self._bus.partitions(topics) if at not in self._stops)
+        if added:
+            self._feed.add(added)
+            self._stops |= added
+            self._share_room()
+        self._looked = time.monotonic()
+
+    def _share_room(self) -> None:
+        """Each partition's share of the answers that may wait."""
+        width = max(1, sum(topic == self._settings.output.topic for topic, _ in self._stops))
+        self._most_held, self._join.late = MOST // (2 * width), MOST // (4 * width)
 
     def _left(self) -> Offsets:
         """The offsets that are missing, by partition. What one side holds back is of no use once the other side has ended."""
@@ -210,8 +237,9 @@ class Watch:
         found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
         cells = [cell(key, lane, offset) for (_, key), offset in zip(pairs.answered, pairs.offsets, strict=True)]
         rows = [row for row, shadow in enumerate(sides[1]) if self._window == ALWAYS or self._window.holds(shadow.event_ms)]
-        kept = self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
-        self.sample.add([each for _, each in kept])
+        self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
+        kept = [(row, each) for row in rows if (each := found[row]) is not None]
+        self.sample.add(lane, [pairs.offsets[row] for row, _ in kept], [each for _, each in kept])
         if self._labelled is not None:
             both = [row for row in rows if (each := found[row]) is not None and each.scored]
             self._labelled.add(lane, [(pairs.offsets[row], cells[row], *self._sides(sides, row)) for row in both])

@@ -8,7 +8,7 @@ from confluent_kafka import Message
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import TimeWindow
@@ -64,10 +64,15 @@ def labels_topic(settings: Settings) -> str:
     return settings.labels.topic
 
 
-def join(bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest) -> tuple[Labels, Spans]:
-    """Every label of these answers that the topic has now. Of other labels only the count is kept. Raises Fatal."""
+def join(
+    bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest, until: Offsets | None = None
+) -> tuple[Labels, Spans]:
+    """Every label of these answers that the topic has now, or had `until` these ends. Of other labels only the count is kept.
+    Raises Fatal."""
     topic = labels_topic(settings)
     spans = bus.spans(bus.partitions([topic]))
+    if until is not None:
+        spans = {at: Bounds(low, max(low, min(high, until.get(at, low)))) for at, (low, high) in spans.items()}
     labels, read = Labels(topic, classes), labels_of(settings)
     for batch in bus.read(spans):
         told = [read(message) for message in batch.messages]

@@ -1,0 +1,203 @@
+"""`scorer rollout`: a candidate, step by step, by a plan. See scorer/rollout/controller/."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.markup import escape
+
+from model_registry.channels import channel
+from model_registry.commands import options
+from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
+from publisher.kafka import groups
+from publisher.kafka.connection import connect
+from publisher.kafka.reader import TopicReader
+from publisher.process.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
+from scorer.commands.rollout_shown import shown, told
+from scorer.rollout.controller import controller, topic, verifying
+from scorer.rollout.controller import plan as plans
+from scorer.rollout.controller.course import Next
+from scorer.rollout.controller.entries import Verb
+from scorer.rollout.controller.ledger import SILENT_SECONDS, Ledger, Rollout
+from scorer.rollout.controller.plan import Plan
+from scorer.rollout.controller.verifying import Verification
+from scorer.rollout.judgement.versions import Named, Rivals, named
+from scorer.rollout.labels.reading import labels_topic
+from scorer.servables.source import open_source
+from scorer.settings import Settings, load
+
+ANSWER_SECONDS = 10.0
+Reason = Annotated[str, typer.Option(help="Why; it stands in the log.")]
+Name = Annotated[str | None, typer.Option("--rollout", help="An older one, by its id.", show_default="the newest")]
+app = typer.Typer(
+    help="Take a candidate through a plan: compared, shadowed, a canary, promoted, or rolled back; each decision recorded.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def start(
+    path: Config,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a YAML file.", show_default=False)],
+    flags: Set = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Begin a rollout. A controller (`scorer rollout run`) does the rest. Exit code 3 where another one runs."""
+    settings, wanted = load(path, flags or []).settings, plans.read(plan)
+    revision, rivals = _rivals(settings, wanted)
+    _check_topics(settings, wanted)
+    if wanted.rules.brier is not None:
+        labels_topic(settings)
+    name = topic.begin(settings, wanted, rivals, revision, options.actor(), reason)
+    text = f"{name}: {rivals.candidate.version} beside {rivals.champion.version}, in {len(wanted.steps)} steps"
+    print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
+
+
+def _rivals(settings: Settings, plan: Plan) -> tuple[int, Rivals]:
+    """The channel's revision and champion, and the candidate. Raises RegistryError, Fatal."""
+    standing = channel.resolve(open_source(settings), settings.model.tag)
+    if not standing.revision:
+        hint = "follow a channel: model-registry promote REPO --to VERSION makes one"
+        raise Fatal(f"model.tag {settings.model.tag!r} is no channel, and cannot be moved", hint, REFUSED)
+    candidate = named(settings, plan.candidate)
+    if candidate.digest == standing.digest:
+        raise Fatal(f"{candidate.version} is the champion already", "name another candidate in the plan", REFUSED)
+    if candidate.version != plan.candidate:
+        raise Fatal(f"candidate: {plan.candidate!r} is no version's tag", "name a version, not a channel or a digest", USAGE)
+    return standing.revision, Rivals(Named(standing.digest, standing.version), candidate)
+
+
+def _check_topics(settings: Settings, plan: Plan) -> None:
+    """Raises Fatal (2) where a topic that the rollout needs is missing."""
+    needed = [settings.rollouts_topic, *([settings.shadow_topic] if plan.judged else [])]
+    try:
+        TopicReader(settings.kafka, settings.rollout_group).partitions(needed)
+    except Fatal as error:
+        if error.exit_code == USAGE:
+            raise Fatal(str(error), controller.CREATE_HINT, USAGE) from None
+        raise
+
+
+@app.command()
+def status(path: Config, flags: Set = None, name: Name = None, as_json: Json = False) -> None:
+    """Show a rollout: its steps, what it waits for, its rules, and its log."""
+    settings = load(path, flags or []).settings
+    with topic.reading(settings) as ledger:
+        rollout = _found(ledger, name)
+        print_data(as_json, told(rollout), lambda: shown(rollout, time.time()))
+
+
+def _found(ledger: Ledger, name: str | None) -> Rollout:
+    """Raises Fatal (2) where there is none."""
+    found = ledger.newest if name is None else ledger.rollouts.get(name)
+    if found is None:
+        known = ", ".join(ledger.rollouts) or "none"
+        raise Fatal(
+            f"no rollout {name!r}" if name else "no rollout yet", f"rollouts: {known}; begin one: scorer rollout start", USAGE
+        )
+    return found
+
+
+@app.command()
+def pause(path: Config, flags: Set = None, reason: Reason = "") -> None:
+    """Promote nothing until `resume`. What is worse is rolled back all the same."""
+    _ask(path, flags, Verb.PAUSE, reason)
+
+
+@app.command()
+def resume(path: Config, flags: Set = None, reason: Reason = "") -> None:
+    """Go on after `pause`."""
+    _ask(path, flags, Verb.RESUME, reason)
+
+
+@app.command()
+def approve(path: Config, flags: Set = None, reason: Reason = "") -> None:
+    """Let the step that it is at pass, whatever is missing. What is worse is rolled back all the same."""
+    _ask(path, flags, Verb.APPROVE, reason)
+
+
+@app.command()
+def abort(path: Config, flags: Set = None, reason: Reason = "") -> None:
+    """End it, and go back to where the channel was before."""
+    _ask(path, flags, Verb.ABORT, reason)
+
+
+def _ask(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> None:
+    settings = load(path, flags or []).settings
+    with topic.reading(settings, writes=True) as ledger:
+        rollout = _found(ledger, None)
+    if rollout.outcome is not None:
+        raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
+    topic.ask(settings, rollout, verb, options.actor(), reason)
+    step = rollout.at()
+    talk.print(f"asked to {verb} {rollout.id}" + ("" if step is None else f", which is at the step {step}"), markup=False)
+    if (silent := rollout.silent(time.time())) > SILENT_SECONDS:
+        talk.print(f"no controller has told anything for {silent:.0f} s: is scorer rollout run there?", markup=False)
+
+
+@app.command()
+def verify(
+    path: Config,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="The number of an entry in the log.", min=0, show_default=False)],
+    flags: Set = None,
+    name: Name = None,
+    as_json: Json = False,
+) -> None:
+    """Make a decision again from the topics, bit for bit. Exit code 1 where it differs."""
+    settings = load(path, flags or []).settings
+    with topic.reading(settings) as ledger:
+        rollout = _found(ledger, name)
+    found = verifying.verify(settings, rollout, seq)
+    print_data(as_json, found.to_dict(), lambda: _verified(found))
+    if found.differs:
+        raise typer.Exit(FINDING)
+
+
+def _verified(found: Verification) -> Group:
+    kept = "" if found.evidence is None else f"; the registry keeps it with revision {found.evidence}"
+    if found.differs:
+        return Group(*(f"[red]differs[/]: {escape(line)}" for line in found.differs))
+    return Group(f"[green]the same[/]: {escape('; '.join(found.entry.why))}, from {found.pairs:,} pairs{kept}")
+
+
+@app.command()
+def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
+    """Take rollouts through their plans until SIGTERM. Of several such processes one acts, and another takes over."""
+    from scorer.rollout.controller import process
+
+    process.run(load(path, flags or []).settings, path, flags or [], log_level.upper())
+
+
+@app.command()
+def step(
+    path: Config,
+    flags: Set = None,
+    seconds: Annotated[float, typer.Option(help="For so long at most.", min=1.0)] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Look once, and do what is to be done, as `run` does: for a CronJob. Exit code 3 where a `run` is there."""
+    settings = load(path, flags or []).settings
+    name = f"{settings.name}.rollout.step"
+    controller.check(settings, name)
+    asked = groups.ConsumerGroups(connect(settings.kafka, name), settings.kafka, "the broker", ANSWER_SECONDS)
+    with answered("try again"):
+        members = asked.members(settings.rollout_group)
+    if members:
+        raise Fatal(f"a controller runs: {', '.join(members)}", "leave it to that one", REFUSED)
+    try:
+        found = controller.once(settings, path, flags or [], seconds)
+    except Aborted as error:
+        raise Fatal(f"another controller has taken over: {error}", "leave it to that one", REFUSED) from error
+    if as_json:
+        print_json({"act": None if found is None else found.act, "why": [] if found is None else found.why})
+    else:
+        talk.print(_said(found), markup=False)
+
+
+def _said(found: Next | None) -> str:
+    return "no rollout runs" if found is None else f"{found.act}: {'; '.join(found.why)}"

@@ -1,0 +1,194 @@
+"""The plan of a rollout, as a person writes it: which version, by which steps, by which rules, and how long it may take."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from publisher.errors import USAGE, Fatal
+from publisher.process.configuration import Section
+from publisher.process.time_window import seconds
+from scorer.rollout.judgement.report import Margins
+from scorer.rollout.judgement.verdict import BRIER
+
+MOST_BYTES = 100_000
+MOST_STEPS = 50
+WEEK = 7 * 86_400
+HINT = "see the plan in scorer/ROLLOUTS.md"
+
+
+def _duration(given: Any) -> Any:
+    """Seconds of `15m`; a number is seconds. Raises ValueError."""
+    return seconds(given) if isinstance(given, str) else given
+
+
+def _percent(given: Any) -> Any:
+    """The number of `5%`."""
+    text = given.strip() if isinstance(given, str) else ""
+    return int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else given
+
+
+def _share(given: Any) -> Any:
+    """0.005 of `0.5%`. Raises ValueError."""
+    return float(given[:-1]) / 100 if isinstance(given, str) and given.endswith("%") else given
+
+
+def _multiple(given: Any) -> Any:
+    """1.5 of `1.5x`. Raises ValueError."""
+    return float(given[:-1]) if isinstance(given, str) and given.endswith("x") else given
+
+
+def _margin(given: Any) -> Any:
+    return {"margin": given} if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+
+Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=100 * WEEK)]
+Percent = Annotated[int, BeforeValidator(_percent), Field(ge=1, le=100, strict=True)]
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
+Multiple = Annotated[float, BeforeValidator(_multiple), Field(gt=0)]
+
+
+class Kind(StrEnum):
+    COMPARE, SHADOW, CANARY, PROMOTE = "compare", "shadow", "canary", "promote"
+
+
+class Kept(Section):
+    last: Annotated[Duration, Field(gt=0)] = 3_600
+    """Events of so long before now."""
+
+
+class Step(Section):
+    """One of `compare`, `shadow`, `canary` and `promote`, and how long it is watched."""
+
+    compare: Kept | None = None
+    shadow: Percent | None = None
+    """The percent of the keys that both versions score."""
+    canary: Annotated[Percent | None, Field(lt=100)] = None
+    """The percent of the keys that the candidate answers."""
+    promote: Literal[True] | None = None
+    bake: Duration = 0
+    """How long the candidate is watched before it may go on (s)."""
+    watch: Duration = 0
+    """How long it is watched after `promote`, while the version before scores unseen (s)."""
+    approve: bool = False
+    """Whether a person must approve before it goes on."""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> "Step":
+        named = [kind for kind in Kind if getattr(self, kind) is not None]
+        if len(named) != 1:
+            found = " and ".join(named) or "none"
+            raise ValueError(f"a step is one of {', '.join(Kind)}, this one {found}")
+        if self.bake and self.kind not in (Kind.SHADOW, Kind.CANARY):
+            raise ValueError(f"bake belongs to shadow and canary, not to {self.kind}")
+        if self.watch and self.kind is not Kind.PROMOTE:
+            raise ValueError(f"watch belongs to promote, not to {self.kind}; write bake")
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        return next(kind for kind in Kind if getattr(self, kind) is not None)
+
+    @property
+    def seconds(self) -> int:
+        """For how long it is to be watched."""
+        return self.watch or self.bake
+
+    @property
+    def judged(self) -> bool:
+        """Whether both versions answer the same events in it."""
+        return self.kind in (Kind.SHADOW, Kind.CANARY) or bool(self.watch)
+
+    def __str__(self) -> str:
+        percent = self.shadow or self.canary
+        return f"{self.kind} {percent} %" if percent else str(self.kind)
+
+
+class Brier(Section):
+    margin: float = Field(gt=0, le=1)
+    within: Duration = 0
+    """How long labels are waited for, where that is longer than `patience` (s)."""
+
+
+class Rules(Section):
+    """By how much the candidate may be worse (`scorer judge`); `cost` is a multiple of the champion's, minded by `compare`."""
+
+    errors: Share = 0.005
+    flips: Share = 0.05
+    psi: float = Field(default=0.2, ge=0)
+    cost: Multiple | None = None
+    brier: Annotated[Brier | None, BeforeValidator(_margin)] = None
+
+    def margins(self) -> Margins:
+        return Margins(self.errors, self.flips, self.psi, None if self.brier is None else self.brier.margin)
+
+
+class Plan(Section):
+    """A whole plan; see scorer/ROLLOUTS.md."""
+
+    candidate: str = Field(min_length=1, max_length=128)
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=MOST_STEPS)
+    rules: Rules = Rules()
+    patience: Duration = 6 * 3_600
+    """A step that is not decided for so long waits for a person (s)."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Plan":
+        kinds = [step.kind for step in self.steps]
+        if kinds.count(Kind.PROMOTE) != 1 or kinds[-1] is not Kind.PROMOTE:
+            raise ValueError("the last step, and no other, is promote: true")
+        shares = [step.canary for step in self.steps if step.canary is not None]
+        if sorted(set(shares)) != shares:
+            raise ValueError(f"the canary's share rises from step to step, here it is {', '.join(map(str, shares))}")
+        if Kind.CANARY in kinds and Kind.SHADOW in kinds[kinds.index(Kind.CANARY) :]:
+            raise ValueError("a shadow comes before the first canary")
+        if Kind.COMPARE in kinds[1:]:
+            raise ValueError("compare is the first step")
+        return self
+
+    @property
+    def judged(self) -> int:
+        """How many steps are judged: a verdict's chance of being wrong is shared by them."""
+        return sum(step.judged for step in self.steps)
+
+    def pairs(self, at: int) -> int:
+        """The percent of the keys that both versions score in a step: that of the shadow before it; 0: as the shadow is set."""
+        return next((step.shadow for step in reversed(self.steps[: at + 1]) if step.shadow is not None), 0)
+
+    def patience_with(self, lacking: set[str]) -> int:
+        """How long a step may wait (s) for what the rules lack, by name."""
+        brier = self.rules.brier
+        return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
+
+
+def read(path: Path) -> Plan:
+    """A plan's file. Raises Fatal (2), with a line for each fault."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise Fatal(f"cannot read {path}: {error.strerror}", HINT, USAGE) from None
+    if len(text) > MOST_BYTES:
+        raise Fatal(f"{path} is larger than {MOST_BYTES:,} bytes", HINT, USAGE)
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise Fatal(f"{path} is not YAML: {error}".replace("\n", " "), HINT, USAGE) from None
+    return parse(values, str(path))
+
+
+def parse(values: Any, name: str) -> Plan:
+    """A plan out of its values; `name` says whose. Raises Fatal (2), with a line for each fault."""
+    try:
+        return Plan.model_validate(values)
+    except ValidationError as error:
+        faults = [fault for fault in error.errors() if fault["type"] != "too_short" or error.error_count() == 1]
+        told = [f"{name}: {'.'.join(map(str, fault['loc'])) or 'the plan'}: {_said(fault)}" for fault in faults]
+        raise Fatal("\n".join(told), HINT, USAGE) from None
+
+
+def _said(fault: Any) -> str:
+    said = fault["msg"].removeprefix("Value error, ")
+    return said if isinstance(fault["input"], dict | list) else f"{said}, not {fault['input']!r:.100}"

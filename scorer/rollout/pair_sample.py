@@ -1,0 +1,47 @@
+"""Pairs of scores in bounded memory, chosen by the places of their events: the same in any order. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from publisher.kafka.partitions import Partition
+
+MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""The multipliers of splitmix64. Steele, Lea and Flood, Fast splittable pseudorandom number generators (2014)."""
+Pairs = NDArray[np.float64]
+
+
+class PairSample:
+    """Of at most `most` pairs: those whose place hashes below a bound, which is halved when they become too many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bound = (1 << 64) - 1
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._parts: list[Pairs] = []
+
+    def add(self, partition: Partition, offsets: Sequence[int], pairs: Pairs) -> None:
+        """Take in the pairs (2, n) of these events of a partition; those that are not finite say nothing."""
+        hashes = _hashes(partition, np.array(offsets, np.uint64))
+        chosen = np.isfinite(pairs).all(axis=0) & (hashes <= np.uint64(self._bound))
+        self._hashes.append(hashes[chosen])
+        self._parts.append(pairs[:, chosen])
+        while sum(map(len, self._hashes)) > self._most:
+            self._bound //= 2
+            every, numbers = np.concatenate(self._hashes), np.concatenate(self._parts, axis=1)
+            below = every <= np.uint64(self._bound)
+            self._hashes, self._parts = [every[below]], [numbers[:, below]]
+
+    def pairs(self) -> Pairs:
+        """(2, m), in no order that means anything."""
+        return np.concatenate(self._parts, axis=1) if self._parts else np.empty((2, 0))
+
+
+def _hashes(partition: Partition, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """splitmix64 of the places, whose numbers begin elsewhere in each partition."""
+    seed = int.from_bytes(repr(partition).encode()[-8:], "big")
+    mixed = (offsets + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    for shift, factor in zip((30, 27), MIX, strict=True):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))

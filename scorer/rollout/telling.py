@@ -1,0 +1,21 @@
+"""One record of a person's, or of a move, written to a topic at once. Thin I/O."""
+
+from confluent_kafka import KafkaError
+
+from publisher.errors import Fatal
+from publisher.kafka import clients as kafka
+from scorer.settings import Settings
+
+ANSWER_SECONDS = 10.0
+
+
+def tell(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
+    """Returns when the broker has it. Raises Fatal where it does not take it."""
+    failed: list[KafkaError] = []
+    timing = {"message.timeout.ms": int(ANSWER_SECONDS * 1_000), "linger.ms": 0}
+    producer = kafka.plain_producer(settings.kafka, f"{settings.name}.rollout", **timing)
+    kafka.introduced(producer, topic)
+    producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
+    if producer.flush(ANSWER_SECONDS + 1) or failed:
+        why = failed[0].str() if failed else "no answer"
+        raise Fatal(f"nothing could be written to {topic}: {why}", "check the broker and the rights")
