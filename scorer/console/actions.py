@@ -1,6 +1,7 @@
-"""What the console does where it may: move the channel, replay dead letters. One after the other, in a thread of its own.
+"""What the console does where it may: move the channel, replay dead letters, ask a rollout's controller.
 
-Each is the same call that the command makes, and is remembered with that command and with how it ended.
+One after the other, in a thread of its own. Each is the same call that the command makes, and is remembered with that command
+and with how it ended.
 """
 
 import time
@@ -20,6 +21,9 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.state import Deed, State
 from scorer.dead_letters import replay
 from scorer.dead_letters.letter import Selection
+from scorer.rollout.controller import topic
+from scorer.rollout.controller.entries import Verb
+from scorer.rollout.controller.ledger import Rollout
 from scorer.rollout.status_topic import notify
 from scorer.settings import Settings
 
@@ -65,6 +69,15 @@ class Actions:
             return "; ".join([said, *summary.examples[:UNFIT_SHOWN]])
 
         self._do(actor, self._lines.replay(reasons, dry_run=dry_run), work)
+
+    def ask(self, actor: str, rollout: Rollout, verb: Verb, reason: str) -> None:
+        """Ask the controller of a rollout, of the step that it is at."""
+
+        def work() -> str:
+            topic.ask(self._settings, rollout, verb, actor, reason)
+            return f"{rollout.id} was asked to {verb}; its controller does so when it looks next"
+
+        self._do(actor, self._lines.ask(verb, reason), work)
 
     def _move(self, make: Callable[..., Move], actor: str, reason: str) -> str:
         """Make a move, and tell the scorers. One that cannot be told is seen at their next poll."""

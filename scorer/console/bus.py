@@ -50,6 +50,7 @@ class BusFeed:
             settings.dead_letter.topic: self._letter,
             settings.replayed_topic: self._replayed,
             settings.output.topic: self._score,
+            settings.rollouts_topic: self._rollout,
         }
         self._as_json = formats.as_json(settings)
         self._sampled = {settings.output.topic: Sampled(settings.output.topic, SAMPLE, SCORES_KEPT + SAMPLE)}
@@ -89,10 +90,11 @@ class BusFeed:
         fresh, state = State(), self._state
         with state.lock:
             state.scorers, state.swaps, state.scores, state.letters = fresh.scorers, fresh.swaps, fresh.scores, fresh.letters
+            state.arms, state.rollouts = fresh.arms, fresh.rollouts
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
-        """From where a partition is read: the whole status, the newest of the others."""
+        """From where a partition is read: the whole status and all rollouts, the newest of the others."""
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_KEPT,
@@ -172,8 +174,12 @@ class BusFeed:
             return
         if record is not None:
             self._state.scores.hear(record)
+            self._state.arms.hear(record)
             self._state.labelled.hear(record)
             self._state.flow.hear(record, time.time(), live=live)
+
+    def _rollout(self, message: Message) -> None:
+        self._state.rollouts.hear(message.key(), message.value())
 
     def _label(self, message: Message) -> None:
         label = self._read_label(message)

@@ -27,6 +27,10 @@ class CommandLines:
         chosen = [word for reason in reasons for word in ("--reason", reason)]
         return shlex.join(["scorer", "replay", self.config, *chosen, *(["--dry-run"] if dry_run else [])])
 
+    def ask(self, verb: str, reason: str) -> str:
+        """`scorer rollout pause`, and its like."""
+        return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
+
     def _move(self, verb: list[str], channel: str, reason: str, revision: int) -> str:
         other = ["--set", f"model.tag={channel}"] if channel != self.settings.model.tag else []
         expected = ["--reason", reason, "--expect-revision", str(revision)]

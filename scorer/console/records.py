@@ -41,7 +41,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class ScoreRecord(msgspec.Struct, frozen=True):
-    """A score. Times are Unix ms; `score` is a number, an array, named outputs, or None where the event had expired."""
+    """A score. Times are Unix ms; `score` is a number, an array, named outputs, or None where the event had expired. `arm` is
+    whose turn the event was, `fallback` why another answered it."""
 
     version: str
     status: str
@@ -51,6 +52,9 @@ class ScoreRecord(msgspec.Struct, frozen=True):
     score: Any = None
     decision: str | None = None
     id: str = ""
+    arm: str = ""
+    revision: int = 0
+    fallback: str | None = None
 
     @property
     def number(self) -> float | None:
@@ -87,7 +91,7 @@ def decoded(value: bytes | None, type_: type[Told]) -> Told | None:
     """The record that is the value, as JSON; None if it is none of that type."""
     try:
         return msgspec.json.decode(value or b"", type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -52,8 +52,11 @@ def milliseconds(value: float | None) -> str:
 
 
 def when(value: datetime | float) -> str:
-    """A moment (Unix seconds, or a datetime) in UTC, to the second."""
-    moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
+    """A moment (Unix seconds, or a datetime) in UTC, to the second; a dash where there is none of that number."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return DASH
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 

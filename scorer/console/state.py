@@ -12,11 +12,13 @@ from model_registry.channels.history import Move
 from model_registry.channels.roles import CHAMPION, Role
 from publisher import positions
 from publisher.kafka.partitions import Partition
+from scorer.console.arms import ArmsFold
 from scorer.console.distribution import ScoresFold
 from scorer.console.flow import FlowFold
 from scorer.console.labelled import LabelledFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
+from scorer.rollout.controller.ledger import Ledger
 
 DEEDS = 20  # that are remembered
 SWAPS_KEPT = 500  # changes of version that are shown at all
@@ -124,9 +126,11 @@ class State:
     scorers: ScorersFold = field(default_factory=ScorersFold)
     swaps: SwapFold = field(default_factory=SwapFold)
     scores: ScoresFold = field(default_factory=ScoresFold)
+    arms: ArmsFold = field(default_factory=ArmsFold)
     flow: FlowFold = field(default_factory=FlowFold)
     labelled: LabelledFold = field(default_factory=LabelledFold)
     letters: LetterFold = field(default_factory=LetterFold)
+    rollouts: Ledger = field(default_factory=Ledger)
     registry: RegistryView = field(default_factory=RegistryView)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     loaded: bool = False

@@ -1,6 +1,7 @@
 """The console's routes. A page is whole HTML; browsers fetch it again when the state has changed and take over what differs."""
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -18,12 +19,13 @@ from starlette.staticfiles import StaticFiles
 
 from model_registry.errors import RegistryError
 from model_registry.oci.tags import check_channel, check_version
-from scorer.console import pages, rendering, rollout_view
+from scorer.console import pages, rendering, rollout_view, steps
 from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
 from scorer.console.guard import StrictHeaders, Tokens, form
 from scorer.console.state import State
 from scorer.events.decoder import Reason
+from scorer.rollout.controller.entries import Verb
 from scorer.settings import Settings
 
 LOOK_SECONDS = 0.5  # how late a browser hears of a change
@@ -58,7 +60,10 @@ class Console:
     def app(self) -> Starlette:
         gets = [Route(path, getattr(self, name)) for path, name, _ in VIEWS]
         data = [Route("/data/scores", self.data), Route("/data/flow", self.data), Route("/events", self.events)]
-        posts = [Route(f"/actions/{name}", getattr(self, name), methods=["POST"]) for name in ("promote", "rollback", "replay")]
+        posts = [
+            Route(f"/actions/{name}", getattr(self, name), methods=["POST"])
+            for name in ("promote", "rollback", "replay", "ask")
+        ]
         static = Mount("/static", StaticFiles(packages=[("scorer.console", "static")]))
         return Starlette(
             routes=[*gets, *data, *posts, static],
@@ -72,23 +77,25 @@ class Console:
     def rollout(self, request: Request) -> Response:
         now, query = self.clock(), dict(request.query_params)
         with self.state.lock:
-            view = rollout_view.rollout(self.state, self.tag, query, now)
+            view, plan = rollout_view.rollout(self.state, self.tag, query, now), steps.panel(self.state, now)
             versions = self.state.registry.versions
         revision = view.channel.revision if view.channel else 0
         commands = {
             "promote": self.lines.promote(self.tag, "VERSION", "REASON", revision),
             "rollback": self.lines.rollback(self.tag, None, "REASON", revision),
+            "ask": self.lines.ask("VERB", "REASON"),
         }
         headline = rollout_view.headline(view)
         return self._page(
-            request, "rollout", rollout=view, headline=headline, versions=versions, commands=commands, query=query
-        )
+            request, "rollout", rollout=view, headline=headline, versions=versions, commands=commands, query=query, plan=plan,
+            verbs=list(Verb),
+        )  # fmt: skip
 
     def scores(self, request: Request) -> Response:
         with self.state.lock:
             rows, comparison = pages.scores(self.state, self.tag)
-            qualities = pages.qualities(self.state, self.clock())
-        return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities)
+            qualities, pairs = pages.qualities(self.state, self.clock()), steps.pairs(self.state)
+        return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs)
 
     def flow(self, request: Request) -> Response:
         now = self.clock()
@@ -162,6 +169,20 @@ class Console:
             raise HTTPException(400, f"{reason!r} is no reason of dead letters")
         actions.replay(self._who(request), [reason] if reason else [], dry_run=given.get("mode") != "replay")
         return RedirectResponse("/dead-letters", 303)
+
+    async def ask(self, request: Request) -> Response:
+        actions, given = await self._asked(request)
+        if (verb := given.get("verb", "")) not in list(Verb):
+            raise HTTPException(400, f"{verb[:40]!r} is none of {', '.join(Verb)}")
+        reason = _reason(given)
+        with self.state.lock:
+            running = copy.copy(self.state.rollouts.running)  # it may be at another step when the controller is asked
+        if running is None:
+            raise HTTPException(409, "no rollout runs: scorer rollout start CONFIG PLAN starts one")
+        if (running.id, str(running.step)) != (given.get("rollout"), given.get("step")):
+            raise HTTPException(409, f"{running.id} is at step {running.step + 1} now: look at it, then ask again")
+        actions.ask(self._who(request), running, Verb(verb), reason)
+        return RedirectResponse("/", 303)
 
     async def _asked(self, request: Request) -> tuple[Actions, dict[str, str]]:
         """The form of a person who may act. Raises HTTPException."""
