@@ -22,6 +22,9 @@ def demo(
     copied: Annotated[
         bool, typer.Option("--regions", help="Two regions, and a publisher between them, which is killed instead.")
     ] = False,
+    rollouts: Annotated[
+        bool, typer.Option("--rollout", help="A good candidate goes through a plan by itself, and a bad one comes back.")
+    ] = False,
     with_console: Annotated[bool, typer.Option("--console", help="Show it all in a browser too; prints the address.")] = False,
     only_kafka: Annotated[
         int, typer.Option(metavar="PORT", help="Kafka alone, on 127.0.0.1:PORT (say 9092), until Ctrl-C.", min=0, max=65_535)
@@ -29,7 +32,8 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Score real flights on a real broker: a live swap, a kill, and the count of lost and doubled events."""
-    from scorer.demo import regions, run, stage, summary
+    from scorer.demo import regions, run, stage
+    from scorer.demo import rollouts as acting
     from scorer.demo.options import Options
     from scorer.demo.view import View
 
@@ -39,12 +43,13 @@ def demo(
             stage.kafka(only_kafka, view)
     if copied and bootstrap_servers:
         raise typer.BadParameter("each region has an embedded cluster: leave out --bootstrap-servers", param_hint="--regions")
+    if copied and rollouts:
+        raise typer.BadParameter("one at a time: leave out --regions, or --rollout", param_hint="--rollout")
     if with_console and find_spec("uvicorn") is None:
         raise Fatal("--console: the extra `console` is not installed", "pip install -e '.[cpu,demo,console]'", USAGE)
-    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console)
+    options = Options(events, rate, kill, keep, bootstrap_servers, registry, plain_http, copied, with_console, rollouts)
     with View() as view:
-        found = regions.demo(options, view) if copied else run.demo(options, view)
-    shown = regions.table(found) if isinstance(found, regions.Regions) else summary.table(found)
-    print_data(as_json, found.to_dict(), lambda: shown)
+        found = regions.demo(options, view) if copied else acting.demo(options, view) if rollouts else run.demo(options, view)
+    print_data(as_json, found.to_dict(), found.table)
     if not found.clean:
         raise typer.Exit(FINDING)

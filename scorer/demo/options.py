@@ -34,6 +34,12 @@ class Options:
     copied: bool = False
     """Whether a publisher copies the scores into a second region."""
     console: bool = False
+    rollouts: bool = False
+    """Whether a controller moves the channel, by plans."""
+
+    @property
+    def registry_command(self) -> list[str]:
+        return ["model-registry", *(["--plain-http"] if self.plain_http else [])]
 
     @property
     def regions(self) -> list[str]:

@@ -10,7 +10,6 @@ from rich.console import Group
 from publisher.audit.copies import CopyReport
 from publisher.relay.commands.audit import count_copies
 from publisher.relay.settings import load as load_relay
-from scorer.demo import summary
 from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
 from scorer.demo.broker.node import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, Options
@@ -47,6 +46,9 @@ class Regions:
 
     def to_dict(self) -> dict[str, Any]:
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
+
+    def table(self) -> Group:
+        return Group(self.near.table(), self.far.table(f"what its copy in {FAR} holds", "scores"))
 
 
 def demo(options: Options, view: View) -> Regions:
@@ -121,8 +123,3 @@ def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: Arr
         latency_before_kill_ms=latency(arrivals, marks.began, marks.killed or marks.ended),
         **measured(arrivals, marks),
     )
-
-
-def table(found: Regions) -> Group:
-    far = summary.table(found.far, f"what its copy in {FAR} holds", "scores")
-    return Group(summary.table(found.near), far)

@@ -84,8 +84,7 @@ class Demo:
     def make_registry(self) -> None:
         where = self.options.registry or "a folder"
         self.view.step(f"2. Two versions of flight-delay into a model registry ({where}), prod points at 1.0.0")
-        registry = ["model-registry", *(["--plain-http"] if self.options.plain_http else [])]
-        repository = self.options.repository
+        registry, repository = self.options.registry_command, self.options.repository
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
             pushed = self.shell.run(*registry, "push", str(package), f"{repository}:{version}")

@@ -56,6 +56,28 @@ class Counted:
     def to_dict(self) -> dict[str, Any]:
         return {"clean": self.clean, **asdict(self)}
 
+    def table(self, title: str = "what the score topic holds", unit: str = "events") -> Table:
+        """For people; the throughput counts `unit`."""
+        shown = Table("", "", title=title, show_header=False)
+        values = asdict(self)
+        for name, value in values.items():
+            if isinstance(value, int):
+                shown.add_row(name.replace("_", " "), f"{value:,}")
+        for version, result in self.versions.items():
+            shown.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
+        if "cut_over" in values:
+            offsets = ", ".join(f"{partition}: {offset}" for partition, offset in values["cut_over"].items())
+            shown.add_row("cut-over offsets", offsets or "-")
+        shown.add_row("throughput", f"{self.throughput_eps:,.0f} {unit}/s")
+        shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**self.latency_ms))
+        for cause in ("swap", "kill"):
+            if before := values.get(f"latency_before_{cause}_ms"):
+                shown.add_row(f"latency before the {cause}", "{p50} / {p99} ms".format(**before))
+        for cause in ("swap", "kill"):
+            value = values[f"{cause}_pause_ms"]
+            shown.add_row(f"longest pause at the {cause}", "-" if value is None else f"{value:,.0f} ms")
+        return shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Counted):
@@ -127,26 +149,3 @@ def pause(arrivals: Arrivals, at: int | None, before: int | None = None) -> floa
     until = at + AFTER_MS if before is None else min(at + AFTER_MS, before - BEFORE_MS)
     around = arrivals.latencies(at - BEFORE_MS, until)
     return float(around.max()) if len(around) else None
-
-
-def table(found: Counted, title: str = "what the score topic holds", unit: str = "events") -> Table:
-    """For people; the throughput counts `unit`."""
-    shown = Table("", "", title=title, show_header=False)
-    values = asdict(found)
-    for name, value in values.items():
-        if isinstance(value, int):
-            shown.add_row(name.replace("_", " "), f"{value:,}")
-    for version, result in found.versions.items():
-        shown.add_row(f"version {version}", f"{result.events:,} {unit}, AUC over its own flights {result.auc:.4f}")
-    if isinstance(found, Summary):
-        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in found.cut_over.items())
-        shown.add_row("cut-over offsets", offsets or "-")
-    shown.add_row("throughput", f"{found.throughput_eps:,.0f} {unit}/s")
-    shown.add_row("latency p50 / p99", "{p50} / {p99} ms".format(**found.latency_ms))
-    for cause in ("swap", "kill"):
-        if before := values.get(f"latency_before_{cause}_ms"):
-            shown.add_row(f"latency before the {cause}", "{p50} / {p99} ms".format(**before))
-    for cause in ("swap", "kill"):
-        value = values[f"{cause}_pause_ms"]
-        shown.add_row(f"longest pause at the {cause}", "-" if value is None else f"{value:,.0f} ms")
-    return shown

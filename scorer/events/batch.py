@@ -13,6 +13,16 @@ End = Literal["empty", "events", "bytes"]
 """What a batch stopped at: nothing more was there, as many events as were asked for, or as many bytes as a batch may have."""
 
 
+def position_text(place: Place, offset: int) -> bytes:
+    """`topic/partition/offset`."""
+    return b"%b%d" % (lane_text(place), offset)
+
+
+def lane_text(place: Place) -> bytes:
+    """What the positions of a partition begin with."""
+    return b"%b/%d/" % (place[0].encode(), place[1])
+
+
 @dataclass(slots=True)
 class Batch:
     """Parallel lists, one entry an event, in the order of arrival (so in offset order within a partition).
@@ -60,9 +70,13 @@ class Batch:
         """The keys, in the form in which they are here."""
         return self.keys
 
-    def keyless(self) -> list[int]:
+    def keyless(self) -> NDArray[np.intp]:
         """The indices of events without a key."""
-        return [row for row, key in enumerate(self.keys) if key is None]
+        return np.flatnonzero([key is None for key in self.keys])
+
+    def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
+        """The positions of these events, as `position_text` writes them."""
+        return [position_text(self.places[row], self.offsets[row]) for row in rows.tolist()]
 
     def first_offsets(self) -> dict[Place, int]:
         """For each partition the offset of its first event here."""

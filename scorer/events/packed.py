@@ -1,12 +1,14 @@
 """A batch whose columns are arrays, as the native part took them. Its lists are made where somebody asks for them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.events.batch import Batch, End, Headers, Place
+from scorer.events.batch import Batch, End, Headers, Place, lane_text
+from scorer.events.native.bus import bus
+from scorer.events.native.records import Piece, chosen, joined
 from scorer.events.native.taker import Columns
 from scorer.events.native.texts import Texts
 
@@ -43,17 +45,24 @@ class PackedBatch(Batch):
         return self.columns.times
 
     def tombstones(self) -> list[int]:
-        return _absent(self.columns.values)
+        rows: list[int] = _absent(self.columns.values).tolist()
+        return rows
 
     def key_texts(self) -> Texts:
         return self.columns.keys
 
-    def keyless(self) -> list[int]:
+    def keyless(self) -> NDArray[np.intp]:
         return _absent(self.columns.keys)
 
+    def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
+        if (native := bus()) is None:
+            return super().position_texts(rows)
+        lanes = chosen(list(map(lane_text, self.columns.places)), self.columns.lanes[rows])
+        return joined(native, [lanes, Piece(numbers=self.columns.offsets[rows])], len(rows))
 
-def _absent(texts: Texts) -> list[int]:
-    return [] if texts.nulls is None else np.flatnonzero(texts.nulls).tolist()
+
+def _absent(texts: Texts) -> NDArray[np.intp]:
+    return np.empty(0, np.intp) if texts.nulls is None else np.flatnonzero(texts.nulls)
 
 
 def _places(columns: Columns) -> list[Place]:

@@ -280,6 +280,6 @@ def _expired(settings: Settings, places: Sequence[Partition]) -> Fatal:
     return Fatal(
         f"{topic}[{partition}]{also} was scored, says {settings.swaps_topic}, but group {settings.name} has no position there: "
         "its offsets have expired, or were deleted; to begin anew would score everything again",
-        f"to go on deliberately: scorer offsets CONFIG --topic {topic}{which} --to earliest, latest or an offset",
+        f"to go on deliberately: {settings.offsets_command} --topic {topic}{which} --to earliest, latest or an offset",
         3,
     )

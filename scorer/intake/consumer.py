@@ -36,7 +36,7 @@ class Intake:
     `beginnings` says where a partition without a committed offset begins. `session` decides what is being committed before
     committed offsets are read, and before partitions go. `fence(partitions)` ends what dead owners left open, before positions
     are read at an assignment. `waiting` is called now and then while no broker answers, and may raise Aborted. `renew` gives
-    another consumer for one that is no member any more.
+    another consumer for one that is no member any more. `offsets_command` is what a person moves the group with.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Intake:
         fence: Callable[[Sequence[TopicPartition]], object] = lambda _: None,
         waiting: Callable[[], None] = lambda: None,
         renew: Callable[[], Consumer] | None = None,
+        offsets_command: str = "scorer offsets CONFIG",
     ) -> None:
         self.partitions = Partitions()
         self.joined = self._closing = False
@@ -58,6 +59,7 @@ class Intake:
         self._fence = fence
         self._waiting = waiting
         self._renew = renew
+        self._offsets_command = offsets_command
         self.unreadable = Unreadable()
         self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
         self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
@@ -210,7 +212,9 @@ class Intake:
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - set(self.unreadable.outside)):
             self.pause([partition], "out of range")
-            why = group_offsets.out_of_range(self._consumer, TopicPartition(*partition), committed[partition])
+            why = group_offsets.out_of_range(
+                self._consumer, TopicPartition(*partition), committed[partition], self._offsets_command
+            )
             self.unreadable.out_of_range(partition, why)
 
     def _in_range(self, partition: Partition) -> None:

@@ -101,8 +101,8 @@ def asked_once(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Part
     return {(p.topic, p.partition): p.offset for p in found if p.error is None}
 
 
-def out_of_range(consumer: Consumer, partition: TopicPartition, position: int) -> str:
-    """Why a partition cannot be read from `position`, and the way out."""
+def out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
+    """Why a partition cannot be read from `position`, and the way out: `command` moves the group."""
     try:
         low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
         holds = f"holds offsets {low} to {high}"
@@ -111,7 +111,7 @@ def out_of_range(consumer: Consumer, partition: TopicPartition, position: int) -
     return (
         f"{partition.topic}[{partition.partition}] {holds}, but the group stands at {position}: "
         "events were deleted before they were scored, or the topic was made anew; to go on deliberately, stop the scorers: "
-        f"scorer offsets CONFIG --topic {partition.topic} --partition {partition.partition} --to earliest"
+        f"{command} --topic {partition.topic} --partition {partition.partition} --to earliest"
     )
 
 

@@ -24,13 +24,15 @@ REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
 @dataclass(frozen=True, slots=True)
 class Arms:
     """`canary` is (B,): whether each event is its. `candidate` is asked for those; where it is None the champion is, `why`.
-    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not."""
+    `sampled` is (B,): whether a shadow looks at each event; `absent`: version and digest of a candidate that it has not.
+    `alike`: champion and candidate make the same tensors of an event."""
 
     canary: NDArray[np.bool_]
     candidate: Servable | None
     why: str = ""
     sampled: NDArray[np.bool_] | None = None
     absent: tuple[str, str] = ("", "")
+    alike: bool = False
 
 
 class Assigning:
@@ -53,7 +55,7 @@ class Assigning:
         if not self._quarantine.may_ask():
             return Arms(mine, None, CRASH)
         allowed = self._breaker.allows(canary.digest, self._clock())
-        return Arms(mine, canary.servable) if allowed else Arms(mine, None, BREAKER)
+        return Arms(mine, canary.servable, alike=canary.alike) if allowed else Arms(mine, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
         """The partitions in which what waits is left out."""

@@ -22,14 +22,15 @@ class Sampling(Assigning):
     def __init__(self, quarantine: Quarantine, settings: ShadowSection) -> None:
         super().__init__(quarantine)
         self._settings = settings
-        self._digest: str | None = None
+        self._sampled: tuple[str, int] | None = None
         self._sample = Split(0, 0)
 
     def arms(self, batch: Batch, canary: Canary | None) -> Arms | None:
         """None where nothing of this batch is looked at."""
-        self._begin("" if canary is None else canary.digest)
         if canary is None:
+            self._begin("", 0)
             return None
+        self._begin(canary.digest, canary.pairs or self._settings.share)
         sampled = self._sample.canary(batch)
         if not sampled.any():
             return None
@@ -41,13 +42,13 @@ class Sampling(Assigning):
             candidate = None
         return Arms(mine, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
-    def _begin(self, digest: str) -> None:
-        """This candidate is looked at from now on; "": there is none."""
-        if digest == self._digest:
+    def _begin(self, digest: str, share: int) -> None:
+        """So many percent of the keys are looked at for this candidate from now on; "": there is none."""
+        if (digest, share) == self._sampled:
             return
-        self._digest, self._sample = digest, Split.sample(digest, self._settings.share)
+        self._sampled, self._sample = (digest, share), Split.sample(digest, share)
         if digest:
-            log.info("sampling %d %% of the keys to compare %s with the champion", self._settings.share, digest)
+            log.info("sampling %d %% of the keys to compare %s with the champion", share, digest)
         else:
             log.info("the channel has neither a canary nor a shadow: nothing is scored")
 

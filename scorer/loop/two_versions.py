@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from publisher.errors import Aborted, Fatal, Retriable
-from publisher.process.outages import Away
+from publisher.process.outages import MODEL, Away
 from scorer.backends import InferenceFailed
 from scorer.crashes.examiner import ExaminerDied
 from scorer.events.decoder import Reason
 from scorer.events.packed import PackedBatch
-from scorer.loop.arms import AWAY, Arms
+from scorer.loop.arms import AWAY, CRASH, Arms
 from scorer.servables import packing
 from scorer.servables.packing import Part
 from scorer.servables.servable import Servable
@@ -47,7 +47,7 @@ def answer(work: "Work", champion: Servable, arms: Arms, alive: Callable[[], Non
     fell = Counter(why for row, why in failed.items() if row not in work.rejected and row not in work.scored.expired)
     work.scored.fallbacks = fell
     if arms.candidate is not None:
-        work.scored.asked, work.scored.failed = len(mine), fell.total()
+        work.scored.asked, work.scored.failed = len(mine) - fell[CRASH], fell.total() - fell[CRASH]
 
 
 def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int, str]:
@@ -64,9 +64,10 @@ def tried(work: "Work", rows: list[int], alive: Callable[[], None]) -> dict[int,
             good = good or len(refused) < len(rows)
         except ExaminerDied:
             raise
-        except (Away, Retriable):
+        except (Away, Retriable) as error:
             spans.append(rows)
-            return failed | {row: AWAY for span in spans for row in span}
+            loading = isinstance(error, Away) and error.what == MODEL  # again, after a death
+            return failed | {row: CRASH if loading else AWAY for span in spans for row in span}
         except (Aborted, Fatal):
             raise
         except Exception as error:  # noqa: BLE001 - a candidate that raises must not stop a partition
@@ -86,7 +87,7 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
     batch, rows = work.batch, list(range(len(work.batch)))
     columns = isinstance(batch, PackedBatch) and len(rows) >= packing.FEWEST and batch.carried is None
     plain = champion.encoder.plain and not work.rejected and not work.scoring.settings.output.headers
-    if not (columns and plain) or arms.canary.all() or not _read_alike(champion, candidate) or work.skipped():
+    if not (columns and plain) or arms.canary.all() or not arms.alike or work.skipped():
         return False
     began = time.perf_counter()
     try:
@@ -115,9 +116,3 @@ def _together(work: "Work", champion: Servable, candidate: Servable, arms: Arms,
     work.place(range(len(batch)), records, "scored")
     work.timed(began, decoded_at, inferred_at)
     return True
-
-
-def _read_alike(champion: Servable, candidate: Servable) -> bool:
-    """Whether both versions make the same tensors of an event."""
-    ours, theirs = champion.loaded, candidate.loaded
-    return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs

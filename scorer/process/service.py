@@ -251,6 +251,7 @@ class Service:
             fence=partial(fence_the_dead, self._settings),
             waiting=self._waiting,
             renew=commits.renew,
+            offsets_command=self._settings.offsets_command,
         )
 
 

@@ -16,7 +16,8 @@ from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings
 from scorer.settings.carry import CarriedField
 
-ID_BYTES = 5  # of Confluent's header: a zero byte, then the schema's id, big-endian
+MAGIC = b"\0"
+ID_BYTES = 5  # of Confluent's header: MAGIC, then the schema's id, big-endian
 SERVER_ERROR = 500
 
 
@@ -60,18 +61,25 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
     if settings.output.format == "avro":
         from scorer.scores import avro_record
 
-        return lambda value: orjson.dumps(avro_record.as_json(value, start, carry))
+        return lambda value: orjson.dumps(avro_record.as_json(_headed(value, start), start, carry))
     from scorer.scores import protobuf_record
 
     start += len(protobuf_record.PATH) if start else 0
-    return lambda value: orjson.dumps(protobuf_record.as_json(value, start, carry))
+    return lambda value: orjson.dumps(protobuf_record.as_json(_headed(value, start), start, carry))
+
+
+def _headed(value: bytes, start: int) -> bytes:
+    """The same record. Raises ValueError where it lacks a header of `start` bytes."""
+    if start and not value.startswith(MAGIC):
+        raise ValueError("no score record: it does not begin with the number of a schema")
+    return value
 
 
 def _header(settings: Settings, text: str) -> bytes:
     if settings.schema_registry.url is None:
         return b""
     number = _registered(settings.schema_registry.model_dump_json(), settings.output.topic, settings.output.format, text)
-    return b"\0" + number.to_bytes(ID_BYTES - 1, "big")
+    return MAGIC + number.to_bytes(ID_BYTES - 1, "big")
 
 
 @functools.lru_cache

@@ -100,6 +100,8 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
         record = message_class(carry).FromString(value[start:])
     except DecodeError as error:
         raise ValueError(f"no score record in Protobuf: {error}") from error
+    if not record.HasField("source"):  # no bytes are a message too
+        raise ValueError("no score record in Protobuf: it names no event")
     source = record.source
     nested = {
         "score": _get(record.score),

@@ -48,6 +48,7 @@ class _Shared:
     aspired: dict[str, Resolution] = field(default_factory=dict)  # by role
     reason: str = ""
     serving: dict[str, Servable] = field(default_factory=dict)  # by role
+    canary: Canary | None = None  # of what is serving
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     moving: bool = False  # what is served has to be made anew
@@ -130,9 +131,7 @@ class VersionManager:
     @property
     def canary(self) -> Canary | None:
         """The candidate's arm of the next batch, if the channel has one."""
-        if not (parts := self.champion.resolution.roles) or (role := self._candidate(parts)) is None:
-            return None
-        return Canary.of(role, self._shared.serving.get(role.role))
+        return self._shared.canary
 
     @property
     def aspired_revision(self) -> int:
@@ -156,9 +155,16 @@ class VersionManager:
                 if aspired.digest in shared.ready:
                     servable = shared.ready.pop(aspired.digest).acting(aspired, shared.reason, role)
                     serving[role] = shared.ready[aspired.digest] = servable
-            shared.serving = serving
+            self._serve(serving)
             self._wake.set()
             return True
+
+    def _serve(self, serving: dict[str, Servable]) -> None:
+        """Exchange what is served; the caller holds the lock."""
+        champion = serving[CHAMPION]
+        role = self._candidate(champion.resolution.roles)
+        self._shared.canary = None if role is None else Canary.of(role, serving.get(role.role), champion)
+        self._shared.serving = serving
 
     def move(self, load: Load) -> None:
         """Load the versions that are served anew, by `load`, and every later one. What was open is closed already."""
@@ -176,7 +182,7 @@ class VersionManager:
                 fresh = replace(before, loaded=self._load(package))
             servable = replace(before, loaded=fresh.loaded)
             with self._lock:
-                self._shared.serving = {**self._shared.serving, role: servable}
+                self._serve({**self._shared.serving, role: servable})
                 self._shared.ready[before.digest] = servable
             log.info("%s is loaded into this process", servable.label)
         with self._lock:

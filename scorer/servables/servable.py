@@ -45,6 +45,11 @@ class Servable:
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=why))
 
+    def reads_as(self, other: "Servable") -> bool:
+        """Whether both versions make the same tensors of an event."""
+        ours, theirs = self.loaded, other.loaded
+        return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs
+
     @property
     def digest(self) -> str:
         """The manifest digest: the identity of the version."""
@@ -59,18 +64,23 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The canary's arm: its keys, and what answers them; None where that version is refused here."""
+    """The canary's arm: its keys, and what answers them; None where that version is refused here. `pairs` is the percent of the
+    keys that a shadow is to score, 0: as it has set it. `alike`: it makes the same tensors of an event as the champion."""
 
     digest: str
     percent: int
     split: Split
     servable: Servable | None
     version: str = ""
+    pairs: int = 0
+    alike: bool = False
 
     @classmethod
-    def of(cls, role: Role, servable: Servable | None) -> "Canary":
-        """That of a role in a channel; a shadow's share of the answers is none."""
-        return cls(role.digest, role.weight, Split.of(role.digest, role.weight), servable, role.version)
+    def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "Canary":
+        """That of a role in a channel, beside this champion; a shadow's share of the answers is none."""
+        alike = servable is not None and servable.reads_as(champion)
+        split = Split.of(role.digest, role.weight)
+        return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
 
 def make(package: Package, resolution: Resolution, load: Load, settings: Settings, role: str = CHAMPION) -> Servable:

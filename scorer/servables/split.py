@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh64_intdigest
 
-from scorer.events.batch import Batch, Place
+from scorer.events.batch import Batch, Place, position_text
 from scorer.events.native.hashes import xxh64
 
 BUCKETS = 10_000
@@ -38,14 +38,10 @@ class Split:
     def canary(self, batch: Batch) -> NDArray[np.bool_]:
         """(B,) booleans: whether each event is the canary's, or sampled. One without a key goes by its position."""
         hashes = xxh64(batch.key_texts(), self.seed)
-        for row in batch.keyless():
-            hashes[row] = xxh64_intdigest(_named(None, batch.places[row], batch.offsets[row]), self.seed)
+        if len(rows := batch.keyless()):
+            hashes[rows] = xxh64(batch.position_texts(rows), self.seed)
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
         """The bucket of one event."""
-        return xxh64_intdigest(_named(key, place, offset), self.seed) % BUCKETS
-
-
-def _named(key: bytes | None, place: Place, offset: int) -> bytes:
-    return b"%b/%d/%d" % (place[0].encode(), place[1], offset) if key is None else key
+        return xxh64_intdigest(position_text(place, offset) if key is None else key, self.seed) % BUCKETS

@@ -71,6 +71,19 @@ class _Records(ctypes.Structure):
     ]
 
 
+def _c(pieces: Sequence[Piece]) -> "ctypes.Array[_Piece]":
+    return (_Piece * len(pieces))(*(_Piece(*piece.c()) for piece in pieces))
+
+
+def joined(bus: Bus, pieces: Sequence[Piece], count: int) -> Texts:
+    """`count` texts: the pieces of each, one behind the other."""
+    size, kept = count * sum(piece.largest() for piece in pieces), _c(pieces)
+    text, bounds = np.empty(size + 1, np.uint8), np.zeros(count + 1, np.int64)
+    records = _Records(count, len(pieces), ctypes.addressof(kept))
+    bus.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
+    return Texts(text[: bounds[-1]], bounds[:-1], bounds[1:])
+
+
 class PackedRecords(Lazy[Record]):
     """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
 
@@ -83,11 +96,11 @@ class PackedRecords(Lazy[Record]):
         times: NDArray[np.int64],
         keys: Texts,
     ) -> None:
-        self._library = bus.library
+        self._bus = bus
         self._topic = topic
         self._pieces, self._partitions, self._times, self._keys = pieces, partitions, times, keys
         nulls = np.zeros(len(keys), np.uint8) if keys.nulls is None else keys.nulls
-        self._kept = (nulls, (_Piece * len(pieces))(*(_Piece(*piece.c()) for piece in pieces)))
+        self._kept = nulls, _c(pieces)
         at = address(partitions), address(times), address(keys.text), address(keys.ends), address(nulls)
         self._c = _Records(len(keys), len(pieces), ctypes.addressof(self._kept[1]), *at)
         self._largest = sum(piece.largest() for piece in pieces)
@@ -99,7 +112,7 @@ class PackedRecords(Lazy[Record]):
         which has to be handed over by itself to learn why: their count, where it takes all."""
         value = np.empty(self._largest + 1, np.uint8)
         handle, topic = getattr(producer, "handle", 0), self._topic.encode()
-        reached: int = self._library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
+        reached: int = self._bus.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
         return reached
 
     def mean_bytes(self) -> float:
@@ -110,11 +123,7 @@ class PackedRecords(Lazy[Record]):
         return len(self._keys)
 
     def _made(self) -> list[Record]:
-        rows = zip(self._values(), self._keys, self._partitions.tolist(), self._times.tolist(), strict=True)
+        rows = zip(
+            joined(self._bus, self._pieces, len(self)), self._keys, self._partitions.tolist(), self._times.tolist(), strict=True
+        )
         return [(self._topic, value, key, partition, time, None) for value, key, partition, time in rows]
-
-    def _values(self) -> Texts:
-        count = len(self)
-        text, bounds = np.empty(count * self._largest + 1, np.uint8), np.zeros(count + 1, np.int64)
-        self._library.records_values(ctypes.addressof(self._c), address(text), address(bounds[1:]))
-        return Texts(text[: bounds[-1]], bounds[:-1], bounds[1:])
