@@ -122,17 +122,6 @@ VERSIONS = [
             (changes("scorer_versions_refused_total"), "refused"),
             (changes("scorer_revision_fence_timeouts_total"), "revision not reached"),
         ],
-        width=THIRD,
-    ),
-    lines(
-        "The canary's share of the keys",
-        "Events by why the champion answered them for the candidate (none: it did), and those that a shadow left out.",
-        "ops",
-        [
-            (f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}"),
-            (f"sum({rate('scorer_shadow_skipped_events_total')})", "left out by the shadow"),
-        ],
-        width=THIRD,
     ),
     lines(
         "Where models run",
@@ -142,7 +131,59 @@ VERSIONS = [
             (f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}"),
             (f"count by (json) ({now('scorer_native_info')})", "JSON by {{json}}"),
         ],
-        width=THIRD,
+    ),
+]
+REST = f"sum({rate('scorer_events_total')}) - (sum({rate('scorer_canary_events_total')}) or vector(0))"
+ROLLOUT = [
+    figure("Step", "Of the plan, from 1.", "short", f"max({now('scorer_rollout_step')})"),
+    figure("Steps", "Of the plan.", "short", f"max({now('scorer_rollout_steps')})"),
+    figure("Pairs", "Events of the step that both versions answered.", "short", f"max({now('scorer_rollout_pairs')})"),
+    figure("Judge behind", "What was answered and is not judged yet.", "s", f"max({now('scorer_rollout_behind_seconds')})"),
+    figure("Waits for a person", "1: for approval, or paused.", "short", f"max({now('scorer_rollout_waits_for_person')})"),
+    figure("Leaders", "Controllers that lead: one.", "short", f"sum({now('scorer_rollout_leader')})"),
+    lines(
+        "Events by arm",
+        "Whose turn they were. Keys are shared out: a few busy keys move this.",
+        "ops",
+        [(f"sum({rate('scorer_canary_events_total')})", "canary"), (REST, "champion")],
+        stacked=True,
+    ),
+    lines(
+        "The canary's share of the events",
+        "Of all events answered; the plan's percentage is of the keys.",
+        "percentunit",
+        [(f"sum({rate('scorer_canary_events_total')}) / sum({rate('scorer_events_total')})", "canary")],
+    ),
+    lines(
+        "The canary's events by who answered",
+        "By why the champion answered them for the candidate (none: it did), and those that a shadow left out.",
+        "ops",
+        [
+            (f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}"),
+            (f"sum({rate('scorer_shadow_skipped_events_total')})", "left out by the shadow"),
+        ],
+    ),
+    lines(
+        "Bake clock",
+        "For how long the step was watched, of the time that the plan asks for; it stands where nothing is seen.",
+        "s",
+        [(f"max({now('scorer_rollout_baked_seconds')})", "watched"), (f"max({now('scorer_rollout_wanted_seconds')})", "asked")],
+    ),
+    lines(
+        "Decisions",
+        "Written by the controllers, by verdict.",
+        "short",
+        [(f"sum by (verdict) (increase({now('scorer_rollout_decisions_total')}[$__rate_interval]))", "{{verdict}}")],
+    ),
+    lines(
+        "Controllers",
+        "Those with a rollout that runs, those that do not reach the registry, and the age of the last look (s).",
+        "short",
+        [
+            (f"sum({now('scorer_rollout_running')})", "with a rollout"),
+            (f"sum({now('scorer_rollout_registry_away')})", "registry away"),
+            (f"max({now('scorer_rollout_look_age_seconds')})", "last look, seconds ago"),
+        ],
     ),
 ]
 DEAD_LETTERS = [
@@ -192,6 +233,7 @@ def dashboard() -> Dashboard:
         "Latency": LATENCY,
         "Lag": LAG,
         "Versions and swaps": VERSIONS,
+        "Rollout": ROLLOUT,
         "Dead letters": DEAD_LETTERS,
         "Transactions": TRANSACTIONS,
     }
