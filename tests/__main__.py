@@ -45,6 +45,7 @@ RUNS = {
     "models": ("tests.proofs.models", "models as exporters write them, beside ONNX Runtime called directly"),
     "relay": ("tests.campaigns.relay", "the relay under faults"),
     "rescore": ("tests.proofs.rescore", "scorer rescore under kill -9, and the count of missing and doubled corrections"),
+    "rollouts": ("tests.campaigns.rollouts", "rollouts that act, under kill -9 of everything but the broker"),
     "seeing": ("tests.proofs.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
 """What takes long, by name: the module to run, with its own options, and what it is."""

@@ -30,6 +30,7 @@ TOGETHER = {
     "tests/integration/training/": "training",
     "tests/integration/scorer/test_formats.py": "schema registry",
     "tests/integration/scorer/test_score_formats.py": "schema registry",
+    "tests/integration/scorer/test_rollout_formats.py": "schema registry",
 }
 """Files whose tests share servers that the others do not need: one of the processes runs them all."""
 IN_A_FILE = ("tests/integration/", "tests/packaging/")

@@ -210,7 +210,7 @@ def test_columns_of_two_versions_become_the_records_that_lists_become(
     listed, columns = drawn
     model, candidate = (Model(OUTPUTS[output], id_field, carry=CARRY if carries else ()) for _ in range(2))
     candidate.factor = 3.0
-    arms = Arms(np.array([bool(keys >> row & 1) for row in range(len(listed))]), servable_of(candidate, "canary"))
+    arms = Arms(np.array([bool(keys >> row & 1) for row in range(len(listed))]), servable_of(candidate, "canary"), alike=True)
     wanted, found = scored(listed, model, ROOM, arms), scored(columns, model, ROOM, arms)
     assert list(found.records) == list(wanted.records)
     for name in ("asked", "failed", "fallbacks", "expired"):
@@ -222,7 +222,7 @@ def test_a_plain_batch_of_two_versions_is_packed() -> None:
     event = json.dumps({"a": 1.5, "id": "e"}).encode()
     _, columns = batches([(event, None, PLACES[row % 3], 5) for row in range(4)], [None] * 4)
     model = Model(OUTPUTS["decision"], "id")
-    found = scored(columns, model, ROOM, Arms(np.arange(4) % 2 == 0, servable_of(model, "canary")))
+    found = scored(columns, model, ROOM, Arms(np.arange(4) % 2 == 0, servable_of(model, "canary"), alike=True))
     assert found.packed is not None
     assert [json.loads(record[1] or b"")["arm"] for record in found.records] == ["canary", "champion"] * 2
 

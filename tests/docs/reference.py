@@ -191,6 +191,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("publisher/AUDIT.md", "copies"): lambda: audit_counts(CopyReport),
     ("deploy/METRICS.md", "scorer-metrics"): lambda: metrics(exporters()[0]),
     ("deploy/METRICS.md", "relay-metrics"): lambda: metrics(exporters()[1]),
+    ("deploy/METRICS.md", "controller-metrics"): lambda: metrics(exporters()[2]),
     ("deploy/METRICS.md", "alerts"): alerts,
 }
 """The generated parts: page and name, and the function that makes each."""

@@ -9,7 +9,7 @@ import typer
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from scorer.cli import app as scorer
-from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, of_kind, pod_of, rendered
+from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, of_kind, pod_of, rendered, workloads
 from tests.support.environment import ROOT
 
 TEXT = (ROOT / "deploy" / "README.md").read_text()
@@ -32,6 +32,8 @@ def test_our_commands_take_these_options(line: str) -> None:
     name, verb, *arguments = shlex.split(line, comments=True)
     group = COMMANDS[name]
     command = group.commands[verb]  # type: ignore[attr-defined]
+    if (inner := getattr(command, "commands", None)) is not None:
+        command, *arguments = inner[arguments[0]], *arguments[1:]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {argument for argument in arguments if argument.startswith("--")} <= known
     assert OURS
@@ -51,7 +53,7 @@ def test_every_secret_that_pods_mount_is_made() -> None:
     mounted = {
         volume["secret"]["secretName"]
         for name in OVERLAYS
-        for workload in of_kind(rendered(name), "StatefulSet").values()
+        for workload in workloads(rendered(name)).values()
         for volume in pod_of(workload)["volumes"]
         if "secret" in volume
     } | {

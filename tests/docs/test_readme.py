@@ -50,6 +50,7 @@ class Reader:
             "HOME": str(folder),
             "SCORER_HTTP__LISTEN": "127.0.0.1:0",
             "SCORER_SHADOW__LISTEN": "127.0.0.1:0",
+            "SCORER_ROLLOUT__LISTEN": "127.0.0.1:0",
         }
         self._running: list[Terminal] = []
         (folder / "scorer").symlink_to(ROOT / "scorer")
@@ -168,6 +169,27 @@ def test_a_rollout_goes_as_the_page_says(reader: Reader) -> None:
         reader.shell(line)
     until(lambda: '"score"' in reader.shell(f"{explain} --json", code=None), "the first event's answer")
     reader.shell(rollback)
+
+
+def test_a_plan_is_followed_as_the_page_says(reader: Reader) -> None:
+    reader.quickstart()
+    until(lambda: workers_serve(reader, "1.0.0"), "1.0.0")
+    (reader.folder / "events.jsonl").write_bytes(b"\n".join(islice(flights.lines(), 400)))
+    reader.shell(line_of(SCORER, "emit", "scorer emit"))
+    plan = pages.blocks(ROLLOUTS)["plan"].replace("cost: 3x", "cost: 1000x").replace("psi: 0.2", "psi: 9")  # of few events
+    plan = plan.replace(", brier: {margin: 0.005, within: 48h}", "")  # there are no labels
+    (reader.folder / "plan.yaml").write_text(plan)
+    run, start, status, *asks, abort, verify = lines(ROLLOUTS, "controller")
+    controller = reader.start(run)
+    reader.shell(start)
+    until(lambda: "shadow 20 %" in reader.shell(status) and "moved" in reader.shell(f"{status} --json"), "the shadow")
+    for line in asks:
+        reader.shell(line)
+    until(lambda: reader.shell(f"{status} --json").count('"moved"') == 2, "the canary, as a person said")
+    reader.shell(abort)
+    until(lambda: "aborted" in reader.shell(status), "its end")
+    assert "the same" in reader.shell(verify)
+    assert controller.close() == 0
 
 
 @pytest.mark.debian("kcat")

@@ -7,10 +7,11 @@ from itertools import islice
 import pytest
 
 from model_registry.channels import channel, prune
-from model_registry.channels.history import Move
+from model_registry.channels.history import EVIDENCE_TYPE, Move
 from model_registry.channels.prune import Rules
 from model_registry.errors import Conflict
-from model_registry.oci import tags
+from model_registry.oci import manifest, tags
+from model_registry.oci.digests import of_bytes
 from model_registry.stores.remote import RemoteStore
 from model_registry.trust import referrers
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
@@ -39,6 +40,22 @@ def test_a_channel_that_goes_and_comes_back_between_two_looks_is_seen(remote: Re
     seen = list(islice(channel.watch(remote, "prod", 1, pause), 2))
     assert [(move.revision, move.to_digest) for move in seen] == [(2, digests["2.0.0"]), (3, digests["1.0.0"])]
     assert looks == [None]
+
+
+def test_a_decision_is_kept_with_the_move_that_it_led_to(remote: RemoteStore, digests: dict[str, str]) -> None:
+    promote(remote, "1.0.0")
+    document = b'{"why":["every rule is within its margin"]}'
+    made = promote(remote, "2.0.0", canary=5, pairs=20, evidence=document)
+    assert made.evidence == of_bytes(document)
+    assert channel.history(remote, "prod")[-1] == made
+    assert b"".join(remote.blob(manifest.content(EVIDENCE_TYPE, document))) == document
+    found = channel.resolve(remote, "prod")
+    assert [(role.version, role.weight, role.pairs) for role in found.roles] == [("1.0.0", 95, 0), ("2.0.0", 5, 20)]
+    survey = prune.survey(remote)
+    going = prune.manifests(remote, prune.plan(survey, Rules(revisions=1)))
+    assert remote.delete(going, expect=survey.tags, grace_seconds=0) is None
+    assert channel.history(remote, "prod") == [made]
+    assert digests["1.0.0"] == found.digest
 
 
 def test_prune_deletes_only_what_no_kept_tag_names(remote: RemoteStore, digests: dict[str, str]) -> None:

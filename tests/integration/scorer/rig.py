@@ -26,7 +26,7 @@ from model_registry.package import push as store_package
 from model_registry.stores import open_store
 from tests.support import auditor, warm
 from tests.support.follower import Follower
-from tests.support.processes import Service, command
+from tests.support.processes import Program, Service, command
 from tests.support.topics import settle
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -74,6 +74,7 @@ class Rig:
         self.path = folder / "scorer.yaml"
         self.program = [command("scorer")]
         self.scorers: list[ScorerProcess] = []
+        self.others: list[Program] = []
         self._follower: Follower | None = None
         self.configure(**overrides)
 
@@ -249,8 +250,8 @@ class Rig:
     def close(self) -> None:
         if self._follower is not None:
             self._follower.close()
-        for scorer in self.scorers:
-            scorer.kill()
+        for program in [*self.scorers, *self.others]:
+            program.kill()
 
 
 MakeRig = Callable[..., Rig]

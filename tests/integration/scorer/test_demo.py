@@ -81,6 +81,21 @@ def asked(go: str, line: str) -> Any:
     return json.loads(subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True).stdout)
 
 
+def test_a_rollout_acts_by_itself_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = demo("--rollout", "--events", "6000", "--rate", "2000", "--no-kill", "--json")
+    found = json.loads(done.stdout)
+    assert found["rollouts"] == {"2.0.0": "completed", "2.1.0": "rolled back"}
+    counts = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
+    assert {name: found[name] for name in counts} == dict.fromkeys(counts, 0)
+    assert set(found["versions"]) == {"1.0.0", "2.0.0", "2.1.0"}
+    assert found["versions"]["2.1.0"]["events"] < found["events"] / 20
+    assert "rolled back: flips: " in done.stderr
+    assert "the same, from " in done.stderr
+    assert "--regions" in demo("--rollout", "--regions", code=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_kafka_alone_runs_until_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     port = str(free_port())

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 
 from publisher.positions import Position
 from scorer.dead_letters.headers import dead_headers
 from scorer.scores.record import RecordEncoder
-from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command, until
+from tests.support.topics import settle
 
 PARTITIONS = 3
 KEYS = 2_000
@@ -31,22 +33,34 @@ def never(_: int) -> bool:
 
 
 class Bus:
-    """Writes answers to event n of partition n mod PARTITIONS, at offset n div PARTITIONS, with key n mod KEYS."""
+    """Writes answers to event n of partition n mod `partitions`, at offset n div `partitions`, with key n mod KEYS."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
-        self._producer = Producer({"bootstrap.servers": rig.bootstrap_servers, "linger.ms": 20})
+        self._producer = self._made()
         self._now = int(time.time() * 1_000)
+        self.partitions = PARTITIONS
+
+    def grow(self, partitions: int) -> None:
+        """All topics have so many partitions from now on."""
+        topics = (self.rig.scores_topic, self.rig.dead_topic, f"{self.rig.scores_topic}.shadow")
+        settle(self.rig.admin.create_partitions([NewPartitions(topic, partitions) for topic in topics]))
+        self.partitions, self._producer = partitions, self._made()
+        for topic in topics:
+            until(lambda: len(self._producer.list_topics(topic, 10).topics[topic].partitions) == partitions, topic)  # noqa: B023
+
+    def _made(self) -> Producer:
+        return Producer({"bootstrap.servers": self.rig.bootstrap_servers, "linger.ms": 20})
 
     def _write(self, topic: str, n: int, value: bytes, headers: Any = None) -> None:
         while len(self._producer) > 50_000:
             self._producer.poll(0.05)
         key = b"k%d" % (n % KEYS)
-        self._producer.produce(topic, value, key, n % PARTITIONS, timestamp=self._now, headers=headers)
+        self._producer.produce(topic, value, key, n % self.partitions, timestamp=self._now, headers=headers)
 
     def record(self, topic: str, encoder: RecordEncoder, n: int, score: float | None = 0.75) -> None:
         """`score` None: the version cannot score event n."""
-        place, offset = (self.rig.events_topic, n % PARTITIONS), n // PARTITIONS
+        place, offset = (self.rig.events_topic, n % self.partitions), n // self.partitions
         value, decision, status = b"null", None, "dead_lettered"
         if score is not None:
             value, decision, status = b"%.6f" % score, "late" if score >= 0.5 else "on time", "scored"
@@ -55,7 +69,7 @@ class Bus:
 
     def letter(self, n: int) -> None:
         """The champion does not score event n."""
-        source = Position("r", self.rig.events_topic, n % PARTITIONS, n // PARTITIONS)
+        source = Position("r", self.rig.events_topic, n % self.partitions, n // self.partitions)
         facts = {"reason": "missing-field", "error": "x", "model": f"m:1.0.0@{OLD}", "at_ms": self._now, "arm": "champion"}
         self._write(self.rig.dead_topic, n, b"{}", dead_headers(None, source=source, **facts))  # type: ignore[arg-type]
 
@@ -214,6 +228,31 @@ def test_followed_until_there_is_a_verdict(bus: Bus) -> None:
             assert last["behind_seconds"] < 30.0
         finally:
             following.kill()
+
+
+def test_partitions_that_are_added_meanwhile_are_judged_too(bus: Bus) -> None:
+    """Of scores, dead letters and the shadow's answers: no other partition has pairs enough for a verdict."""
+    with subprocess.Popen(
+        [command("scorer"), "judge", "scorer.yaml", "--follow", "--json"],
+        cwd=bus.rig.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        try:
+            bus.answers(range(1_000))
+            looks = _looks(following)
+            assert any(rules(look)["errors"]["pairs"] == 1_000 for look in looks)
+            bus.grow(PARTITIONS + 2)
+            added = [n for n in range(20_000) if n % bus.partitions >= PARTITIONS]
+            bus.answers(added, dead=lambda n: n % 500 == 9, fails=lambda n: n % 500 == 9)
+            deadline = time.monotonic() + STEP_SECONDS
+            last = next(look for look in looks if look["verdict"] != "hold" or time.monotonic() > deadline)
+            assert last["verdict"] == "promote", last["why"]
+            assert last["behind_seconds"] < 30.0
+        finally:
+            following.kill()
+    found = judged(bus)
+    assert (rules(found)["errors"]["pairs"], found["dropped"]["unsampled"]) == (1_000 + len(added), 0)
 
 
 def _looks(following: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

@@ -185,8 +185,30 @@ def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig:
     rig.delete_records(rig.events_topic)  # before the shadow has read them
     shadow = start(rig)
     until(lambda: shadow.metric("scorer_shadow_skipped_events_total") == 100, "the end of what is gone")
+    assert f"scorer offsets CONFIG --shadow --topic {rig.events_topic}" in shadow.said
     emit(rig, range(5_300, 5_400))
     assert numbers_of(of(rig, range(5_200, 5_400))) == list(range(5_300, 5_400))
+    assert [process.stop() for process in (champion, shadow)] == [0, 0]
+
+
+def test_its_group_is_moved_on_purpose(make_rig: MakeRig) -> None:
+    """While scorers run, whose group stays where it is; what it has scored it scores again."""
+    rig = make_rig(shadow={"max_lag_seconds": 600, "share": 100}).stocked(2, versions=2)
+    champion, shadow = rig.start("a").ready(), start(rig)
+    moved(rig, *SHADOWED)
+    until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
+    emit(rig, range(100))
+    move = ("scorer", "offsets", "scorer.yaml", "--shadow", "--to", "earliest", "--json")
+    assert "stop scorer run --shadow first" in rig.run(*move, code=3).stderr
+    assert shadow.stop() == 0
+    rows = json.loads(rig.run(*move).stdout)["offsets"]
+    assert [(row["partition"], row["committed"]) for row in rows] == [(0, 0), (1, 0)]
+    assert {row["partition"]: row["high"] for row in rows} == rig.ends()
+    theirs = json.loads(rig.run("scorer", "offsets", "scorer.yaml", "--json").stdout)["offsets"]
+    assert all(row["committed"] == row["high"] for row in theirs)
+    shadow = start(rig)
+    until(lambda: reached(rig) == rig.ends(), "the shadow's offsets")
+    assert sorted(numbers_of(records(rig))) == sorted([*range(100)] * 2)
     assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 

@@ -41,7 +41,7 @@ def writing(rig: Rig) -> Producer:
     return producer
 
 
-def write(producer: Producer, rig: Rig, value: bytes, partition: int) -> None:
+def write(producer: Producer, rig: Rig, value: bytes | None, partition: int) -> None:
     producer.produce(rig.scores_topic, value, partition=partition)
     producer.flush(10)
 
@@ -51,6 +51,18 @@ def reading(rig: Rig) -> Committing:
     made = Committing(settings, "tail", rights.to_read(rig.scores_topic), [rig.scores_topic])
     made.begin(OFFSET_BEGINNING)
     return made
+
+
+def test_a_record_without_a_value_is_read_too(rig: Rig) -> None:
+    """Also where it is the first that comes: the client counts such a message as false."""
+    producer = writing(rig)
+    producer.begin_transaction()
+    write(producer, rig, None, 0)
+    write(producer, rig, b"", 1)
+    producer.commit_transaction(10)
+    with contextlib.closing(reading(rig)) as found:
+        found.asked = NEWS_BEFORE_THE_COMMIT
+        assert {message.partition(): message.value() for message in found.to_end()} == {0: None, 1: b""}
 
 
 def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:

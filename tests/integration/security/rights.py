@@ -56,6 +56,26 @@ def judge(name: str) -> dict[str, Right]:
     return {part: (TOPIC, f"{name}.{part}", READ) for part in ("scores", "scores.shadow", "dead")}
 
 
+def controller(name: str) -> dict[str, Right]:
+    """`scorer rollout run` and `step`; where a plan compares, also Read on the inputs."""
+    return {
+        "events": (TOPIC, f"{name}.events", DESCRIBE),
+        "decisions": (TOPIC, f"{name}.rollouts", WRITE),
+        "decisions before": (TOPIC, f"{name}.rollouts", READ),
+        "fleet": (TOPIC, f"{name}.status", READ),
+        "notices": (TOPIC, f"{name}.status", WRITE),
+        **judge(name),
+        "group": (GROUP, f"{name}.rollout", READ),
+        "transactions": (TRANSACTIONAL_ID, f"{name}/rollout/*", WRITE),
+    }
+
+
+def operator(name: str) -> dict[str, Right]:
+    """`scorer rollout start`, `pause`, `resume`, `approve` and `abort`; the first also looks whether there is a topic of the
+    shadow."""
+    return {"commands": (TOPIC, f"{name}.rollouts", WRITE), "decisions": (TOPIC, f"{name}.rollouts", READ)}
+
+
 def watcher(name: str) -> dict[str, Right]:
     """`scorer status`, and `scorer promote`, which writes its notice as well."""
     return {"status": (TOPIC, f"{name}.status", READ), "notice": (TOPIC, f"{name}.status", WRITE)}
@@ -116,7 +136,9 @@ def relay_auditor(name: str) -> dict[str, Right]:
 
 def console(name: str) -> dict[str, Right]:
     """`scorer console`, read-only. It does not end where one is missing, but says so on its pages."""
-    return {part: (TOPIC, f"{name}.{part}", READ) for part in ("status", "swaps", "scores", "dead", "dead.replayed")}
+    return {
+        part: (TOPIC, f"{name}.{part}", READ) for part in ("status", "swaps", "scores", "dead", "dead.replayed", "rollouts")
+    }
 
 
 COMPONENTS = {
@@ -126,6 +148,8 @@ COMPONENTS = {
     "producer": producer,
     "consumer": consumer,
     "judge": judge,
+    "controller": controller,
+    "operator": operator,
     "watcher": watcher,
     "replay": replay,
     "rescore": rescore,

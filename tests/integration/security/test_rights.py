@@ -1,6 +1,7 @@
 """Component x right: with its least rights each works, and without any one of them it ends soon, with code 3 and one line that
 names the right, the resource and the way out."""
 
+import contextlib
 import json
 import re
 
@@ -12,6 +13,7 @@ from tests.integration.scorer.rig import events, until
 from tests.integration.security import rights
 from tests.integration.security.broker import Right
 from tests.integration.security.conftest import NAME, Secured, without
+from tests.support.processes import Service
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "scorer": ("scorer", "run", "scorer.yaml"),
@@ -20,6 +22,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "producer": ("scorer", "emit", "scorer.yaml"),
     "consumer": ("scorer", "tail", "scorer.yaml", "--no-follow"),
     "judge": ("scorer", "judge", "scorer.yaml"),
+    "controller": ("scorer", "rollout", "run", "scorer.yaml", "--set", "rollout.listen=127.0.0.1:0"),
+    "operator": ("scorer", "rollout", "pause", "scorer.yaml"),
     "watcher": ("scorer", "status", "scorer.yaml"),
     "replay": ("scorer", "replay", "scorer.yaml"),
     "rescore": ("scorer", "rescore", "scorer.yaml", "--status", "fallback"),
@@ -111,6 +115,26 @@ def test_a_shadow_works_with_the_least_rights(secured: Secured) -> None:
 def test_the_judge_reads_with_its_least_rights(secured: Secured) -> None:
     said = secured.as_user("judge").run("scorer", "judge", "scorer.yaml", "--to", "1", "--json", code=1)
     assert json.loads(said.stdout)["verdict"] == "hold"
+
+
+def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
+    path = secured.rig.folder / "plan.yaml"
+    path.write_text("candidate: 2.0.0\nsteps: [{canary: 50%}, {promote: true}]\n")
+    secured.as_user("watcher").run("scorer", "promote", "scorer.yaml", "--to", "1.0.0")
+    rig = secured.as_user("controller")
+    controller = Service(
+        [*rig.program, "rollout", "run", str(rig.path), "--set", "rollout.listen=127.0.0.1:0"], rig.folder / "controller.log"
+    )
+    with contextlib.closing(contextlib.ExitStack()) as undo:
+        undo.callback(controller.kill)
+        controller.ready()
+        secured.broker.users({"starter": [*rights.operator(NAME).values(), rights.judge(NAME)["scores.shadow"]]})
+        secured.as_user("starter").run("scorer", "rollout", "start", "scorer.yaml", str(path))
+        until(lambda: "moved: it begins" in controller.said, "the first move")
+        secured.as_user("operator").run("scorer", "rollout", "approve", "scorer.yaml")
+        until(lambda: "ended: " in controller.said, "the end")
+        assert controller.stop() == 0
+    assert "no right" not in controller.said
 
 
 def test_the_console_reads_with_its_least_rights_and_names_one_that_is_taken_away(secured: Secured) -> None:

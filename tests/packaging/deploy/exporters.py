@@ -1,5 +1,6 @@
 """What is exported, and the alerts that look at it."""
 
+from collections import Counter
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -8,6 +9,7 @@ from publisher.relay.metrics import RelayMetrics
 from publisher.relay.state import RelayState
 from publisher.session.protocol import Counters
 from scorer.observe.metrics import Metrics
+from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings import ModelSettings
 from tests.packaging.deploy.manifests import of_kind, rendered
 
@@ -17,8 +19,8 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
-    """A scorer's metrics and a relay's, each with a sample of everything."""
+def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
+    """A scorer's metrics, a relay's and a rollout controller's, each with a sample of everything."""
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
@@ -35,4 +37,8 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry]:
     relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
     relays = CollectorRegistry()
     relays.register(RelayMetrics(relay, "eu-west", "us-east"))
-    return metrics.registry, relays
+    controller = CollectorRegistry()
+    controller.register(
+        RolloutMetrics(RolloutState(leads=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1)))
+    )
+    return metrics.registry, relays, controller

@@ -21,7 +21,7 @@ SOURCES = ROOT / "deploy" / "kubernetes"
 RENDERED = Path(__file__).with_name("rendered")
 DIGEST = RENDERED / "sources.sha256"
 KUBERNETES = "1.34"
-OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
+OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "cpu-rollouts", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
 CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "eu-west", "us-east", "ap-south"))
 REGIONS = ("eu-west", "us-east", "ap-south")
 
@@ -73,6 +73,11 @@ def title(thing: Object) -> str:
 
 def of_kind(things: Sequence[Object], kind: str) -> dict[str, Object]:
     return {thing["metadata"]["name"]: thing for thing in things if thing["kind"] == kind}
+
+
+def workloads(things: Sequence[Object]) -> dict[str, Object]:
+    """What runs pods, by name."""
+    return of_kind(things, "StatefulSet") | of_kind(things, "Deployment")
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

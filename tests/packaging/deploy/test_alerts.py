@@ -51,7 +51,7 @@ def test_labels_are_few_and_bounded() -> None:
     assert labels == {
         "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "what", "backend",
         "device", "fallback", "lane", "family", "name", "source", "destination", "error",
-        "json", "kafka",
+        "json", "kafka", "verdict",
     }  # fmt: skip
 
 

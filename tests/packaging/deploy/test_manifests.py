@@ -2,12 +2,13 @@
 
 import copy
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.packaging.deploy import manifests
-from tests.packaging.deploy.manifests import CLUSTERS, OVERLAYS, Object, matches, of_kind, pod_of, rendered, title
+from tests.packaging.deploy.manifests import CLUSTERS, OVERLAYS, Object, matches, of_kind, pod_of, rendered, title, workloads
 from tests.support.environment import ROOT
 
 COMMANDS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
@@ -37,6 +38,7 @@ def test_every_object_is_valid(name: str) -> None:
     ("kind", "path"),
     [
         ("StatefulSet", ("spec", "template", "spec", "containers", 0)),
+        ("Deployment", ("spec", "template", "spec", "containers", 0)),
         ("ScaledObject", ("spec", "triggers", 0)),
         ("TriggerAuthentication", ("spec", "secretTargetRef", 0)),
         ("PodMonitor", ("spec", "podMetricsEndpoints", 0)),
@@ -46,7 +48,7 @@ def test_every_object_is_valid(name: str) -> None:
     ],
 )
 def test_an_unknown_field_is_refused(kind: str, path: tuple[str | int, ...]) -> None:
-    name = "kafka/cluster" if kind.startswith("Kafka") else "overlays/cpu"
+    name = "kafka/cluster" if kind.startswith("Kafka") else "overlays/cpu-rollouts"
     thing = copy.deepcopy(next(iter(of_kind(rendered(name), kind).values())))
     place: Any = thing
     for step in path:
@@ -59,9 +61,9 @@ def test_an_unknown_field_is_refused(kind: str, path: tuple[str | int, ...]) -> 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_what_is_referred_to_is_there(name: str) -> None:
     things = rendered(name)
-    for workload in of_kind(things, "StatefulSet").values():
+    for workload in workloads(things).values():
         pod = pod_of(workload)
-        assert workload["spec"]["serviceName"] in of_kind(things, "Service")
+        assert workload["kind"] == "Deployment" or workload["spec"]["serviceName"] in of_kind(things, "Service")
         assert pod["serviceAccountName"] in of_kind(things, "ServiceAccount")
         assert pod.get("priorityClassName") in {None, *of_kind(things, "PriorityClass")}
         maps = {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
@@ -81,10 +83,16 @@ def test_what_is_referred_to_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_selectors_take_the_pods_they_mean_and_each_pod_has_all_of_them(name: str) -> None:
     things = rendered(name)
-    pods = [workload["spec"]["template"]["metadata"]["labels"] for workload in of_kind(things, "StatefulSet").values()]
-    for kind, field in (("Service", "selector"), ("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")):
+
+    def labels_of(found: Mapping[str, Object]) -> list[Any]:
+        return [workload["spec"]["template"]["metadata"]["labels"] for workload in found.values()]
+
+    pods, named = labels_of(workloads(things)), labels_of(of_kind(things, "StatefulSet"))
+    for kind, field, meant in (
+        ("Service", "selector", named), ("PodDisruptionBudget", "selector", pods), ("NetworkPolicy", "podSelector", pods)
+    ):  # fmt: skip
         found = [thing["spec"][field] for thing in of_kind(things, kind).values()]
-        assert [sum(matches(selector, labels) for labels in pods) for selector in found] == [1] * len(pods), kind
+        assert [sum(matches(selector, labels) for labels in pods) for selector in found] == [1] * len(meant), kind
     monitors = [monitor["spec"] for monitor in of_kind(things, "PodMonitor").values()]
     assert all(sum(matches(monitor["selector"], labels) for monitor in monitors) == 1 for labels in pods)
 
@@ -97,7 +105,7 @@ def test_pods_can_do_nothing_but_their_work_in_their_namespace(name: str) -> Non
     for account in of_kind(things, "ServiceAccount").values():
         assert account["automountServiceAccountToken"] is False
     assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {thing["kind"] for thing in things}
-    for workload in of_kind(things, "StatefulSet").values():
+    for workload in workloads(things).values():
         pod = pod_of(workload)
         (container,) = pod["containers"]
         assert pod["automountServiceAccountToken"] is False

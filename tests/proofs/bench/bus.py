@@ -33,7 +33,7 @@ def consume(settings: KafkaSettings, topic: str, events: int, batch: int) -> int
     seen, deadline = 0, time.monotonic() + PATIENCE_SECONDS
     while seen < events and time.monotonic() < deadline:
         first = consumer.poll(0.1)
-        messages = [first, *consumer.consume(batch - 1, 0)] if first else []
+        messages = [first, *consumer.consume(batch - 1, 0)] if first is not None else []
         for read in ("topic", "partition", "offset", "key", "value", "timestamp"):
             _ = [getattr(message, read)() for message in messages]
         seen += len(messages)

@@ -41,7 +41,9 @@ class Splitting:
         self._parts = Parts(folder, Workload())
         self._events = events
         candidate = self._candidate(folder / "candidate")
-        self._canary = Canary(DIGEST, PERCENT, Split.of(DIGEST, PERCENT), candidate)
+        self._canary = Canary(
+            DIGEST, PERCENT, Split.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
+        )
         quarantine: Any = SimpleNamespace(may_ask=lambda: True)
         self._assigning = Assigning(quarantine)
         self._values = list(Workload().events(events))

@@ -64,6 +64,21 @@ def failing_canary(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
+def nobody_leads(fleet: Fleet) -> Iterator[None]:
+    fleet.leave()
+    yield
+    fleet.lead()
+
+
+@contextmanager
+def troubled_rollout(fleet: Fleet) -> Iterator[None]:
+    """Its judge is behind, its registry away, and a person is waited for."""
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 45.0, True, True
+    yield
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 0.0, False, False
+
+
+@contextmanager
 def stolen_ids(fleet: Fleet) -> Iterator[None]:
     """Another process takes a transactional id of a scorer, again and again, while there is little to commit."""
     fleet.load.rate = 4.0
@@ -146,7 +161,9 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
     "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
-    "failing-canary": (failing_canary, ("ScorerCanaryFails",)),
+    "failing-canary": (failing_canary, ("ScorerCanaryBreakerOpen", "ScorerCanaryFails")),
+    "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
+    "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),
     "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
     "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
     "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),

@@ -1,12 +1,15 @@
 """What is looked at: scorers under a load, a relay into a second cluster, and Prometheus that scrapes them as pods."""
 
 import time
+from collections import Counter
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from prometheus_client import CollectorRegistry, start_http_server
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.intake.marks import Mark
+from scorer.observe.rollout_metrics import RolloutMetrics, RolloutState
 from tests.campaigns.load import Load
 from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig, ScorerProcess
@@ -16,11 +19,13 @@ from tests.support.processes import Service
 
 NAMESPACE = "scoring"
 RELAY = "publisher-from-us-east-0"
+CONTROLLER = "rollout-controller-0"
 RATE = 50.0  # events a second
 
 
 class Fleet:
-    """One scorers' region (namespace `scoring`) and a relay that copies its scores into a second cluster."""
+    """One scorers' region (namespace `scoring`) and a relay that copies its scores into a second cluster. `rollout` is what a
+    controller tells of itself: that of a leader, made up, for nothing is rolled out by a plan here."""
 
     def __init__(self, here: EmbeddedBroker, there: EmbeddedBroker, folder: Path, prometheus: Prometheus) -> None:
         self.here, self.there, self.prometheus = here, there, prometheus
@@ -33,6 +38,19 @@ class Fleet:
         self.relay.configure(source={"topics": [self.rig.scores_topic]})
         self.scorers: dict[str, ScorerProcess] = {}
         self.addresses: dict[str, str] = {}
+        self.rollout = RolloutState(leads=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1))
+        registry = CollectorRegistry()
+        registry.register(RolloutMetrics(self.rollout, lambda: self.rollout.looked))
+        self._controller, _ = start_http_server(0, "127.0.0.1", registry)
+        self.lead()
+
+    def lead(self) -> None:
+        """The controller is there."""
+        self.prometheus.scrape(f"127.0.0.1:{self._controller.server_port}", namespace=NAMESPACE, pod=CONTROLLER)
+
+    def leave(self) -> None:
+        """It is gone."""
+        self.prometheus.forget(f"127.0.0.1:{self._controller.server_port}")
 
     def start(self, pod: str, *flags: str, namespace: str = NAMESPACE) -> ScorerProcess:
         scorer = self.rig.start(pod, *flags).ready()
@@ -61,5 +79,7 @@ class Fleet:
             done.result()
 
     def close(self) -> None:
+        self._controller.shutdown()
+        self._controller.server_close()
         self.rig.close()
         self.relay.close()

@@ -29,7 +29,7 @@ try:
 except urllib.error.HTTPError as error:
     print(error.read().decode())
 ' "$2" ;;
-    logs|describe|delete|patch|rollout|cordon) : ;;
+    logs|describe|delete|patch|rollout|cordon|top) : ;;
     *) echo "no such verb: $verb" >&2; exit 64 ;;
 esac
 """

@@ -46,6 +46,7 @@ def test_what_is_no_scorers_record_is_passed_over() -> None:
     assert records.decoded(b"[]", SwapRecord) is None
     assert records.decoded(b'{"scorer": 1}', SwapRecord) is None
     assert records.decoded(b"\xff{", ScoreRecord) is None
+    assert records.decoded(b'{"score": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", ScoreRecord) is None
 
 
 def test_the_last_swap_of_each_partition_counts() -> None:

@@ -8,7 +8,7 @@ from model_registry.commands.output import short
 from scorer.console import pages, rollout_view
 from scorer.console.command_lines import CommandLines
 from scorer.console.paging import ROWS, page
-from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds
+from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, when
 from scorer.console.state import DEEDS, Deed, State
 from scorer.observe.status import PartitionStatus, ScorerStatus
 from tests.unit.scorer.console import told
@@ -137,6 +137,7 @@ def test_commands_are_those_that_a_person_would_type() -> None:
     assert "--set model.tag=canary " in lines.promote("canary", "2.0.0", "r", 7)
     assert "--to-revision 3" in lines.rollback("prod", 3, "back", 7)
     assert "--to-revision" not in lines.rollback("prod", None, "back", 7)
+    assert lines.ask("approve", "it is good") == "scorer rollout approve 'my scorer.yaml' --reason 'it is good'"
     assert lines.replay(["malformed"], dry_run=True) == "scorer replay 'my scorer.yaml' --reason malformed --dry-run"
 
 
@@ -148,4 +149,5 @@ def test_figures_are_short() -> None:
     assert [milliseconds(n) for n in (None, 3.21, 140, 2_100)] == [DASH, "3.2 ms", "140 ms", "2.1 s"]
     assert [percent(n) for n in (0.0, 0.043, 0.86)] == ["0 %", "4.3 %", "86 %"]
     assert (short("sha256:" + "ab" * 32), short("x")) == ("sha256:abababababab", "x")
+    assert [when(at) for at in (0.0, 2.0**62)] == ["1970-01-01 00:00:00Z", DASH]
     assert options("a b --c d --e") == ["a b", "--c d", "--e"]

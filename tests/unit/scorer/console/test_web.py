@@ -12,7 +12,9 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.guard import BODY_BYTES
 from scorer.console.state import Deed, State
 from scorer.console.web import VIEWS, Console
+from scorer.rollout.controller.entries import Kind, Planned, Verb
 from scorer.rollout.labels.label import Label
+from tests.support import rollouts
 from tests.unit.scorer.console import told
 from tests.unit.scorer.minimal import minimal
 
@@ -55,6 +57,16 @@ def busy() -> State:
     state.letters.hear(told.letter(1, value=SCRIPT))
     state.letters.hear(told.letter(2, SCRIPT))
     state.letters.hear_replayed("dead", b"eu/dead/0/1")
+    flips = rollouts.judgement() | {
+        "decisions": [{"champion": SCRIPT, "candidate": SCRIPT, "events": 1}],
+        "dropped": {SCRIPT: 1},
+    }
+    rules = [{"rule": SCRIPT, "margin": 0.1, "estimate": 0.2}]
+    hostile = flips | {"verdict": SCRIPT, "rules": [*flips["rules"], *rules]}
+    told.in_canary(state, controller=SCRIPT, waits=[SCRIPT], for_person=True, judgement=hostile)
+    told.rollout(
+        state, rollouts.entry(told.NOW, 5, Kind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=Planned(3, SCRIPT))
+    )
     state.flow.tick(state.scorers, told.NOW)
     state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.trouble("bus", SCRIPT, "hint", 0.0)
@@ -143,6 +155,54 @@ def test_forms_become_actions() -> None:
         call.replay(who, [], dry_run=False),
         call.replay(who, ["malformed"], dry_run=True),
     ]
+
+
+def test_a_rollout_is_shown_with_its_steps_its_rules_and_what_may_be_asked() -> None:
+    state = State(loaded=True)
+    told.in_canary(state)
+    page = client(state).get("/").text
+    assert re.search(r'<li class="now" aria-current="step"><b>canary 5 %</b>', page)
+    assert "Watched for 5 min of 15 min" in page
+    assert 'max="900" value="300.0"' in page
+    assert "errors: 0.001, from -0.002 to 0.004, the margin is 0.005" in page
+    assert "90 % are alike" in page
+    assert "m.rollout/0 told so 1.0 s ago; the judge is 0.4 s behind" in page
+    assert "scorer rollout VERB scorer.yaml" in page
+    assert 'action="/actions/ask"' not in page
+    assert "no score of this revision was sampled yet" in page
+    assert "by 4,000 events that both scored" in client(state).get("/scores").text
+    assert "same events" not in client(State()).get("/scores").text
+    assert "These are different events" in client(State()).get("/scores").text
+
+
+def test_a_rollout_without_a_controller_is_told() -> None:
+    state = State(loaded=True)
+    told.in_canary(state, at_ms=int((told.NOW - 400) * 1_000))
+    told.rollout(state, rollouts.entry(told.NOW, 5, Kind.INTENDED, 1, at_ms=int((told.NOW - 300) * 1_000)))
+    page = client(state).get("/").text
+    assert "No controller has told anything for 5 min." in page
+    assert "The last was m.rollout/0." in page
+
+
+def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
+    state, noted = State(), noting()
+    browser = client(state, noted)
+    given = {"token": token(browser), "rollout": "r", "step": "1", "verb": "approve", "reason": " seen "}
+    assert "no rollout runs" in browser.post("/actions/ask", data=given).text
+    told.in_canary(state, for_person=True)
+    page = browser.get("/").text
+    assert 'name="rollout" value="r"' in page
+    assert 'name="step" value="1"' in page
+    assert browser.post("/actions/ask", data={**given, "step": "0"}).status_code == 409
+    assert browser.post("/actions/ask", data={**given, "rollout": "q"}).status_code == 409
+    assert browser.post("/actions/ask", data={**given, "verb": "promote"}).status_code == 400
+    assert browser.post("/actions/ask", data={**given, "reason": ""}).status_code == 400
+    assert browser.post("/actions/ask", data={**given, "token": "0" * 64}).status_code == 403
+    assert noted.mock_calls == []
+    assert browser.post("/actions/ask", data=given).status_code == 303
+    told.rollout(state, rollouts.entry(told.NOW, 5, Kind.MOVED, 2, revision=4))
+    (who, rollout, verb, reason), _ = noted.ask.call_args
+    assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
 
 
 @pytest.mark.parametrize(

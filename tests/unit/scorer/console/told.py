@@ -9,6 +9,8 @@ from model_registry.channels.history import Move
 from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
 from scorer.console.state import Channel, RegistryView, State
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
+from tests.support import rollouts
+from tests.support.rollouts import Told
 
 NOW = 1_700_000_000.0
 """Unix seconds."""
@@ -69,3 +71,14 @@ def score(number: Any, version: str = "1.0.0", **changed: Any) -> ScoreRecord:
 
 def letter(offset: int, reason: str = "wrong-type", value: str = '{"a": "x"}') -> DeadLetter:
     return DeadLetter(0, offset, reason, "field 'a'", "eu/in/0/9", "m:1", int(NOW * 1_000), "k", value, False, (("h", "v"),))
+
+
+def rollout(state: State, *told: Told) -> None:
+    """Have the console hear these records of the rollout `r`."""
+    for record in told:
+        state.rollouts.hear(*rollouts.record(record))
+
+
+def in_canary(state: State, **changed: Any) -> None:
+    """A rollout whose canary of 5 percent is at revision 3; `changed` is of what its controller told a second ago."""
+    rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Aborted
-from publisher.process.outages import MODEL_SERVERS, Away
+from publisher.process.outages import MODEL, MODEL_SERVERS, Away
 from scorer.backends import InferenceFailed
 from scorer.loop.arms import Arms
 from scorer.loop.scoring import Scored, Scoring, Target
@@ -107,7 +107,10 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
     away = Away(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Version("canary", dict.fromkeys(values, ("infer", away)))
     found = scored(values, [True, True, False, True], Version("champion", {}), candidate)
-    assert found.fallbacks == Counter(away=3)
+    assert (found.fallbacks, found.asked, found.failed) == (Counter(away=3), 3, 3)
+    loading = Version("canary", dict.fromkeys(values, ("infer", Away(MODEL, "it is being loaded again"))))
+    found = scored(values, [True, True, False, True], Version("champion", {}), loading)
+    assert (found.fallbacks, found.asked, found.failed) == (Counter(crash=3), 0, 0), "a death of the process is not its failure"
     with pytest.raises(Away):
         scored(values, [True, False, False, False], candidate, Version("canary", {}))
     with pytest.raises(Aborted):

@@ -174,3 +174,14 @@ def test_without_a_registry_a_record_has_no_header(format_: str) -> None:
     configured = settings_of("json", output=format_)
     record = encoded(encoder(configured, **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
     assert json.loads(as_json(configured)(record))["source"] == {"topic": "t", "partition": 1, "offset": 2}
+
+
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:1"])
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+@pytest.mark.parametrize("value", [b"", b"null", b"\0", b"\0\0\0\0\1", b"\0\0\0\0\1\0", b'{"id": "e1", "score": 0.5}'])
+def test_bytes_that_name_no_event_are_no_score(format_: str, url: str | None, value: bytes) -> None:
+    """An empty message of Protobuf, which a record without a value comes down to, is well formed."""
+    configured = settings_of("json", output=format_)
+    registry = configured.schema_registry.model_copy(update={"url": url})
+    with pytest.raises(ValueError, match="no score record"):
+        as_json(configured.model_copy(update={"schema_registry": registry}))(value)

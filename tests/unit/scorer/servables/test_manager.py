@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ VERSIONS = ("1.0.0", "2.0.0", "3.0.0")
 
 class Site:
     """A registry of three versions, and the models of one process: `open` ones by version, `loads` in their order, `fails` by
-    version what loading raises."""
+    version what loading raises, `decoders` what decodes for it, where that is not a decoder like all others."""
 
     def __init__(self, folder: Path) -> None:
         self.registry = folder / "registry"
@@ -40,6 +41,7 @@ class Site:
         self.open: list[str] = []
         self.loads: list[str] = []
         self.fails: dict[str, Exception] = {}
+        self.decoders: dict[str, object] = {}
         self.outages = Outages()
         self.refused: list[Refusal] = []
 
@@ -51,7 +53,8 @@ class Site:
         if found.version in self.fails:
             raise self.fails[found.version]
         self.open.append(found.version)
-        return SimpleNamespace(model=SimpleNamespace(close=lambda: self.open.remove(found.version)))
+        model = SimpleNamespace(close=lambda: self.open.remove(found.version), signature=lambda: found.signature)
+        return SimpleNamespace(model=model, decoder=self.decoders.get(found.version))
 
     @contextlib.contextmanager
     def manager(self, lethal: Callable[[str], str | None] = lambda _: None) -> Iterator[VersionManager]:
@@ -200,6 +203,20 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
         until(manager.flip, "the candidate as the champion")
         assert manager.champion.encoder.provenance["role"] == "champion"
         assert site.loads == ["1.0.0", "2.0.0"]
+
+
+def test_a_candidate_reads_events_as_the_champion_does_or_not(site: Site) -> None:
+    turned = models.LINEAR | {"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["b", "a"]}]}
+    package.push(
+        site.store, models.package(site.registry.parent / "turned", partial(models.linear, factor=2.0), turned), "m", "4.0.0"
+    )
+    site.decoders["3.0.0"] = object()
+    with site.manager() as manager:
+        for candidate, alike in (("2.0.0", True), ("3.0.0", False), ("4.0.0", False)):
+            site.promote(candidate, canary=5)
+            until(manager.flip, "the canary")
+            assert manager.canary
+            assert manager.canary.alike is alike, candidate
 
 
 def test_a_refused_candidate_refuses_the_revision_while_scorers_run_and_stops_no_start(site: Site) -> None:

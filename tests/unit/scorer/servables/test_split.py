@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.events.batch import Batch
+from scorer.events.batch import Batch, Place
 from scorer.events.native import hashes
 from scorer.events.native.library import Native
 from scorer.events.native.taker import Columns
@@ -37,6 +37,31 @@ def packed(keys: list[bytes | None]) -> PackedBatch:
     return PackedBatch(columns, "empty")
 
 
+EVENTS = st.tuples(
+    st.sampled_from([("flights", 0), ("flights", 11), ("é" * 100, 2_147_483_647)]),
+    st.integers(0, 2**62),
+    st.none() | st.binary(max_size=40),
+)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=20), st.integers(0, 2**64 - 1))
+def test_an_event_without_a_key_goes_by_its_position_in_any_partition(
+    events: list[tuple[Place, int, bytes | None]], seed: int
+) -> None:
+    places, offsets, keys = map(list, zip(*events, strict=True))
+    lists = Batch([t for t, _ in places], [p for _, p in places], offsets, keys, [b""] * len(keys), [0] * len(keys), [])
+    columns = packed(keys).columns
+    columns.places = sorted(set(places))
+    columns.lanes = np.array([columns.places.index(place) for place in places], np.int32)
+    columns.offsets = np.array(offsets, np.int64)
+    named = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
+    wanted = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
+    assert Split(seed, 5_000).canary(lists).tolist() == wanted
+    assert Split(seed, 5_000).canary(PackedBatch(columns, "empty")).tolist() == wanted
+    everywhere = lists.position_texts(np.arange(len(keys)))
+    assert [*PackedBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
+
+
 def canary(split: Split, keys: list[bytes | None]) -> list[bool]:
     found: list[bool] = split.canary(batch(keys)).tolist()
     return found
@@ -54,6 +79,7 @@ def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch)
     keys[7] = None
     natively = Split.of(DIGEST, 20).canary(packed(keys))
     monkeypatch.setattr(hashes, "native", lambda: Native(None, "switched off"))
+    monkeypatch.setattr("scorer.events.packed.bus", lambda: None)
     assert (Split.of(DIGEST, 20).canary(packed(keys)) == natively).all()
 
 

@@ -72,8 +72,8 @@ def failed(digest: str, why: str | None = None) -> Answer:
     return Answer(digest, "dead_lettered", fallback=why)
 
 
-def instead(answer: Answer) -> Answer:
-    return msgspec.structs.replace(answer, fallback="inference-failed")
+def instead(answer: Answer, why: str = "inference-failed") -> Answer:
+    return msgspec.structs.replace(answer, fallback=why)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def instead(answer: Answer) -> Answer:
         (of(NEW), of(OLD, None), 0, 1),
         (of(NEW, None), of(OLD, None), 0, None),
         (of(OLD), failed(NEW, "missing-field"), 1, None),
-        (of(OLD), failed(NEW, "crash"), 1, None),
+        (of(OLD), failed(NEW, "refused"), 1, None),
         (failed(NEW), of(OLD), 1, None),
         (of(NEW), failed(OLD, "missing-field"), -1, None),
         (failed(OLD), of(NEW), -1, None),
@@ -118,10 +118,12 @@ def test_differences_are_the_candidates_less_the_champions(
         (Answer(OLD, "expired"), of(NEW)),
         (of(OLD), Answer(NEW, "expired")),
         (of(NEW), failed(OLD, "crash")),
+        (of(OLD), failed(NEW, "crash")),
+        (instead(of(OLD), "crash"), of(NEW)),
     ],
 )
 def test_pairs_of_other_versions_are_dropped_and_counted(answered: Answer, shadow: Answer) -> None:
     tally = Tally()
-    assert tally.add([5, 6], [difference(CONTEST, answered, shadow), difference(CONTEST, of(OLD), of(NEW, "no"))])[0][0] == 6
+    tally.add([5, 6], [difference(CONTEST, answered, shadow), difference(CONTEST, of(OLD), of(NEW, "no"))])
     assert tally.foreign == 1
     assert (tally.cells["errors"].pairs, tally.cells["flips"].sums[6]) == (1, 1.0)

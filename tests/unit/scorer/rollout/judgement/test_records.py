@@ -5,11 +5,12 @@ import pytest
 
 from publisher.positions import Position
 from scorer.dead_letters.headers import dead_headers
+from scorer.rollout import drift
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.differences import Answer, Difference
 from scorer.rollout.judgement.feed import Lag
 from scorer.rollout.judgement.report import Margins
-from scorer.rollout.judgement.sample import NEWEST, Sample
+from scorer.rollout.judgement.sample import MOST, Sample
 from scorer.scores.record import RecordEncoder
 
 ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:a", role="champion", region="r")
@@ -70,17 +71,23 @@ def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
     assert lag.behind(105.5, {a: 9}) == 0.5
 
 
-def test_a_sample_keeps_the_newest_and_counts_every_flip() -> None:
-    sample = Sample()
+def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
+    sample, backwards = Sample(), Sample()
     assert sample.drift() == (None, None)
-    apart = np.random.default_rng(1).random(2 * NEWEST)
-    sample.add([Difference(0, 1, ("yes", "no"), (score, score + 5.0)) for score in apart])
-    assert sample.drift()[1] == 1.0
-    sample.add([Difference(0, 0, ("yes", "yes"), (score, score)) for score in apart[: NEWEST + 5]])
-    assert sample.drift() == (0.0, 0.0)
-    assert sample.flips == {("yes", "no"): 2 * NEWEST, ("yes", "yes"): NEWEST + 5}
+    rng = np.random.default_rng(1)
+    scores = np.stack([rng.random(3 * MOST), rng.random(3 * MOST) ** 2], axis=1)
+    found = [(at, Difference(0, 1, ("yes", "no"), (one, other))) for at, (one, other) in enumerate(scores.tolist())]
+    for made, pairs in ((sample, found), (backwards, found[::-1])):
+        for start in range(0, len(pairs), 7_000):
+            some = pairs[start : start + 7_000]
+            made.add(("t", 0), [offset for offset, _ in some], [each for _, each in some])
+    assert sample.drift() == backwards.drift()
+    whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
+    assert sample.drift() == pytest.approx(whole, abs=0.05)
+    assert sample.flips == {("yes", "no"): 3 * MOST}
     alone = Sample()
-    alone.add([Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(100)])
+    differences = [Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(100)]
+    alone.add(("t", 0), range(100), differences)
     psi, ks = alone.drift()
     assert psi is not None
     assert psi > 0.25

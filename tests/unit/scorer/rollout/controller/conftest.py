@@ -1,0 +1,5 @@
+"""Fixtures of the model registry, which a rollout moves."""
+
+from tests.unit.model_registry.conftest import make_package
+
+__all__ = ["make_package"]
