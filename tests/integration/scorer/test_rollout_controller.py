@@ -57,7 +57,7 @@ def flowing(rig: Rig) -> Iterator[list[int]]:
 
 class Controller(Service):
     def __init__(self, rig: Rig, name: str = "c", *flags: str) -> None:
-        flags = ("--set", f"replica={name}", "--set", "rollout.listen=127.0.0.1:0", *flags)
+        flags = ("--set", f"replica={name}", *flags)
         log = rig.folder / f"controller-{name}-{time.time_ns()}.log"
         super().__init__([command("scorer"), "rollout", "run", str(rig.path), *flags], log)
         rig.others.append(self)
@@ -66,7 +66,7 @@ class Controller(Service):
 @pytest.fixture
 def rig(make_rig: MakeRig) -> Rig:
     """Versions 1.0.0, 2.0.0 (the same model) and 3.0.0 (which halves all scores)."""
-    rig = make_rig(shadow={"max_lag_seconds": 600})
+    rig = make_rig(shadow={"max_lag_seconds": 600}, rollout={"listen": "127.0.0.1:0"})
     for version, factor in (("1.0.0", 1.0), ("2.0.0", 1.0), ("3.0.0", 0.5)):
         rig.push(models.linear_package(rig.folder / version, factor), version)
     rig.promote("1.0.0")
