@@ -32,6 +32,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 __all__ = ["STEP_SECONDS", "MakeRig", "Rig", "ScorerProcess", "command", "events", "until"]
 
+LOG_TAIL = 6_000  # characters
 PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 
 
@@ -252,6 +253,9 @@ class Rig:
             self._follower.close()
         for program in [*self.scorers, *self.others]:
             program.kill()
+            print(
+                f"the last lines of {program.log.name}:", program.said[-LOG_TAIL:], sep="\n"
+            )  # pytest shows it of a test that failed
 
 
 MakeRig = Callable[..., Rig]
