@@ -253,9 +253,7 @@ class Rig:
             self._follower.close()
         for program in [*self.scorers, *self.others]:
             program.kill()
-            print(
-                f"the last lines of {program.log.name}:", program.said[-LOG_TAIL:], sep="\n"
-            )  # pytest shows it of a test that failed
+            print(f"the end of {program.log.name}:", program.said[-LOG_TAIL:], sep="\n")  # shown of a test that failed
 
 
 MakeRig = Callable[..., Rig]
