@@ -5,6 +5,7 @@ when it has a partner.
 """
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -53,6 +54,17 @@ def places(values: Sequence[bytes | None], as_json: Callable[[bytes], bytes]) ->
         except ValueError as error:
             raise Unreadable(row, error) from error
     return _decoded(_places, found), found
+
+
+def lanes(placed: Sequence[Placed]) -> dict[Partition, Sequence[int]]:
+    """The rows of each source partition. Most often there is but one."""
+    sources = [each.source for each in placed]
+    if len({each.partition for each in sources}) == len({each.topic for each in sources}) == 1:
+        return {(sources[0].topic, sources[0].partition): range(len(sources))}
+    found = defaultdict[Partition, list[int]](list)
+    for row, each in enumerate(sources):
+        found[each.topic, each.partition].append(row)
+    return dict(found)
 
 
 def answers(said: Sequence[Said]) -> list[Answer]:

@@ -5,7 +5,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 from confluent_kafka import Message
 
@@ -207,13 +206,11 @@ class Watch:
             raise self._no_score(batch, error.row, error) from error
         side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
         told = list(zip(found, map(Message.key, batch.messages), strict=True))
-        offsets = [each.source.offset for each in placed]
-        lanes = [(each.source.topic, each.source.partition) for each in placed]
         mine = self._lanes.setdefault(batch.partition, set())
-        mine |= (several := set(lanes))
-        for lane in several:
-            which = [each == lane for each in lanes]
-            self._pairs(lane, self._join.add(side, lane, list(compress(offsets, which)), list(compress(told, which))))
+        for lane, rows in records.lanes(placed).items():
+            mine.add(lane)
+            offsets = [placed[row].source.offset for row in rows]
+            self._pairs(lane, self._join.add(side, lane, offsets, [told[row] for row in rows]))
 
     def _letters_read(self) -> bool:
         """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
