@@ -57,12 +57,20 @@ def required(settings: Settings) -> dict[str, Operations]:
     return rights.to_read(*settings.input.topics) | written
 
 
+def optional(settings: Settings) -> dict[str, str]:
+    """Topics that `scorer run` has no need of, and the command that has."""
+    return {
+        settings.replayed_topic: "scorer replay",
+        settings.corrections_topic: "scorer rescore",
+        settings.shadow_topic: "scorer run --shadow",
+        settings.rollouts_topic: "scorer rollout",
+    }
+
+
 def known(settings: Settings) -> dict[str, Operations]:
-    """Every topic that any command needs: those of `scorer run`, and what it has no need of: those of `scorer replay`,
-    `scorer rescore` and `scorer run --shadow`, and the labels."""
-    others = [settings.replayed_topic, settings.corrections_topic, settings.rollouts_topic, settings.shadow_topic]
+    """Every topic that any command needs, and the labels."""
     labels = [settings.labels.topic] if settings.labels.topic else []
-    return required(settings) | dict.fromkeys([*others, *labels], frozenset())
+    return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
 
 def seen(*names: str) -> dict[str, Operations]:

@@ -74,6 +74,8 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains))
     if ready.derived:
         output.talk(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
+    if not ready.package.golden:
+        output.talk("no golden.jsonl: nothing will compare a score of this version before it goes live")
     if ready.package.golden and not ready.ran:
         why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
         output.talk(f"{why}: the golden examples were not run")

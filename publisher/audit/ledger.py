@@ -73,7 +73,8 @@ class EventReport(Report):
     expired: int = 0
     """Answers that are `expired`: the event's deadline had passed."""
     fallback: int = 0
-    """Answers that are `fallback`: no model server was there (`model.fallback`)."""
+    """Answers of the status `fallback`: the constant of `model.fallback`, because no model server was there. What the champion
+    answered in a canary's place is `scored`."""
     dead_lettered: int = 0
     """Answers that are dead letters."""
     missing: int = 0

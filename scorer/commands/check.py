@@ -127,6 +127,8 @@ def _topics(settings: Settings, found: dict[str, topics.Topic]) -> Iterator[Find
         yield Finding("topic", False, fault, "--create makes missing topics")
     if not wrong:
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in found.values()))
+    if absent := [f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in found]:
+        yield Finding("optional", True, f"not there: {', '.join(absent)}; --create makes them")
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:

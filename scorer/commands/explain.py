@@ -88,6 +88,8 @@ def as_document(found: Explanation, proof: "Proof | None") -> dict[str, Any]:
     if answer is not None:
         document["answer"] = {"kind": answer.kind, "position": str(answer.at), **answer.record}
         document["model"] = {"version": answer.version, "digest": answer.digest, "signed_by": found.signer}
+    if found.instead_of is not None:
+        document["instead_of"] = {name: found.instead_of.get(name) for name in ("version", "digest")}
     if found.swap is not None:
         names = ("cut_over_offset", "scorer", "from_version", "version", "revision", "shares")
         time = _time(found.swap.get("at_ms", -1))

@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import Message
 
 from model_registry.channels import channel
-from model_registry.channels.roles import CHAMPION
+from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.trust.gate import admission
 from publisher import positions
@@ -93,6 +93,8 @@ class Explainer:
             found.missing.append(f"the cut-over: {self._settings.swaps_topic} has none of this partition before the event")
             return
         found.swap = next((swap for swap in swaps if swap["digest"] == answer.digest), None)
+        if answer.record.get("fallback") and answer.record.get("arm") == CANARY:
+            found.instead_of = next((swap for swap in swaps if swap.get("role") == CANARY), None)
         if found.swap is None:
             told = " and ".join(str(swap["digest"]) for swap in swaps)
             told = f"{self._settings.swaps_topic} says that {told} served the partition then"

@@ -41,13 +41,14 @@ class Answer:
 @dataclass(slots=True)
 class Explanation:
     """`event` and `answer` are None where the topics hold them no longer, or not yet. `swap` is the record of the partition's
-    cut-over to the version that scored it, `move` the channel's, `bucket` the key's, of 10,000, where there is a canary;
-    `missing` says why what is None is not there."""
+    cut-over to the version that scored it, `instead_of` that of the candidate whose event it was and which failed, `move` the
+    channel's, `bucket` the key's, of 10,000, where there is a canary; `missing` says why what is None is not there."""
 
     place: Place
     event: Message | None = None
     answer: Answer | None = None
     swap: Mapping[str, Any] | None = None
+    instead_of: Mapping[str, Any] | None = None
     move: Move | None = None
     signer: str | None = None
     bucket: int | None = None

@@ -1,5 +1,6 @@
 """The plan of a rollout, as a person writes it: which version, by which steps, by which rules, and how long it may take."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,7 +9,7 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from publisher.errors import USAGE, Fatal
-from publisher.process.configuration import Section
+from publisher.process.configuration import Section, nearest
 from publisher.process.time_window import seconds
 from scorer.rollout.judgement.report import Margins
 from scorer.rollout.judgement.verdict import BRIER
@@ -190,5 +191,22 @@ def parse(values: Any, name: str) -> Plan:
 
 
 def _said(fault: Any) -> str:
-    said = fault["msg"].removeprefix("Value error, ")
-    return said if isinstance(fault["input"], dict | list) else f"{said}, not {fault['input']!r:.100}"
+    given = f"{fault['input']!r:.100}"
+    match fault["type"]:
+        case "extra_forbidden":
+            return f"unknown key with value {given}; {nearest(str(fault['loc'][-1]), _keys(fault['loc'][:-1]))}"
+        case "missing":
+            return "it is missing"
+        case "string_type":
+            return f"{given} is no text: write it in quotes"
+        case _ if isinstance(fault["input"], dict | list):
+            return str(fault["msg"]).removeprefix("Value error, ")
+        case _:
+            return f"{fault['msg'].removeprefix('Value error, ')}, not {given}"
+
+
+def _keys(path: Sequence[int | str]) -> list[str]:
+    """What may be written at this place of a plan."""
+    sections: dict[int | str, type[Section]] = {"steps": Step, "rules": Rules, "compare": Kept, "brier": Brier}
+    section = next((sections[part] for part in reversed(path) if part in sections), Plan)
+    return list(section.model_fields)

@@ -56,6 +56,9 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
         done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
         return {finding["check"]: finding["detail"] for finding in done["checks"]}
 
+    bare = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", code=1).stdout)["checks"]
+    absent = next(finding["detail"] for finding in bare if finding["check"] == "optional")
+    assert f"{rig.scores_topic}.shadow (scorer run --shadow)" in absent
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
     rig.promote("1.0.0")
@@ -64,6 +67,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert told["native"].startswith("the native part: ")
     assert told["rights"].endswith("none of: topics that exist, group")
     assert told["sample"].endswith("it is empty")
+    assert "optional" not in told, "--create makes them"
     rig.promote("2.0.0")
     rig.produce(None, key=b"k")
     told = said("--set", "delivery=exactly-once")

@@ -66,7 +66,7 @@ OUTPUTS = {
 def test_inspect_shows_what_a_score_is(output: str, make_package: MakePackage) -> None:
     inputs = '"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}]'
     make_package("v4", model=onnx_bytes(b"one"), signature=f"{{{inputs}, {output}}}", golden="")
-    run("push", "v4", f"{REPO}:4.0.0")
+    assert "no golden.jsonl" in run("push", "v4", f"{REPO}:4.0.0").stderr
     shown = run("inspect", f"{REPO}:4.0.0").stdout.splitlines()
     assert [line for line in shown if line.startswith(("output", "labels", "decision"))] == OUTPUTS[output]
 

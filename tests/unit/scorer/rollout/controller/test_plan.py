@@ -51,8 +51,13 @@ def test_a_plan_may_be_short() -> None:
     [
         ([1], "the plan"),
         ({"candidate": "2", "steps": []}, "steps"),
-        ({"candidate": 2.0, "steps": [PROMOTE]}, "candidate: Input should be a valid string, not 2.0"),
-        ({"candidate": "2", "steps": [PROMOTE], "stepz": 1}, "stepz"),
+        ({"candidate": 2.0, "steps": [PROMOTE]}, "candidate: 2.0 is no text: write it in quotes"),
+        (
+            {"candidate": "2", "steps": [PROMOTE], "stepz": 1},
+            "stepz: unknown key with value 1; the nearest",
+        ),
+        ({"candidate": "2", "steps": [{"canary": 5, "bakes": 1}, PROMOTE]}, "the nearest valid name is 'bake'"),
+        ({"steps": [PROMOTE]}, "candidate: it is missing"),
         ({"candidate": "2", "steps": [{"canary": "5%"}]}, "the last step, and no other, is promote"),
         ({"candidate": "2", "steps": [PROMOTE, PROMOTE]}, "the last step, and no other, is promote"),
         ({"candidate": "2", "steps": [{"promote": False}]}, "steps.0.promote"),
