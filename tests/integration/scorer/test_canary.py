@@ -103,6 +103,9 @@ def test_a_canary_answers_its_keys_beside_the_champion_fails_harmlessly_and_ends
     assert [r["arm"] for r in records] == [arm(r, digest, 50) for r in records]
     assert {r.get("fallback") for r in records if r["arm"] == "canary"} <= {"score-not-finite", "breaker"}
     assert all(record["score"] == 2.0 * float(record["id"][1:]) for record in records)
+    failed = next(record["id"] for record in records if record["arm"] == "canary")
+    why = json.loads(rig.run("scorer", "explain", "scorer.yaml", failed, "--json").stdout)
+    assert (why["model"]["version"], why["instead_of"]) == ("1.0.0", {"version": "3.0.0", "digest": digest})
     done += KEYS
     assert "breaker" in {r.get("fallback") for r in emit(rig, done)}
     assert sum(scorer.metric('scorer_canary_events_total{fallback="breaker"}') for scorer in scorers) > 0
