@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from itertools import groupby
+from itertools import compress, count, pairwise
+from operator import ne
 from typing import cast
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -56,16 +57,14 @@ class Feed:
         for row in reversed(bad):
             self._mind(messages.pop(row))
         offsets = cast("list[int]", [*map(Message.offset, messages)])
-        places = [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)]
+        places = cast("list[Partition]", [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)])
+        others = compress(count(1), map(ne, places, places[1:]))  # rows of another partition than the row before
         found: dict[Partition, Batch] = {}
-        start = 0
-        for place, rows in groupby(places):
-            partition = cast("Partition", place)
-            end = start + sum(1 for _ in rows)
-            batch = found.get(partition) or found.setdefault(partition, Batch(partition, [], []))
-            batch.offsets.extend(offsets[start:end])
-            batch.messages.extend(messages[start:end])
-            start = end
+        for start, end in pairwise([0, *others, len(places)]):
+            if start < end:
+                batch = found.setdefault(places[start], Batch(places[start], [], []))
+                batch.offsets.extend(offsets[start:end])
+                batch.messages.extend(messages[start:end])
         for partition, batch in found.items():
             self.reached[partition] = max(batch.offsets[-1] + 1, self.reached[partition])
         return list(found.values())

@@ -47,13 +47,18 @@ _places, _answers = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
 
 def places(values: Sequence[bytes | None], as_json: Callable[[bytes], bytes]) -> tuple[list[Placed], list[bytes]]:
     """Where the events of these records stand, and the records as JSON. Raises Unreadable."""
-    found: list[bytes] = []
-    for row, value in enumerate(values):
-        try:
-            found.append(as_json(value or b"null"))
-        except ValueError as error:
-            raise Unreadable(row, error) from error
+    try:
+        found = [as_json(value or b"null") for value in values]
+    except ValueError:
+        found = [_as_json(as_json, row, value or b"null") for row, value in enumerate(values)]
     return _decoded(_places, found), found
+
+
+def _as_json(as_json: Callable[[bytes], bytes], row: int, value: bytes) -> bytes:
+    try:
+        return as_json(value)
+    except ValueError as error:
+        raise Unreadable(row, error) from error
 
 
 def lanes(placed: Sequence[Placed]) -> dict[Partition, Sequence[int]]:
