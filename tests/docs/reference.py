@@ -69,7 +69,7 @@ def docstrings(model: type) -> dict[str, str]:
         for before, after in zip(tree.body, tree.body[1:], strict=False):
             match before, after:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = words
+                    found[name] = " ".join(words.split())
     return found
 
 
