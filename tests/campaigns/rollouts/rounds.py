@@ -43,9 +43,8 @@ class Stage:
         self._load = KeyedLoad(self.ground.rig, RATE)
         self._watch = Watch(bootstrap_servers, self.ground.rig.scores_topic, self.ground.rig.dead_topic)
         self.kills: Counter[str] = Counter()
-        self.expected: dict[str, set[str]] = {}
+        self.expected: dict[str, str] = {}
         self.results: list[dict[str, Any]] = []
-        self._examined = [0]  # deaths with events in hand so far, at the start of each round
 
     @property
     def _all(self) -> list[Supervised]:
@@ -77,7 +76,7 @@ class Stage:
         rig, log = self.ground.rig, self.ground.log
         log.look(1.0)
         found, broken_off = move_faults(log.entries, self.ground.history(), self.ground.current())
-        found["wrong_outcomes"] = sum(log.outcome(name) not in wanted for name, wanted in self.expected.items())
+        found["wrong_outcomes"] = sum(log.outcome(name) != wanted for name, wanted in self.expected.items())
         verified = [self._verified(name, entry.value["seq"]) for name, entry in self._judged()]
         found["unlike_verdicts"] = verified.count(False)
         audit = json.loads(rig.run("scorer", "audit", str(rig.path), "--json", code=None).stdout)
@@ -106,7 +105,6 @@ class Stage:
     def _play(self, each: Round) -> bool:
         """Whether anything was killed before the rollout ended."""
         ground, began, kills = self.ground, time.monotonic(), Counter(self.kills)
-        self._examined.append(self.deaths_in_hand())
         name = ground.begin(self._candidate(each), each.steps)
         begun, due, person = time.monotonic(), deque(each.kills), self._person(each)
         while (outcome := ground.log.outcome(name)) is None:
@@ -121,12 +119,11 @@ class Stage:
                 person = None
             self._tended()
             ground.log.look()
-        deaths = self.deaths_in_hand() - self._examined[-2]  # those of the round before may still be examined
-        self.expected[name] = {OUTCOMES[each.kind], *(["rolled back"] if deaths else [])}
+        self.expected[name] = OUTCOMES[each.kind]
         if outcome == "completed":
             ground.champion = self._candidate(each)
         told = {
-            "round": each.number, "kind": each.kind, "rollout": name, "outcome": outcome, "deaths_in_hand": deaths,
+            "round": each.number, "kind": each.kind, "rollout": name, "outcome": outcome,
             "kills": dict(self.kills - kills), "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
         self.results.append(told)
@@ -173,8 +170,7 @@ class Stage:
         return True
 
     def deaths_in_hand(self) -> int:
-        """How many processes have died with events in hand. A candidate is not asked while these are examined, and that counts
-        against it: even a good one may be rolled back then."""
+        """How many processes have died with events in hand: none of these deaths may be held against a good candidate."""
         return sum(slot.said().count(EXAMINED) for slot in (*self._slots[SCORER], *self._slots[SHADOW]))
 
     def _judged(self) -> list[tuple[str, Any]]:
@@ -210,7 +206,6 @@ def campaign(bootstrap_servers: str, folder: Path, rounds: Sequence[Round], seed
         "outcomes": dict(Counter(f"{each['kind']}: {each['outcome']}" for each in results)),
         "kills": dict(kills),
         "deaths_in_hand": deaths,
-        "rolled_back_after_a_death_in_hand": sum(each["outcome"] != OUTCOMES[each["kind"]] for each in results),
         **{name: sum(count[name] for count in counts) for name in ("events", "moves", "broken_off", "verified")},
         "exits": {str(code): count for code, count in sorted(exits.items())},
         "faults": {name: dict(found) for name, found in faults.items()},
