@@ -94,7 +94,7 @@ TROUBLE = [
             (f"sum({rate('publisher_records_looped_total')})", "looped"),
             (f"sum({rate('publisher_records_refused_total')})", "refused"),
             (f"sum({rate('publisher_records_derived_total')})", "copied under their own origin"),
-            (f"sum({now('publisher_partition_stopped')})", "partitions stopped"),
+            (f"sum({now('publisher_partition_stopped')}) or vector(0)", "partitions stopped"),
         ],
         width=THIRD,
     ),

@@ -96,7 +96,10 @@ LAG = [
         "Away",
         "Scorers that wait for this, and partitions that are not read because their position is out of range.",
         "short",
-        [(f"sum by (what) ({now('scorer_away')})", "{{what}}"), (f"sum({now('scorer_partition_paused')})", "partitions")],
+        [
+            (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
+            (f"sum({now('scorer_partition_paused')}) or vector(0)", "partitions"),
+        ],
     ),
 ]
 VERSIONS = [
