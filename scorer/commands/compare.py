@@ -150,7 +150,9 @@ def _rules(report: Comparison) -> Table:
         made.add_row(rule.name, f"{rule.value:.4g}", f"{rule.limit:.4g}", style=style)
     _, ks = report.compared.differences.drift()
     if ks is not None:
-        made.add_row("ks", f"{ks:.4g}", "")
+        made.add_row("ks", f"{ks:.4g}", "any")
+    if report.rules and report.rules[-1].name != "cost":
+        made.add_row("cost", f"{report.cost['candidate'] / report.cost['champion']:.4g}", "any")
     return made
 
 

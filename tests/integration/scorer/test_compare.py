@@ -1,6 +1,7 @@
 """`scorer compare`: a candidate beside the champion on events that a real broker keeps."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -63,6 +64,7 @@ def test_a_candidate_that_decides_otherwise(rig: Rig) -> None:
     told = rig.run("scorer", "compare", "scorer.yaml", "3.0.0", code=1)
     assert "beyond limits: flips 0.4922 (limit 0.05)" in told.stderr
     assert "128 events, 128 scored by both" in told.stdout
+    assert re.search(r"^ cost +[0-9.]+ +any", told.stdout, re.MULTILINE)
 
 
 def test_what_only_the_candidate_dead_letters_is_told_with_its_events(rig: Rig) -> None:
