@@ -1,0 +1,89 @@
+"""training.yaml: durations, paths and defaults, and every wrong value told with its name and the way out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from publisher.errors import USAGE, Fatal
+from training import settings
+from training.settings import Training, load
+
+DAY_MS = 86_400_000
+
+
+def write(folder: Path, training: dict[str, Any], **scorer: Any) -> Path:
+    stated = {
+        "name": "n",
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "input": {"topics": ["in"]},
+        "output": {"topic": "out"},
+        "model": {"source": "oci:./registry/m"},
+        "labels": {"topic": "labels"},
+    }
+    (folder / "scorer.yaml").write_text(yaml.safe_dump(stated | scorer))
+    path = folder / "training.yaml"
+    path.write_text(yaml.safe_dump({"scorer": "scorer.yaml", **training}))
+    return path
+
+
+def test_a_file_that_names_only_its_scorer_has_every_default(tmp_path: Path) -> None:
+    training, scorer = load(write(tmp_path, {}))
+    assert (training.scorer, training.runs, training.signature) == (tmp_path / "scorer.yaml", tmp_path / "runs", None)
+    assert (training.labels.after, training.snapshot.window) == (DAY_MS, 90 * DAY_MS)
+    assert scorer.labels.topic == "labels"
+
+
+def test_durations_are_milliseconds_and_written_as_they_are_read() -> None:
+    for text, ms in (("90s", 90_000), ("15m", 900_000), ("36h", 36 * 3_600_000), ("90d", 90 * DAY_MS), ("0s", 0)):
+        assert settings.milliseconds(text) == ms == settings.milliseconds(settings.written(ms))
+    assert settings.written(90 * DAY_MS) == "90d"
+
+
+def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
+    training, _ = load(write(tmp_path, {"labels": {"after": "90s"}, "search": {"rungs": [3]}}))
+    assert Training.model_validate(training.model_dump(mode="json")) == training
+
+
+def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
+    stated = {"signature": "s.json", "runs": "made/runs", "publish": {"key_file": "a.key"}}
+    training, _ = load(write(tmp_path, stated))
+    assert training.signature == tmp_path / "s.json"
+    assert training.runs == tmp_path / "made" / "runs"
+    assert training.publish.key_file == tmp_path / "a.key"
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    assert load(write(tmp_path, {"seed": 1}), ["seed=2"])[0].seed == 2
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"labels": {"afer": "1d"}}, "unknown key with value '1d'; the nearest valid name is 'after'"),
+        ({"labels": {"after": "soon"}}, "'soon' is no duration; write a number and a unit"),
+        ({"labels": {"after": 5}}, "'5' is no duration; write a number and a unit"),
+        ({"labels": {"after": "80d"}}, "leaves no time to train on beside labels.after 80d, validation 14d, hold_out 14d"),
+        ({"snapshot": {"window": "28d"}}, "window 28d leaves no time to train on"),
+        ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
+        ({"search": {"rungs": [27, 27]}}, "rungs [27, 27] do not rise; write them as"),
+        ({"recipe": "forest"}, "'forest' is not one of 'trees'"),
+        ({"gate": {"promote": "worse"}}, "'worse' is not one of 'not-worse' or 'better'"),
+        ({"threads": "many"}, "threads (PATH): 'many': Input should be a valid integer"),
+        ({"publish": {"channel": "a b"}}, "publish.channel (PATH): 'a b'"),
+        ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_name_and_the_way_out(stated: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = write(tmp_path, stated)
+    with pytest.raises(Fatal) as raised:
+        load(path)
+    assert raised.value.exit_code == USAGE
+    assert told.replace("PATH", str(path)).replace("FOLDER", str(tmp_path)) in str(raised.value)
+
+
+def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=r"labels\.topic is not set") as raised:
+        load(write(tmp_path, {}, labels={}))
+    assert (raised.value.exit_code, "labels: {topic: NAME" in raised.value.hint) == (USAGE, True)
