@@ -1,0 +1,182 @@
+"""A snapshot on disk: a Parquet file a partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
+
+The same records give the same bytes: rows in order of offset, row groups cut by the records' own sizes, fixed settings. The
+column `headers` is a map as it was written, null where a record has none or they cannot be read.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+from numpy.typing import NDArray
+from pyarrow import compute, parquet
+
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka.headers import headers_of
+from publisher.kafka.partitions import Partition, Spans
+from publisher.kafka.reader import Batch
+
+Kind = Literal["events", "labels"]
+KINDS: tuple[Kind, ...] = ("events", "labels")
+MANIFEST = "manifest.json"
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("time_ms", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.map_(pa.string(), pa.binary())),
+    ]
+)
+SETTINGS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": False,
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "time_ms": "DELTA_BINARY_PACKED"},
+    "write_statistics": False,
+    "store_schema": False,
+}
+RECORD_BYTES = 32  # of memory that a record takes here, beside its own bytes
+READ_ROWS = 16_384
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What a snapshot is of: stretches of topics, `[from, to)` by topic and partition, as they were at `now_ms` (Unix ms).
+
+    `ids` are the topics' own: one that is deleted and made again has another.
+    """
+
+    now_ms: int
+    cluster_id: str
+    ids: dict[str, str]
+    events: dict[str, list[tuple[int, int]]]
+    labels: dict[str, list[tuple[int, int]]]
+
+    def spans(self, kind: Kind) -> Spans:
+        """Every partition, in the order of a snapshot's rows."""
+        stretches = self.events if kind == "events" else self.labels
+        return {(topic, at): span for topic, spans in stretches.items() for at, span in enumerate(spans)}
+
+
+class File(msgspec.Struct, frozen=True):
+    sha256: str
+    records: int
+    bytes: int
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """A whole snapshot. `files` are by path below its folder; `digest` is the SHA-256 of their digests."""
+
+    frozen: Frozen
+    files: dict[str, File]
+    digest: str
+
+    def records(self, kind: Kind) -> int:
+        return sum(file.records for path, file in self.files.items() if path.startswith(f"{kind}/"))
+
+
+class PartitionFile:
+    """Writes the records of one partition. `group_bytes` is about what it holds in memory."""
+
+    def __init__(self, path: Path, group_bytes: int) -> None:
+        self._path = path
+        self._limit = group_bytes
+        self._waiting: list[Any] = []
+        self._size = 0
+        self._writer: Any = None
+        self.records = 0
+
+    def add(self, batch: Batch) -> None:
+        """Raises OSError."""
+        messages = batch.messages
+        times = [time for _, time in map(Message.timestamp, messages)]
+        columns = [batch.offsets, times, list(map(Message.key, messages)), list(map(Message.value, messages))]
+        records = pa.record_batch([*columns, headers_of(messages)[0]], schema=SCHEMA)
+        ends = self._size + np.cumsum(_sizes(records))
+        start = 0
+        while (stop := int(np.searchsorted(ends, self._limit)) + 1) <= len(ends):
+            self._waiting.append(records.slice(start, stop - start))
+            self._flush()
+            start, ends = stop, ends - ends[stop - 1]
+        self._waiting.append(records.slice(start))
+        self._size = int(ends[-1])
+
+    def close(self) -> None:
+        """Raises OSError."""
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        """Write a row group of what is waiting, in one piece: a page ends where a piece does."""
+        table = pa.Table.from_batches(self._waiting, SCHEMA).combine_chunks()
+        self._waiting = []
+        if not len(table):
+            return
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = parquet.ParquetWriter(self._path, SCHEMA, **SETTINGS)
+        self._writer.write_table(table, row_group_size=len(table))
+        self.records += len(table)
+
+
+def _sizes(records: Any) -> NDArray[np.int64]:
+    """(n,): the bytes of each record in memory."""
+    sizes = RECORD_BYTES + _lengths(records["key"]) + _lengths(records["value"])
+    headers = records["headers"]
+    if headers.null_count < len(headers):
+        upto = np.concatenate([[0], np.cumsum(_lengths(headers.keys) + _lengths(headers.items))])
+        sizes += np.diff(upto[headers.offsets.to_numpy()])
+    return sizes
+
+
+def _lengths(texts: Any) -> NDArray[np.int64]:
+    """(n,): the bytes of each text; 0 for null."""
+    found: NDArray[np.int64] = compute.fill_null(compute.binary_length(texts), 0).to_numpy().astype(np.int64)
+    return found
+
+
+def path_of(kind: Kind, partition: Partition) -> str:
+    return f"{kind}/{partition[0]}/{partition[1]}.parquet"
+
+
+def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
+    """Write the manifest of files that are closed, by path with their records. Raises OSError."""
+    files = {path: File(_sha256(folder / path), count, (folder / path).stat().st_size) for path, count in records.items()}
+    listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
+    copied = Copied(frozen, files, f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}")
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(copied), indent=1))
+    return copied
+
+
+def verified(folder: Path, frozen: Frozen) -> Copied:
+    """The snapshot of this freeze. Raises Fatal (3) where it is not whole, or of another freeze."""
+    way_out = f"remove {folder}: it is copied again"
+    try:
+        copied = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Copied)
+        wrong = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
+    if wrong:
+        raise Fatal(f"{folder / wrong[0]} is not as it was written: its digest is another", way_out, REFUSED)
+    if copied.frozen != frozen:
+        raise Fatal(f"the snapshot in {folder} is of another freeze", way_out, REFUSED)
+    return copied
+
+
+def batches(folder: Path, copied: Copied, kind: Kind) -> Iterator[tuple[Partition, dict[str, list[Any]]]]:
+    """The records partition by partition, in order of offset, as lists by column."""
+    for partition in copied.frozen.spans(kind):
+        if (path := path_of(kind, partition)) in copied.files:
+            for batch in parquet.ParquetFile(folder / path).iter_batches(READ_ROWS):
+                yield partition, batch.to_pydict()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
