@@ -21,7 +21,7 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Headers
 from scorer.events.decoder import Decoder, Reason
-from scorer.events.identity import Facts, event_id
+from scorer.events.identity import NO_FACTS, Facts, event_id
 from scorer.events.record_parts import ListedParts
 from scorer.rollout.comparison.labelled import classes_of as decided
 from scorer.rollout.labels import newest
@@ -187,7 +187,7 @@ class _Events:
         for row, poison in sorted(decoded.rejected.items()):
             self._undecodable.add(poison.reason, 1, f"{Place(partition, offsets[row])}: {poison}")
         named = (
-            event_id(Facts.of(headers[row]), id_, self._region, (*partition, offsets[row]))
+            event_id(Facts.of(headers[row]) if headers[row] else NO_FACTS, id_, self._region, (*partition, offsets[row]))
             for row, id_ in zip(decoded.rows, decoded.ids, strict=True)
         )
         places, moments = np.array(offsets, np.int64)[decoded.rows], np.array(times, np.int64)[decoded.rows]

@@ -19,7 +19,7 @@ from scorer.settings import Settings
 from training.settings import Training
 from training.snapshot_files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
 
-GROUPS_BYTES = 96 << 20  # of records held in memory, all partitions together
+GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16
 AGAIN = "begin a new run: it freezes what is there now"
 Progress = Callable[[int, int], None]

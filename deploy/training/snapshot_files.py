@@ -5,7 +5,7 @@ column `headers` is a map as it was written, null where a record has none or the
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "store_schema": False,
 }
 RECORD_BYTES = 32  # of memory that a record takes here, beside its own bytes
+TAKEN = 1_000  # records whose bytes are here and with the client at the same time
 READ_ROWS = 16_384
 
 
@@ -93,9 +94,12 @@ class PartitionFile:
 
     def add(self, batch: Batch) -> None:
         """Raises OSError."""
-        messages = batch.messages
+        for start in range(0, len(batch.offsets), TAKEN):
+            self._add(batch.offsets[start : start + TAKEN], batch.messages[start : start + TAKEN])
+
+    def _add(self, offsets: Sequence[int], messages: Sequence[Message]) -> None:
         times = [time for _, time in map(Message.timestamp, messages)]
-        columns = [batch.offsets, times, list(map(Message.key, messages)), list(map(Message.value, messages))]
+        columns = [offsets, times, list(map(Message.key, messages)), list(map(Message.value, messages))]
         records = pa.record_batch([*columns, headers_of(messages)[0]], schema=SCHEMA)
         ends = self._size + np.cumsum(_sizes(records))
         start = 0

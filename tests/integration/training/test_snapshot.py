@@ -131,6 +131,16 @@ def test_a_whole_copy_is_taken_and_one_that_is_not_is_made_again(stage: Stage, a
     assert copy(stage.settings, frozen, stage.folder) == first
 
 
+def test_what_a_killed_copy_has_left_is_not_taken(stage: Stage) -> None:
+    frozen = stage.frozen()
+    left = stage.folder.with_name(f"{stage.folder.name}.part") / path_of("events", (stage.topic, 7))
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"PAR1")
+    copied = copy(stage.settings, frozen, stage.folder)
+    found = {str(path.relative_to(stage.folder)) for path in stage.folder.rglob("*.parquet")}
+    assert (found, left.parent.exists()) == (set(copied.files), False)
+
+
 def test_offsets_that_retention_has_removed_are_named(stage: Stage, admin: AdminClient) -> None:
     frozen = stage.frozen()
     start, stop = frozen.events[stage.topic][1]
