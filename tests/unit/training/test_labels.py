@@ -90,14 +90,14 @@ FIRST = [event(0, 80), event(1, 79)]
 
 
 def test_rows_stand_in_the_order_of_time_and_say_where_they_are(tmp_path: Path) -> None:
-    events = [[event(4, 20), event(2, 40)], [event(3, 30), event(1, 50, carrier="AA"), event(0, 20)]]
+    events = [[event(2, 40), event(4, 20)], [event(0, 20), event(3, 30), event(1, 50, carrier="AA")]]
     labels = [[label(n, n % 2) for n in range(5)]]
     joined = Bench(tmp_path, events, labels).joined()
     assert numbers(joined) == [1, 2, 3, 4, 0]
     assert joined.rows.outcomes.tolist() == [1, 0, 1, 0, 0]
     assert joined.rows.tensors["carrier"][:, 0].tolist() == ["AA", "UA", "UA", "UA", "UA"]
     places = joined.rows.places
-    assert (places.topics, places.partition.tolist(), places.offset.tolist()) == ((EVENTS,), [1, 0, 1, 0, 1], [1, 1, 0, 0, 2])
+    assert (places.topics, places.partition.tolist(), places.offset.tolist()) == ((EVENTS,), [1, 0, 1, 0, 1], [2, 0, 1, 1, 0])
     assert places.time_ms.tolist() == [NOW - days * DAY for days in (50, 40, 30, 20, 20)]
     assert [json.loads(value)["id"] for value in joined.rows.values] == ["e1", "e2", "e3", "e4", "e0"]
     assert (joined.mature, joined.coverage, joined.classes) == (5, 1.0, ("on time", "late"))

@@ -39,9 +39,9 @@ def cut(found: Sequence[Message], most: int, seed: int) -> Iterator[Batch]:
         start = stop
 
 
-def written(folder: Path, coming: Iterator[Batch], stop: int) -> Copied:
+def written(folder: Path, coming: Iterator[Batch], stop: int, group_bytes: int = GROUP_BYTES) -> Copied:
     path = path_of("events", PLACE)
-    file = PartitionFile(folder / path, GROUP_BYTES)
+    file = PartitionFile(folder / path, group_bytes)
     for batch in coming:
         file.add(batch)
     file.close()
@@ -55,6 +55,12 @@ def test_the_cuts_of_batches_leave_no_trace_and_records_come_back(tmp_path: Path
     assert copies[0].records("events") == 2_000
     rows = [row for _, batch in batches(tmp_path / "7", copies[1], "events") for row in zip(*batch.values(), strict=True)]
     assert rows == [(m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers()) for m in found]
+
+
+def test_the_cuts_of_batches_leave_no_trace_in_the_pages_of_a_row_group(tmp_path: Path) -> None:
+    found = [Message("in", 0, n, None, b"%d" % n * 300, timestamp=(1, n)) for n in range(6_000)]
+    copies = [written(tmp_path / str(most), cut(found, most, most), 6_000, 16 << 20) for most in (37, 700, 6_000)]
+    assert len({copied.digest for copied in copies}) == 1
 
 
 def test_one_other_byte_is_another_digest(tmp_path: Path) -> None:
