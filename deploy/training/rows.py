@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where B events stand: `topics[topic[i]]`, `partition[i]`, `offset[i]`; `time_ms` (B,) int64 are their Kafka timestamps."""
+    """Where B events stand: `topics[topic[i]]`, `partition[i]`, `offset[i]`; `time_ms` (B,) int64 is the Kafka timestamp."""
 
     topics: tuple[str, ...]
     topic: NDArray[np.int16]

@@ -21,7 +21,7 @@ from training.snapshot_files import KINDS, Copied, Frozen, Kind, PartitionFile, 
 
 GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16
-AGAIN = "begin a new run: it freezes what is there now"
+AGAIN = "remove the folder of the snapshot, and run again: that freezes what is there now"
 Progress = Callable[[int, int], None]
 """Told how many records are copied, of at most how many."""
 

@@ -29,6 +29,7 @@ HINT_SECONDS = 2.0  # for what only makes an error clearer
 AGAIN_SECONDS = 0.1  # before a question is asked again that a topic just made cannot answer yet
 CALL_RECORDS = 10_000  # handed over by one call of librdkafka, at most
 CALL_SECONDS = 0.1
+CALL_BYTES = 32 << 20  # of records that one call hands over, as large as those of the call before
 FEW = 1_000  # are taken one by one, as they come
 QUEUE_KIBIBYTES = 131_072  # records fetched ahead, all partitions together
 
@@ -127,15 +128,20 @@ class TopicReader:
         try:
             consumer.assign([TopicPartition(*partition, spans[partition][0]) for partition in remaining])
             count = sum(stop - spans[partition][0] for partition, stop in remaining.items())
-            yield from self._until_done(consumer, remaining, CALL_RECORDS if count > FEW else 1)
+            yield from self._until_done(consumer, remaining, FEW if count > FEW else 1)
         finally:
             consumer.close()
 
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
-        """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer."""
+        """A call asks for `most` records, and waits for CALL_SECONDS where there are fewer. More than one at a time are as many
+        as CALL_BYTES have room for."""
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
-            batches, reached = _sorted_out(consumer.consume(most, CALL_SECONDS), remaining)
+            messages = consumer.consume(most, CALL_SECONDS)
+            if messages and most > 1:
+                most = max(2, min(CALL_RECORDS, CALL_BYTES * len(messages) // (1 + sum(map(len, messages)))))
+            batches, reached = _sorted_out(messages, remaining)
+            del messages
             yield from batches
             if reached:
                 consumer.pause([TopicPartition(*partition) for partition in reached])

@@ -20,6 +20,7 @@ from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
+from training import snapshot
 from training.settings import Training, load
 from training.snapshot import copy, freeze
 from training.snapshot_files import Frozen, batches, path_of
@@ -162,7 +163,7 @@ def test_a_topic_made_again_is_another(stage: Stage, admin: AdminClient, make_to
     stage.write(stage.topic, range(COUNT), [0] * COUNT)
     with pytest.raises(Fatal, match=f"topic {stage.topic} was made again since") as raised:
         copy(stage.settings, frozen, stage.folder)
-    assert (raised.value.exit_code, raised.value.hint) == (REFUSED, "begin a new run: it freezes what is there now")
+    assert (raised.value.exit_code, raised.value.hint) == (REFUSED, snapshot.AGAIN)
 
 
 def test_another_cluster_is_refused(stage: Stage) -> None:

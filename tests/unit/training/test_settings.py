@@ -1,5 +1,6 @@
 """training.yaml: durations, paths and defaults, and every wrong value told with its name and the way out."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 import yaml
 
 from publisher.errors import USAGE, Fatal
+from publisher.process.configuration import Section
+from tests.docs.reference import docstrings
+from tests.support.environment import ROOT
 from training import settings
 from training.settings import Training, load
 
@@ -30,7 +34,8 @@ def write(folder: Path, training: dict[str, Any], **scorer: Any) -> Path:
 
 def test_a_file_that_names_only_its_scorer_has_every_default(tmp_path: Path) -> None:
     training, scorer = load(write(tmp_path, {}))
-    assert (training.scorer, training.runs, training.signature) == (tmp_path / "scorer.yaml", tmp_path / "runs", None)
+    assert (training.scorer, training.signature) == (tmp_path / "scorer.yaml", None)
+    assert training.snapshot.folder == tmp_path / "snapshots"
     assert (training.labels.after, training.snapshot.window) == (DAY_MS, 90 * DAY_MS)
     assert scorer.labels.topic == "labels"
 
@@ -42,20 +47,19 @@ def test_durations_are_milliseconds_and_written_as_they_are_read() -> None:
 
 
 def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
-    training, _ = load(write(tmp_path, {"labels": {"after": "90s"}, "search": {"rungs": [3]}}))
+    training, _ = load(write(tmp_path, {"labels": {"after": "90s"}, "snapshot": {"at_least": 3}}))
     assert Training.model_validate(training.model_dump(mode="json")) == training
 
 
 def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
-    stated = {"signature": "s.json", "runs": "made/runs", "publish": {"key_file": "a.key"}}
+    stated = {"signature": "s.json", "snapshot": {"folder": "made/here"}}
     training, _ = load(write(tmp_path, stated))
     assert training.signature == tmp_path / "s.json"
-    assert training.runs == tmp_path / "made" / "runs"
-    assert training.publish.key_file == tmp_path / "a.key"
+    assert training.snapshot.folder == tmp_path / "made" / "here"
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
-    assert load(write(tmp_path, {"seed": 1}), ["seed=2"])[0].seed == 2
+    assert load(write(tmp_path, {"labels": {"coverage": 0.1}}), ["labels.coverage=0.2"])[0].labels.coverage == 0.2
 
 
 @pytest.mark.parametrize(
@@ -67,11 +71,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"labels": {"after": "80d"}}, "leaves no time to train on beside labels.after 80d, validation 14d, hold_out 14d"),
         ({"snapshot": {"window": "28d"}}, "window 28d leaves no time to train on"),
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
-        ({"search": {"rungs": [27, 27]}}, "rungs [27, 27] do not rise; write them as"),
-        ({"recipe": "forest"}, "'forest' is not one of 'trees'"),
-        ({"gate": {"promote": "worse"}}, "'worse' is not one of 'not-worse' or 'better'"),
-        ({"threads": "many"}, "threads (PATH): 'many': Input should be a valid integer"),
-        ({"publish": {"channel": "a b"}}, "publish.channel (PATH): 'a b'"),
+        ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
     ],
 )
@@ -87,3 +87,20 @@ def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match=r"labels\.topic is not set") as raised:
         load(write(tmp_path, {}, labels={}))
     assert (raised.value.exit_code, "labels: {topic: NAME" in raised.value.hint) == (USAGE, True)
+
+
+def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
+    table = (ROOT / "deploy/training/README.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
+    told: dict[str, tuple[str, Any]] = {}
+    for name, field in Training.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            defaults = inner().model_dump(mode="json")
+            told |= {f"{name}.{key}": (docstrings(inner)[key], defaults[key]) for key in inner.model_fields}
+        else:
+            told[name] = docstrings(Training)[name], None
+    assert set(rows) == set(told)
+    for name, (words, default) in told.items():
+        assert rows[name].endswith(f"| {words}") or default is None, name
+        assert default is None or rows[name].startswith(f"`{default}` |"), name

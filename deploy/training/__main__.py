@@ -1,0 +1,11 @@
+"""`python deploy/training VERB`: README.md beside this file tells what there is."""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # where the package `training` is
+
+from training.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

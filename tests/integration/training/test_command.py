@@ -1,0 +1,151 @@
+"""`python deploy/training snapshot` as it is typed, on a real broker: what it tells, how it ends, and what a kill leaves."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from model_registry import files
+from tests.support import models
+from tests.support.environment import ROOT
+from tests.support.fixtures import MakeTopics
+from tests.support.shared_broker import Broker
+from tests.support.waiting import until
+
+HOUR_MS = 3_600_000
+PARTITIONS, COUNT, MANY = 2, 600, 200_000
+UNLABELLED = 30  # the newest of the mature events
+PROGRAM = [sys.executable, str(ROOT / "deploy" / "training")]
+
+
+class Stage(NamedTuple):
+    """A folder with scorer.yaml and training.yaml. Events are of the last 50 hours; `servers` is the broker's address."""
+
+    folder: Path
+    servers: str
+    events: str
+    labels: str
+
+    def run(self, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [*PROGRAM, "snapshot", "training.yaml", *options]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == code, done.stderr
+        return done
+
+    def found(self, *options: str, code: int = 0) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.run("--json", *options, code=code).stdout)
+        return told
+
+    def write(self, count: int) -> None:
+        """Events, the oldest first, each with the label of its number's parity; the newest labels are missing."""
+        producer = Producer({"bootstrap.servers": self.servers, "queue.buffering.max.messages": 1_000_000})
+        begin = time.time_ns() // 1_000_000 - 50 * HOUR_MS
+        for n in range(count):
+            at, key = begin + n * 50 * HOUR_MS // count, b"e%d" % n
+            value = json.dumps({"id": f"e{n}", "a": float(n), "b": 1.0}).encode()
+            producer.produce(self.events, value, key, n % PARTITIONS, timestamp=at)
+            if n < count - UNLABELLED:
+                value = json.dumps({"label": ("low", "high")[n % 2]}).encode()
+                producer.produce(self.labels, value, key, n % PARTITIONS)
+        assert producer.flush(60) == 0
+
+
+@pytest.fixture
+def stage(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Stage:
+    events, labels, scores = make_topics("events", "labels", "scores", partitions=PARTITIONS)
+    scorer = {
+        "name": events.removesuffix(".events"),
+        "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+        "input": {"topics": [events], "id": "id"},
+        "output": {"topic": scores},
+        "model": {"source": "oci:./registry/model"},
+        "labels": {"topic": labels, "classes": ["low", "high"]},
+    }
+    training = {
+        "scorer": "scorer.yaml",
+        "signature": "package/signature.json",
+        "labels": {"after": "1h", "coverage": 0.5},
+        "snapshot": {"window": "49h", "validation": "8h", "hold_out": "8h", "at_least": 100},
+    }
+    models.linear_package(tmp_path / "package", 2.0)
+    (tmp_path / "scorer.yaml").write_text(yaml.safe_dump(scorer))
+    (tmp_path / "training.yaml").write_text(yaml.safe_dump(training))
+    return Stage(tmp_path, broker.bootstrap_servers, events, labels)
+
+
+def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
+    stage.write(COUNT)
+    told = stage.found()
+    assert told["records"]["labels"] == COUNT - UNLABELLED
+    assert abs(told["records"]["events"] - COUNT * 49 // 50) <= 1
+    assert told["labelled"] == sum(part["events"] for part in told["parts"])
+    assert 0 <= told["mature"] - told["labelled"] - (UNLABELLED - COUNT // 50) <= 1
+    assert [part["part"] for part in told["parts"]] == ["training", "validation", "hold-out"]
+    assert all(before["to"] < after["from"] for before, after in zip(told["parts"], told["parts"][1:], strict=False))
+    assert {name: sum(part["classes"][name] for part in told["parts"]) for name in ("low", "high")} == told["classes"]
+    folder = Path(told["folder"])
+    assert json.loads((folder / "rows.json").read_text()) == told
+    assert {path.name for path in folder.iterdir()} == {"frozen.json", "records", "rows.json"}
+    shown = stage.run().stdout
+    assert "hold-out" in shown
+    assert told["frozen"] not in shown
+    assert len(list((stage.folder / "snapshots").glob("*/rows.json"))) == 2
+
+
+def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> None:
+    stage.write(COUNT)
+    training = yaml.safe_load((stage.folder / "training.yaml").read_text())
+    del training["signature"]
+    (stage.folder / "training.yaml").write_text(yaml.safe_dump(training))
+    assert "no OCI layout at" in stage.run(code=4).stderr
+    registry = [sys.executable, "-m", "model_registry"]
+    subprocess.run([*registry, "push", "package", "oci:./registry/model:1.0.0"], cwd=stage.folder, check=True)
+    subprocess.run([*registry, "promote", "oci:./registry/model", "--to", "1.0.0"], cwd=stage.folder, check=True)
+    assert stage.found()["labelled"] > 0
+
+
+def test_too_few_labels_end_with_a_finding_and_too_few_rows_are_refused(stage: Stage) -> None:
+    stage.write(COUNT)
+    done = stage.run("--set", "labels.coverage=0.99", code=1)
+    assert "of the events have a label; labels.coverage is 99.0%" in done.stderr
+    assert "hold-out" in done.stdout
+    done = stage.run("--set", "snapshot.at_least=100000", code=3)
+    assert "labelled events are too few" in done.stderr
+    assert "snapshot.at_least is 100000" in done.stderr
+
+
+def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
+    stage.write(MANY)
+    snapshots = stage.folder / "snapshots"
+    command = [*PROGRAM, "snapshot", "training.yaml"]
+    with subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        until(lambda: [*snapshots.glob("*/records.part/events/*/*.parquet")], "the first file of the copy", every=0.001)
+        first.send_signal(signal.SIGKILL)
+    (frozen,) = snapshots.glob("*/frozen.json")
+    assert not frozen.with_name("records").exists()
+    before = frozen.read_bytes()
+    stage.write(COUNT)
+    told = stage.found()
+    assert (Path(told["folder"]), frozen.read_bytes()) == (frozen.parent, before)
+    assert told["records"]["labels"] == MANY - UNLABELLED
+    assert not frozen.with_name("records.part").exists()
+
+
+def test_two_at_a_time_are_refused(stage: Stage) -> None:
+    stage.write(COUNT)
+    (stage.folder / "snapshots").mkdir()
+    with files.locked(stage.folder / "snapshots" / ".lock"):
+        assert "another snapshot is under way" in stage.run(code=3).stderr
+    assert stage.found()["labelled"] > 0
+
+
+def test_a_signature_that_is_none_is_told(stage: Stage) -> None:
+    (stage.folder / "package" / "signature.json").write_text("{")
+    assert "signature.json" in stage.run(code=2).stderr
