@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 from publisher.process import command_line
 
-VERBS = {"snapshot": "training.command:snapshot"}
+VERBS = {"snapshot": "training.commands.snapshot:snapshot"}
 app = command_line.program("Turn events and what came true of them into rows to train on.", VERBS)
 
 

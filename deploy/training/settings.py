@@ -2,8 +2,9 @@
 How a file, the environment (`TRAINING_...`) and flags are merged: publisher/process/configuration.py."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
@@ -16,7 +17,7 @@ from publisher.process.time_window import UNITS, seconds
 from scorer import settings as scorer_settings
 from scorer.rollout.labels.reading import labels_topic
 
-PATHS = ("scorer", "signature")
+PATHS = ("scorer", "signature", "folder")
 
 
 def milliseconds(duration: Any) -> int:
@@ -51,7 +52,57 @@ class SnapshotSection(Section):
     at_least: int = Field(default=50_000, ge=3)
     """Fewer labelled events are too few."""
     folder: Path = Path("snapshots")
-    """Where snapshots are kept, one folder each. Nothing is ever removed from it."""
+    """Where the verb `snapshot` keeps snapshots, one folder each. Nothing is ever removed from it."""
+    keep: bool = True
+    """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
+
+
+class SearchSection(Section):
+    trials: int = Field(default=16, ge=1)
+    """How many sets of parameters are tried. 1: those of `parameters`, without a search."""
+    rungs: tuple[int, ...] = (27, 81, 243)
+    """Trees (epochs, for a network) after which the worse trials stop. The last is how far the best is trained."""
+    reduction: int = Field(default=3, ge=2, le=100)
+    """After each rung one of so many trials goes on, the best by the validation part; at least one."""
+
+    @field_validator("rungs")
+    @classmethod
+    def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
+        if not rungs or rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
+            raise ValueError("rungs are whole numbers that rise, such as [27, 81, 243]")
+        return rungs
+
+
+class GateSection(Section):
+    metric: Literal["auc"] = "auc"
+    """What champion and challenger are compared by, on the rows of the hold-out."""
+    margin: float = Field(default=0.002, gt=0, lt=1)
+    """How much worse than the champion is still not worse, by the lower bound of the interval."""
+    promote: Literal["not-worse", "better"] = "not-worse"
+    """`not-worse`: the interval of the difference lies above -margin. `better`: above 0."""
+    block: Duration = Field(default=milliseconds("1d"), gt=0)
+    """Events of one stretch of time are drawn together: they are alike."""
+    resamples: int = Field(default=1_000, ge=100, le=100_000)
+    """How often the hold-out is drawn again for the intervals."""
+    confidence: float = Field(default=0.95, ge=0.5, lt=1)
+    """Of the intervals, which are two-sided."""
+    class_margin: float = Field(default=0.01, gt=0, lt=1)
+    """How much lower recall and precision of a class may be, by the lower bound."""
+    slices: tuple[str, ...] = ()
+    """Fields of the event whose values part the hold-out; each slice of 1,000 rows and more is judged too."""
+    slice_margin: float = Field(default=0.03, gt=0, lt=1)
+    """How much worse than the champion a slice may be."""
+
+
+class PublishSection(Section):
+    channel: str | None = None
+    """The channel that is promoted; default: the scorer's `model.tag`."""
+    key_file: Path | None = None
+    """The private key that attests and signs, made by `model-registry keygen`. A run needs it."""
+    password_file: Path | None = None
+    """Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD."""
+    rollout: Path | None = None
+    """A plan for `scorer rollout start`: a version that passes begins a rollout, instead of moving the channel."""
 
 
 class Training(Configuration):
@@ -63,8 +114,23 @@ class Training(Configuration):
     """The scorer whose events and labels are taken."""
     signature: Path | None = None
     """The signature of the model; default: that of the version in the channel. A first model needs it."""
+    folder: Path = Path("runs")
+    """Where runs are kept, one folder each."""
+    recipe: Literal["trees", "network"] = "trees"
+    """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
+    workers: int = Field(default=1, ge=1, le=1_024)
+    """Processes: trials of the search at the same time; of a network, what it is trained by. The result is the same."""
+    gpus: int = Field(default=0, ge=0, le=1_024)
+    """GPUs that a network is trained on, one a worker. 0: none."""
+    seed: int = Field(default=2013, ge=0, lt=2**31)
+    """Of everything that is drawn."""
+    parameters: dict[str, int | float | str] = Field(default_factory=dict)
+    """Parameters of the recipe that are stated, not searched."""
     labels: LabelsSection = LabelsSection()
     snapshot: SnapshotSection = Field(default=SnapshotSection(), validate_default=True)
+    search: SearchSection = SearchSection()
+    gate: GateSection = GateSection()
+    publish: PublishSection = PublishSection()
 
     @field_validator("snapshot")
     @classmethod
@@ -86,13 +152,18 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     except (SettingsError, RegistryError) as error:
         raise Fatal(str(error), exit_code=USAGE) from None
     labels_topic(scorer)
-    snapshot = training.snapshot.model_copy(update={"folder": path.parent.resolve() / training.snapshot.folder})
-    return training.model_copy(update={"snapshot": snapshot}), scorer
+    base = path.parent.resolve()
+    snapshot = training.snapshot.model_copy(update={"folder": base / training.snapshot.folder})
+    return training.model_copy(update={"snapshot": snapshot, "folder": base / training.folder}), scorer
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
     """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
-    sections: list[tuple[Any, Sequence[str]]] = [(values, PATHS), (values.get("snapshot"), ("folder",))]
+    sections: list[tuple[Any, Sequence[str]]] = [
+        (values, PATHS),
+        (values.get("snapshot"), ("folder",)),
+        (values.get("publish"), ("key_file", "password_file", "rollout")),
+    ]
     for section, keys in sections:
         for key in keys if isinstance(section, dict) else ():
             if isinstance(section.get(key), str):

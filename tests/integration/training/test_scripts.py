@@ -19,7 +19,7 @@ import typer
 from scorer.demo import flights
 from tests.integration.training.test_packages import MAX_BYTES, VERSIONS, check_golden, package, signature
 
-SCRIPTS = Path(__file__).parents[3] / "deploy" / "training"
+SCRIPTS = Path(__file__).parents[3] / "deploy" / "training" / "flights"
 EVERY = 80  # one row of so many makes the slice
 
 

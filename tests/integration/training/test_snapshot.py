@@ -20,10 +20,10 @@ from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
-from training import snapshot
 from training.settings import Training, load
-from training.snapshot import copy, freeze
-from training.snapshot_files import Frozen, batches, path_of
+from training.snapshot import freezing as snapshot
+from training.snapshot.files import Frozen, batches, path_of
+from training.snapshot.freezing import copy, freeze
 
 DAY_MS = 86_400_000
 PARTITIONS = 3

@@ -22,8 +22,9 @@ from confluent_kafka.admin import NewTopic
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.support import topics
-from training import settings, snapshot
-from training.snapshot_files import Frozen
+from training import settings
+from training.snapshot import freezing as snapshot
+from training.snapshot.files import Frozen
 
 PARTITIONS = 6
 RECORDS_PER_SECOND, MEGABYTES = 250_000, 500

@@ -14,9 +14,9 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.reader import Batch
 from scorer.events import formats
 from tests.unit.scorer.minimal import minimal
-from training.labels import Joined, join, known, split
 from training.settings import Training
-from training.snapshot_files import Frozen, Kind, PartitionFile, finish, path_of
+from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
+from training.snapshot.joining import Joined, join, known, split
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000

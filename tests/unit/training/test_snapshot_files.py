@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import Headers
 from publisher.kafka.reader import Batch
-from training.snapshot_files import MANIFEST, Copied, Frozen, PartitionFile, batches, finish, path_of, verified
+from training.snapshot.files import MANIFEST, Copied, Frozen, PartitionFile, batches, finish, path_of, verified
 
 PLACE = ("in", 0)
 GROUP_BYTES = 20_000

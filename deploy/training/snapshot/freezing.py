@@ -17,7 +17,7 @@ from publisher.kafka.topics import Bounds, Topics
 from scorer.rollout.labels.reading import labels_topic
 from scorer.settings import Settings
 from training.settings import Training
-from training.snapshot_files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
+from training.snapshot.files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
 
 GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16

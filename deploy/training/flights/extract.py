@@ -1,6 +1,6 @@
 """Make the demo's data: the flights of September and October as one small xz CSV, in order of scheduled departure.
 
-    python deploy/training/extract.py [--data CSV] [--out FILE]
+    python deploy/training/flights/extract.py [--data CSV] [--out FILE]
 
 The same source gives the same bytes. Exit codes: 0 written, 1 larger than the demo may carry, 2 no usable source.
 """

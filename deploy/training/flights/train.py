@@ -1,6 +1,6 @@
 """Train the demo's two models on the months before September and write them as model packages.
 
-    python deploy/training/train.py [--data CSV] [--out DIR] [--months 1-8] [--sample N] [--json]
+    python deploy/training/flights/train.py [--data CSV] [--out DIR] [--months 1-8] [--sample N] [--json]
 
 Exit codes: 0 written, 1 a model that may not ship (differs from its source, or is too large), 2 bad usage or no data.
 """
@@ -144,7 +144,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="print the figures as one JSON object")] = False,
 ) -> None:
     """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages."""
-    command = f"python deploy/training/train.py --months {months}" + (f" --sample {sample}" if sample else "")
+    command = f"python deploy/training/flights/train.py --months {months}" + (f" --sample {sample}" if sample else "")
     try:
         training, held_out = load(data, month_range(months), sample)
         figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}

@@ -30,9 +30,9 @@ from scorer.rollout.labels.columns import Place
 from scorer.rollout.labels.label import Label, Unusable, reader
 from scorer.rollout.labels.newest import Newest
 from scorer.settings import Settings
-from training.rows import Places, Rows, Split
 from training.settings import Training, written
-from training.snapshot_files import Copied, Frozen, batches, verified
+from training.snapshot.files import Copied, Frozen, batches, verified
+from training.snapshot.rows import Places, Rows, Split
 
 Columns = dict[str, list[Any]]
 WITHOUT_EVENT, CONFLICTING, WITHDRAWN, REPLACED = "without-event", "conflicting", "withdrawn", "replaced"

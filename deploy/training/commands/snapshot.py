@@ -22,12 +22,12 @@ from scorer.commands.check import pulled
 from scorer.events import formats
 from scorer.events.decoder import Unsuited
 from scorer.settings import Settings
-from training import labels
-from training.labels import PARTS, Joined
-from training.rows import Rows, Split
 from training.settings import Training, load
-from training.snapshot import Progress, copy, freeze
-from training.snapshot_files import MANIFEST, Copied, Frozen
+from training.snapshot import joining
+from training.snapshot.files import MANIFEST, Copied, Frozen
+from training.snapshot.freezing import Progress, copy, freeze
+from training.snapshot.joining import PARTS, Joined
+from training.snapshot.rows import Rows, Split
 
 LOCK, FROZEN, RECORDS, ROWS = ".lock", "frozen.json", "records", "rows.json"
 
@@ -45,8 +45,8 @@ def snapshot(path: Config, flags: Set = None, as_json: Json = False) -> None:
         folder, frozen = _unfinished(training.snapshot.folder) or _begun(training, settings)
         with _progress() as progress:
             copied = copy(settings, frozen, folder / RECORDS, progress)
-        joined = labels.join(folder / RECORDS, frozen, settings, training, signature, decoder)
-        told = _told(folder, copied, joined, labels.split(joined, training))
+        joined = joining.join(folder / RECORDS, frozen, settings, training, signature, decoder)
+        told = _told(folder, copied, joined, joining.split(joined, training))
         _write(folder / ROWS, told)
     print_data(as_json, told, lambda: shown(told))
     if joined.coverage < training.labels.coverage:

@@ -1,0 +1,1 @@
+"""A snapshot: stretches of topics frozen and copied into files, joined with labels, split by time."""
