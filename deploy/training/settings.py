@@ -51,8 +51,6 @@ class SnapshotSection(Section):
     """The last time of labelled events, on which a model is judged."""
     at_least: int = Field(default=50_000, ge=3)
     """Fewer labelled events are too few."""
-    folder: Path = Path("snapshots")
-    """Where the verb `snapshot` keeps snapshots, one folder each. Nothing is ever removed from it."""
     keep: bool = True
     """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
 
@@ -115,7 +113,7 @@ class Training(Configuration):
     signature: Path | None = None
     """The signature of the model; default: that of the version in the channel. A first model needs it."""
     folder: Path = Path("runs")
-    """Where runs are kept, one folder each."""
+    """Where runs are kept, one folder each. Nothing is ever removed from it."""
     recipe: Literal["trees", "network"] = "trees"
     """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
     workers: int = Field(default=1, ge=1, le=1_024)
@@ -152,16 +150,13 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     except (SettingsError, RegistryError) as error:
         raise Fatal(str(error), exit_code=USAGE) from None
     labels_topic(scorer)
-    base = path.parent.resolve()
-    snapshot = training.snapshot.model_copy(update={"folder": base / training.snapshot.folder})
-    return training.model_copy(update={"snapshot": snapshot, "folder": base / training.folder}), scorer
+    return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
     """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
     sections: list[tuple[Any, Sequence[str]]] = [
         (values, PATHS),
-        (values.get("snapshot"), ("folder",)),
         (values.get("publish"), ("key_file", "password_file", "rollout")),
     ]
     for section, keys in sections:

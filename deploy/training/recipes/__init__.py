@@ -1,6 +1,7 @@
 """Recipes: how rows become a model. One module a recipe; the search, the training and the export know this protocol only."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,3 +39,10 @@ class Recipe(Protocol):
         `folder` keeps the checkpoints: whatever is there is gone on from, so that a killed training and a larger budget cost
         only the rest. How often a training was broken off, and the number of workers, leave no trace in the model.
         """
+
+
+def named(name: str) -> Recipe:
+    """The recipe of this name in the settings. Its libraries are imported here."""
+    module = import_module(f"training.recipes.{name}")
+    recipe: Recipe = module.RECIPE
+    return recipe

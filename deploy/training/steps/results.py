@@ -1,0 +1,66 @@
+"""What comes of the steps of a run, as their documents have it."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-few-labels"]
+"""How a run ends. `rollout`: a rollout of the version was begun."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run is to do, settled before it touches anything. `config` is every setting that leaves a trace in the model;
+    with the digest of the environment it says whether a run that was broken off can go on."""
+
+    began_ms: int
+    config: dict[str, Any]
+    signature: str
+    environment: str
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Rows of one part: their Kafka timestamps (Unix ms), how many of each class, and the SHA-256 of their places and outcomes."""
+
+    part: str
+    from_ms: int
+    to_ms: int
+    rows: int
+    classes: dict[str, int]
+    digest: str
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """What a snapshot came to: counts, what was left out and where first, and the parts by time."""
+
+    mature: int
+    labelled: int
+    coverage: float
+    classes: dict[str, int]
+    left_out: dict[str, Any]
+    labels: dict[str, Any]
+    parts: tuple[Part, ...]
+    run: str
+    version: str
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A snapshot that is copied."""
+
+    digest: str
+    events: int
+    labels: int
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a run ended, and why, in one sentence."""
+
+    outcome: Outcome
+    because: str
+
+
+class Over(Exception):
+    """A run has come to its end: nothing that is left of its course is to be done."""
+
+    def __init__(self, outcome: Outcome, because: str) -> None:
+        super().__init__(because)
+        self.end = End(outcome, because)
