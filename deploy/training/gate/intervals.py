@@ -53,8 +53,10 @@ class Blocks:
         """Blocks of this length from the epoch on; those without a row are none. The seed decides the resamples."""
         stretches, of = np.unique(time_ms // block_ms, return_inverse=True)
         count = len(stretches)
-        shares = np.full(count, 1 / max(1, count))
-        return cls(of, np.random.default_rng(seed).multinomial(count, shares, resamples).astype(np.float64))
+        if not count:
+            return cls(of, np.zeros((resamples, 0)))
+        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
+        return cls(of, draws.astype(np.float64))
 
     @property
     def count(self) -> int:
