@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, fi
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
+from model_registry.package import paths
 from publisher.errors import USAGE, Fatal
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Section, SettingsError
@@ -18,6 +19,8 @@ from scorer import settings as scorer_settings
 from scorer.rollout.labels.reading import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
+BLOCKS = (5, 1_000)
+"""The fewest and the most blocks of the hold-out: of fewer nothing is known of how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:
@@ -91,6 +94,13 @@ class GateSection(Section):
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
     """How much worse than the champion a slice may be."""
 
+    @field_validator("slices")
+    @classmethod
+    def _paths(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
+        for each in slices:
+            paths.of_object(each)
+        return slices
+
 
 class PublishSection(Section):
     channel: str | None = None
@@ -127,7 +137,7 @@ class Training(Configuration):
     labels: LabelsSection = LabelsSection()
     snapshot: SnapshotSection = Field(default=SnapshotSection(), validate_default=True)
     search: SearchSection = SearchSection()
-    gate: GateSection = GateSection()
+    gate: GateSection = Field(default=GateSection(), validate_default=True)
     publish: PublishSection = PublishSection()
 
     @field_validator("snapshot")
@@ -140,6 +150,19 @@ class Training(Configuration):
             told = ", ".join(f"{name} {written(ms)}" for name, ms in taken.items())
             raise ValueError(f"window {written(snapshot.window)} leaves no time to train on beside {told}; make it longer")
         return snapshot
+
+    @field_validator("gate")
+    @classmethod
+    def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
+        """The hold-out has enough blocks to draw from, and not too many to count with."""
+        if "snapshot" not in info.data:
+            return gate
+        hold_out = info.data["snapshot"].hold_out
+        blocks = hold_out / gate.block
+        if not BLOCKS[0] <= blocks <= BLOCKS[1]:
+            told = f"block {written(gate.block)} parts snapshot.hold_out {written(hold_out)} into {blocks:,.4g} blocks"
+            raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are drawn from")
+        return gate
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settings.Settings]:
