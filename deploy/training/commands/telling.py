@@ -67,8 +67,7 @@ def _parts(told: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield from _comparison(told["comparison"])
     taken = [(step["step"], f"{step['seconds']:.1f}") for step in told["steps"]]
     yield table(("step", "seconds"), taken)
-    for picture in told["pictures"]:
-        yield picture
+    yield from told["pictures"]
 
 
 def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -82,7 +81,13 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
     ]
     yield table(("", "", ""), counts)
     parts = [
-        (part["part"], iso(part["from_ms"]), iso(part["to_ms"]), f"{part['rows']:,}", *map("{:,}".format, part["classes"].values()))
+        (
+            part["part"],
+            iso(part["from_ms"]),
+            iso(part["to_ms"]),
+            f"{part['rows']:,}",
+            *map("{:,}".format, part["classes"].values()),
+        )
         for part in rows["parts"]
     ]
     yield table(("part", "from", "to", "events", *rows["classes"]), parts)

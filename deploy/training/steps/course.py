@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from publisher.errors import FINDING
+from scorer.settings import Settings
 from training import environment
 from training.settings import Training
 from training.steps import judging, learning, preparing, publishing
@@ -14,7 +14,6 @@ from training.steps.folder import named, runs
 from training.steps.journal import Journal
 from training.steps.results import End, Moved, Outcome, Over, Plan
 from training.steps.run import Progress, Run, config
-from scorer.settings import Settings
 
 STEPS: Mapping[str, Callable[[Run], object]] = {
     "plan": preparing.plan,
@@ -60,9 +59,10 @@ def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> E
         run.journal.set_aside(AGAIN)
         return follow(run, until, done)
     except Over as over:
-        _take(run, COMMIT, publishing.commit, done)
-        _take(run, END, lambda _: over.end, done)
-        return over.end
+        end = over.end
+    _take(run, COMMIT, publishing.commit, done)
+    _take(run, END, lambda _: end, done)
+    return end
 
 
 def _take(run: Run, step: str, take: Callable[[Run], Any], done: Callable[[str, float], None]) -> None:

@@ -2,25 +2,32 @@
 
 import time
 from functools import partial
+from pathlib import Path
 
-from scorer.commands.check import pulled
+from model_registry.errors import Refused
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
 from training import environment
 from training.snapshot import freezing
 from training.snapshot.files import Frozen
 from training.snapshot.joining import PARTS
 from training.snapshot.rows import Rows as Labelled
-
 from training.steps.folder import STEPS, runs
 from training.steps.journal import Journal
 from training.steps.results import Counted, Over, Part, Plan, Rows
-from training.steps.run import Run, config, signature_of
+from training.steps.run import Run, config
 
 
 def plan(run: Run) -> Plan:
     """Raises Fatal (2), RegistryError."""
     run.key  # noqa: B018 - a run that could not sign ends before it has cost anything
-    signature = signature_of(run.training, lambda: pulled(run.settings)[0].signature)
-    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), environment.digest())
+    champion = _champions(run)
+    signature = _stated(run.training.signature) if run.training.signature else champion
+    if signature is None:
+        hint = "name a file: signature: signature.json; a first version needs it"
+        raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
+    told = champion and champion.to_json()
+    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest())
 
 
 def freeze(run: Run) -> Frozen:
@@ -47,6 +54,20 @@ def join(run: Run) -> Rows:
     parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
     day = time.strftime("%Y%m%d", time.gmtime(run.frozen.now_ms / 1_000))
     return Rows(**joined.summary(), parts=parts, run=run.identity, version=f"{day}-{run.identity}")
+
+
+def _champions(run: Run) -> Signature | None:
+    """The signature of the version that serves; None where there is no such channel yet, or the version has none."""
+    serves = run.serves()
+    return run.version(serves.digest).signature if serves else None
+
+
+def _stated(path: Path) -> Signature:
+    """Raises Fatal (2)."""
+    try:
+        return Signature.parse(path.read_bytes())
+    except (OSError, Refused) as error:
+        raise Fatal(f"signature {path}: {error}", "see model_registry/README.md", USAGE) from None
 
 
 def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:

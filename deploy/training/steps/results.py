@@ -10,16 +10,18 @@ Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-
 
 class Plan(msgspec.Struct, frozen=True):
     """What a run is to do, settled before it touches anything. `config` is every setting that leaves a trace in the model;
-    with the digest of the environment it says whether a run that was broken off can go on."""
+    with the digest of the environment it says whether a run that was broken off can go on. `champion` is the signature of the
+    version that serves, as JSON like `signature`; None: there is none."""
 
     began_ms: int
     config: dict[str, Any]
     signature: str
+    champion: str | None
     environment: str
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Rows of one part: their Kafka timestamps (Unix ms), how many of each class, and the SHA-256 of their places and outcomes."""
+    """Rows of one part: their Kafka timestamps (Unix ms), how many of each class, and their digest (`Rows.digest`)."""
 
     part: str
     from_ms: int
@@ -51,11 +53,41 @@ class Counted(msgspec.Struct, frozen=True):
     labels: int
 
 
+class Pushed(msgspec.Struct, frozen=True):
+    """The version in the registry: the digests of its manifest, and of its dataset's, None where that is not kept."""
+
+    digest: str
+    dataset: str | None
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The champion of a channel at a revision."""
+
+    version: str
+    digest: str
+    revision: int
+
+
+class Evaluated(msgspec.Struct, frozen=True):
+    """The version on the held-out rows: figures, counts of rows by what came true (row) and what was decided (column), and how
+    many rows it could not score, by reason. `champion` None: there is none yet."""
+
+    champion: Standing | None
+    metrics: dict[str, float]
+    labels: list[str]
+    counts: list[list[int]]
+    unscored: dict[str, int]
+
+
 class End(msgspec.Struct, frozen=True):
     """How a run ended, and why, in one sentence."""
 
     outcome: Outcome
     because: str
+
+
+class Moved(Exception):
+    """Somebody has moved the channel since the version was judged: it is to be judged beside the new champion."""
 
 
 class Over(Exception):

@@ -1,5 +1,5 @@
-"""One run: its settings, its folder and its journal, and what its steps share. What was computed before a kill is computed again
-from the folder: the same rows, the same model, the same scores."""
+"""One run: its settings, its folder and its journal, and what its steps share. After a kill what its steps share is computed
+again from the folder: the same rows, the same model, the same scores."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,23 +9,31 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from model_registry.errors import Refused
+from model_registry.channels.channel import Resolution
+from model_registry.oci import reference
+from model_registry.package import Package
 from model_registry.package.signature import Signature
 from model_registry.stores import Store
 from model_registry.trust.keys import PrivateKey, read_password, read_private
+from model_registry.trust.policy import read
+from model_registry.trust.signing import TrustedKey
 from publisher.errors import USAGE, Fatal
+from scorer.commands.check import pulled
 from scorer.events import formats
 from scorer.events.decoder import Unsuited
 from scorer.servables.source import open_source
 from scorer.settings import Settings
+from training.gate.metrics import Scored
+from training.publish.promoting import standing
 from training.recipes import Recipe, named
 from training.settings import Training
 from training.snapshot import joining
 from training.snapshot.files import Frozen
 from training.snapshot.joining import Joined
 from training.snapshot.rows import Split
+from training.snapshot.told import Told
 from training.steps.journal import Journal
-from training.steps.results import Counted, Plan, Rows
+from training.steps.results import Counted, Plan, Pushed, Rows
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -38,9 +46,7 @@ PRIVATE = {"folder": True, "workers": True, "gpus": True, "scorer": True, "signa
 class Run:
     """Raises Fatal wherever a step is asked for that is not done."""
 
-    def __init__(
-        self, training: Training, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False
-    ) -> None:
+    def __init__(self, training: Training, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False) -> None:
         """`anew`: also where no label has come since the last run."""
         self.anew = anew
         self.training = training
@@ -48,6 +54,7 @@ class Run:
         self.folder = folder
         self.journal = Journal(folder / "steps")
         self.progress = progress
+        self.scores: dict[str, tuple[Scored, Told]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
         """What came of a step that is done."""
@@ -94,11 +101,17 @@ class Run:
         except Unsuited as error:
             told = f"input.format {self.settings.input.format} does not suit the signature: {error}"
             raise Fatal(told, "name the signature that does: signature", USAGE) from None
-        return joining.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder)
+        others = [] if self.plan.champion is None else [Signature.parse(self.plan.champion)]
+        return joining.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder, others)
 
     @cached_property
     def split(self) -> Split:
         return joining.split(self.joined, self.training)
+
+    @property
+    def learned_until_ms(self) -> int:
+        """Events up to this time (Unix ms) are trained on or chosen by; the later ones are the hold-out."""
+        return self.joined.mature_ms - self.training.snapshot.hold_out
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -121,6 +134,28 @@ class Run:
             raise Fatal("publish.key_file is not set: a version is attested and signed with a key", hint, USAGE)
         return read_private(publish.key_file, read_password(publish.password_file))
 
+    @cached_property
+    def trusted(self) -> list[TrustedKey]:
+        """The keys of the scorer's policy, and the run's own. Raises RegistryError, Fatal (2)."""
+        policy = self.settings.model.policy
+        return [*(read(policy).keys if policy else ()), TrustedKey("publish.key_file", self.key.public(), None)]
+
+    def serves(self) -> Resolution | None:
+        """What the channel names now; None where there is no such channel, or no repository, yet. Raises RegistryError."""
+        source = reference.parse(self.settings.model.source)
+        if source.kind == "oci" and not Path(source.repository, "index.json").exists():
+            return None
+        return standing(self.store, self.channel)
+
+    def version(self, digest: str) -> Package:
+        """A version of the repository, admitted by the scorer's policy. Raises RegistryError."""
+        model = self.settings.model.model_copy(update={"tag": digest})
+        return pulled(self.settings.model_copy(update={"model": model}))[0]
+
+    @property
+    def pushed(self) -> Pushed:
+        return self.result("push", Pushed)
+
     @property
     def identity(self) -> str:
         """12 hexadecimal digits: what is frozen, its bytes, the configuration with its seed, the signature, the environment."""
@@ -132,16 +167,3 @@ def config(training: Training, settings: Settings) -> dict[str, Any]:
     """Every setting that leaves a trace in the model or in its judgement: no secret, and no path of a machine."""
     own = training.model_dump(mode="json", exclude={**PRIVATE, "publish": {"key_file", "password_file", "rollout"}})
     return {"training": own, "scorer": settings.model_dump(mode="json", include=set(SCORERS))}
-
-
-def signature_of(training: Training, champion: Callable[[], Signature | None]) -> Signature:
-    """The file's that is named, else the champion's. Raises Fatal (2), RegistryError."""
-    if training.signature is None:
-        found = champion()
-        if found is None:
-            raise Fatal("the champion has no signature", "name a file: signature: signature.json", USAGE)
-        return found
-    try:
-        return Signature.parse(training.signature.read_bytes())
-    except (OSError, Refused) as error:
-        raise Fatal(f"signature {training.signature}: {error}", "see model_registry/README.md", USAGE) from None

@@ -91,7 +91,10 @@ def play(servers: str, folder: Path, registry: DockerRegistry, planned: Round, *
     except (RuntimeError, OSError, json.JSONDecodeError) as error:
         result.faults.append(f"{type(error).__name__}: {error}")
     result.seconds = round(time.monotonic() - began, 1)
-    talk.print(f"round {planned.number}: {', '.join(result.killed) or 'never hit'}; {result.faults or 'clean'}; {result.seconds} s", markup=False)
+    talk.print(
+        f"round {planned.number}: {', '.join(result.killed) or 'never hit'}; {result.faults or 'clean'}; {result.seconds} s",
+        markup=False,
+    )
     if not result.faults:
         shutil.rmtree(ground.folder)
     return result
@@ -103,7 +106,9 @@ def _trained(ground: Ground, registry: DockerRegistry, planned: Round, result: R
     for _ in range(STARTS):
         process = ground.training("run")
         kill = kills.pop(0) if kills else None
-        away = outage is not None and within(lambda: outage in ground.steps() or process.poll() is not None, LONGEST_SECONDS, every=0.002)
+        away = outage is not None and within(
+            lambda: outage in ground.steps() or process.poll() is not None, LONGEST_SECONDS, every=0.002
+        )
         if away and process.poll() is None:
             registry.kill()
             process.wait(LONGEST_SECONDS)

@@ -57,7 +57,10 @@ def _uncommitted(ground: Ground) -> list[str]:
     wanted = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{ground.name}.training", wanted)])
     committed = {one.partition: one.offset for one in next(iter(asked.values())).result(30).topic_partitions}
-    ends = {one.partition: found.result(30).offset for one, found in admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest())).items()}
+    ends = {
+        one.partition: found.result(30).offset
+        for one, found in admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest())).items()
+    }
     return [] if committed == ends else [f"committed {committed}, the ends are {ends}"]
 
 

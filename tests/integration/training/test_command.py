@@ -1,4 +1,4 @@
-"""`python deploy/training run --until join` as it is typed, on a real broker: the rows that there are, and what a kill leaves."""
+"""`python deploy/training run --until join` as it is typed, on a real broker: what rows there are, and what a kill leaves."""
 
 import json
 import signal
@@ -98,7 +98,10 @@ def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     assert [part["part"] for part in rows["parts"]] == ["training", "validation", "hold-out"]
     assert all(before["to_ms"] < after["from_ms"] for before, after in pairwise(rows["parts"]))
     assert {name: sum(part["classes"][name] for part in rows["parts"]) for name in ("low", "high")} == rows["classes"]
-    assert (told["outcome"], told["version"]) == ("not ended", f"{told['snapshot']['frozen'][:10].replace('-', '')}-{told['run']}")
+    assert (told["outcome"], told["version"]) == (
+        "not ended",
+        f"{told['snapshot']['frozen'][:10].replace('-', '')}-{told['run']}",
+    )
     assert {path.name for path in Path(told["folder"]).iterdir()} == {"steps", "records"}
     again = stage.found()
     assert again == told, "nothing is done twice"
@@ -112,7 +115,7 @@ def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> N
     training = yaml.safe_load((stage.folder / "training.yaml").read_text())
     del training["signature"]
     (stage.folder / "training.yaml").write_text(yaml.safe_dump(training))
-    assert "no OCI layout at" in stage.run(code=4).stderr
+    assert "has no champion with a signature under 'prod'" in stage.run(code=2).stderr
     registry(stage.folder, "push", "package", "oci:./registry/model:1.0.0")
     registry(stage.folder, "promote", "oci:./registry/model", "--to", "1.0.0")
     assert stage.found()["rows"]["labelled"] > 0
