@@ -106,6 +106,11 @@ def _search(found: Mapping[str, Any]) -> RenderableType:
     return table(("trained to", "trials", f"best {found['metric']}", "go on"), rungs)
 
 
+def comparison(found: Mapping[str, Any]) -> Group:
+    """A comparison: figures side by side, and each rule with its bound."""
+    return Group(*_comparison(found))
+
+
 def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     sides = [(name, side) for name in ("champion", "challenger") if (side := found[name])]
     metrics = sides[-1][1]["metrics"]

@@ -32,18 +32,26 @@ def evaluate(run: Run) -> Evaluated:
 
 
 def gate(run: Run) -> Comparison:
-    """Raises Fatal."""
-    standing = run.result("evaluate", Evaluated).champion
-    rows, own = run.split.hold_out, _own(run)
-    challenger = Version(run.rows.version, run.pushed.digest, _scored(run, own)[0])
+    """The new version beside the champion. Raises Fatal."""
+    challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
+    return _judged(run, challenger, run.result("evaluate", Evaluated).champion)
+
+
+def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:
+    """Any two versions of the repository, on the held-out rows of this run. Raises Fatal, RegistryError."""
+    return _judged(run, _version(run, challenger), champion)
+
+
+def _judged(run: Run, challenger: Version, champion: Standing | None) -> Comparison:
+    rows = run.split.hold_out
     evidence = Evidence(
         run=run.rows.run,
         rows=rows,
         classes=run.joined.classes,
         mature_times=run.joined.mature_times[run.joined.mature_times > run.learned_until_ms],
         challenger=challenger,
-        champion=_champion(run, standing) if standing else None,
-        leaked=_leaked(run, standing) if standing else None,
+        champion=_version(run, champion) if champion else None,
+        leaked=_leaked(run, champion) if champion else None,
         slices=by_field(rows, run.settings, run.signature, run.training.gate.slices),
     )
     return judge(evidence, run.training.gate, run.training.labels.coverage, run.training.seed)
@@ -53,7 +61,7 @@ def _own(run: Run) -> Package:
     return package.read(run.package, digest=run.pushed.digest, version=run.rows.version, name=run.settings.name)
 
 
-def _champion(run: Run, standing: Standing) -> Version:
+def _version(run: Run, standing: Standing) -> Version:
     return Version(standing.version, standing.digest, _scored(run, run.version(standing.digest))[0], standing.revision)
 
 
