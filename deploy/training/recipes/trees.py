@@ -8,7 +8,7 @@ budget, ends in the same model as one that was not: with `init_model` and baggin
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Rows to grow trees on: those of `rows`, and of each gap a sample of them once more."""
+    """Rows to grow trees on: those of `rows`, and of each gap a sample of them once more. `binned` is how LightGBM holds them,
+    by `max_bin`."""
 
     rows: Rows
     signature: Signature
@@ -67,6 +68,7 @@ class Prepared:
     matrix: Matrix
     outcomes: NDArray[np.int8]
     digest: str
+    binned: dict[Any, lightgbm.Dataset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,6 @@ class _Growth:
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared, self._folder, self._threads = prepared, folder, threads
         self._params = FIXED | dict(params) | {"num_threads": threads}
-        self._data: lightgbm.Dataset | None = None
         ones = int(prepared.outcomes.sum())
         self.start = float(np.log(ones / (len(prepared.outcomes) - ones)))
         self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
@@ -185,11 +186,11 @@ class _Growth:
         prepared = self._prepared
         while self._summed:
             self._totals = self._totals + _sums(self._summed.pop(0), prepared.matrix, threads=self._threads)
-        if self._data is None:
-            self._data = lightgbm.Dataset(prepared.matrix, prepared.outcomes, init_score=self._totals, params=self._params)
-        self._data.set_init_score(self._totals)
-        seed = (prepared.seed + first) % SEEDS
-        booster = lightgbm.Booster({**self._params, "seed": seed}, self._data)
+        bins = self._params["max_bin"]
+        if bins not in prepared.binned:
+            prepared.binned[bins] = lightgbm.Dataset(prepared.matrix, prepared.outcomes, params=self._params).construct()
+        data = prepared.binned[bins].set_init_score(self._totals)
+        booster = lightgbm.Booster({**self._params, "seed": (prepared.seed + first) % SEEDS}, data)
         for _ in range(count):
             if booster.update():
                 break
