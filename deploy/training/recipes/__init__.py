@@ -26,7 +26,17 @@ class Fitted(Protocol):
 
 
 class Recipe(Protocol):
-    """One way to train. Every method is a function of its arguments: the same rows, parameters and seed give the same bytes."""
+    """One way to train. Every method is a function of its arguments: the same rows, parameters and seed give the same bytes.
+    It can be pickled: worker processes get it."""
+
+    name: str
+    """As `recipe` of training.yaml states it."""
+
+    def check(self, signature: Signature) -> None:
+        """Raises Fatal (2) for a signature that the recipe does not serve, naming what in it."""
+
+    def parameters(self, stated: Params) -> Params:
+        """All parameters of the recipe: those stated, and defaults. Raises Fatal (2), naming one that the recipe lacks."""
 
     def suggest(self, trial: Any) -> Params:
         """Parameters for a trial of the search (`optuna.Trial`)."""
