@@ -173,6 +173,10 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     except (SettingsError, RegistryError) as error:
         raise Fatal(str(error), exit_code=USAGE) from None
     labels_topic(scorer)
+    publish = training.publish
+    if publish.rollout and publish.channel not in (None, scorer.model.tag):
+        told = f"publish.channel is {publish.channel!r}, and a rollout moves the scorer's model.tag {scorer.model.tag!r}"
+        raise Fatal(told, "leave publish.channel out, or publish.rollout", USAGE)
     return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 
 

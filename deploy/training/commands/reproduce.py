@@ -18,8 +18,8 @@ def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json =
     """Train a version again from the snapshot beside it, and say whether it has the same digest. Exit code 1 where not."""
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
-        again = reproduction.begin(training, settings, version, shown)
-        found = reproduction.reproduced(again, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
+        run, recorded = reproduction.begin(training, settings, version, shown)
+        found = reproduction.reproduced(run, recorded, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
     print_data(as_json, found, lambda: table(("", "recorded", "now", "same"), _rows(found)))
     if not found["same"]:
         raise typer.Exit(FINDING)

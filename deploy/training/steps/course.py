@@ -12,7 +12,7 @@ from training.steps import judging, learning, preparing, publishing
 from training.steps.folder import STEPS as FOLDER
 from training.steps.folder import named, runs
 from training.steps.journal import Journal
-from training.steps.results import End, Moved, Outcome, Over, Plan
+from training.steps.results import End, Moved, Outcome, Over, Plan, Promotion
 from training.steps.run import Progress, Run, config
 
 STEPS: Mapping[str, Callable[[Run], object]] = {
@@ -54,7 +54,8 @@ def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> E
             _take(run, step, STEPS[step], done)
             if step == until:
                 return None
-        raise AssertionError("the last step ends the run")
+        last = run.result("promote", Promotion)
+        end = End(last.outcome, str(last))
     except Moved:
         run.journal.set_aside(AGAIN)
         return follow(run, until, done)

@@ -53,6 +53,21 @@ class Counted(msgspec.Struct, frozen=True):
     labels: int
 
 
+class Trained(msgspec.Struct, frozen=True):
+    """What the model was trained on: rows, up to so many trees or epochs, with these parameters."""
+
+    rows: int
+    budget: int
+    parameters: dict[str, int | float | str]
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """The package: the largest difference between the ONNX model and what was trained, and the digest of each file."""
+
+    parity: float
+    files: dict[str, str]
+
+
 class Pushed(msgspec.Struct, frozen=True):
     """The version in the registry: the digests of its manifest, and of its dataset's, None where that is not kept."""
 
@@ -77,6 +92,20 @@ class Evaluated(msgspec.Struct, frozen=True):
     labels: list[str]
     counts: list[list[int]]
     unscored: dict[str, int]
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """The channel that was moved to a revision, or the rollout that was begun."""
+
+    outcome: Literal["promoted", "rollout"]
+    channel: str
+    revision: int | None
+    rollout: str | None
+
+    def __str__(self) -> str:
+        if self.outcome == "rollout":
+            return f"the rollout {self.rollout} was begun"
+        return f"the channel {self.channel} was moved, revision {self.revision}"
 
 
 class End(msgspec.Struct, frozen=True):
