@@ -4,6 +4,7 @@ import sys
 from importlib.util import find_spec
 
 from publisher.process import command_line
+from training import environment
 
 VERBS = {
     "run": "training.commands.run:run",
@@ -17,7 +18,8 @@ app = command_line.program("From labelled events to a promoted version: by hand,
 
 
 def main() -> None:
-    """Run the program; exit code 2 where its libraries are missing."""
+    """Run the program, with the pins of environment.py; exit code 2 where its libraries are missing."""
+    environment.pin()
     from model_registry.errors import RegistryError
 
     if find_spec("pyarrow") is None:
