@@ -53,7 +53,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
-    return np.asarray(same, np.bool_).all(axis=1)
+    return np.asarray(np.all(same, axis=1), np.bool_)
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:

@@ -14,6 +14,8 @@ from training.snapshot.rows import Rows
 Params = Mapping[str, int | float | str]
 """What a trial of the search chooses: names and values of one recipe."""
 
+RECIPES = {"trees": "training.recipes.trees:Trees", "network": "training.recipes.network:Network"}
+
 
 class Fitted(Protocol):
     """A trained model."""
@@ -53,6 +55,6 @@ class Recipe(Protocol):
 
 def named(name: str) -> Recipe:
     """The recipe of this name in the settings. Its libraries are imported here."""
-    module = import_module(f"training.recipes.{name}")
-    recipe: Recipe = module.RECIPE
+    module, _, kind = RECIPES[name].partition(":")
+    recipe: Recipe = getattr(import_module(module), kind)()
     return recipe

@@ -7,6 +7,7 @@ import numpy as np
 from model_registry import package
 from model_registry.package import Package
 from model_registry.trust import attestation
+from model_registry.trust.predicates import PROVENANCE
 from training.gate import leak
 from training.gate.comparison import Comparison
 from training.gate.evidence import Evidence, Version
@@ -74,6 +75,6 @@ def _scored(run: Run, version: Package) -> tuple[Scored, Told]:
 def _leaked(run: Run, standing: Standing) -> int | None:
     """How many of the rows the champion learned from, by its provenance, if a trusted key signed that; None: nobody says."""
     said = attestation.attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
-    learned = [leak.learned(one.predicate) for one in said if one.verified and one.type == attestation.PROVENANCE]
+    learned = [leak.learned(one.predicate) for one in said if one.verified and one.type == PROVENANCE]
     known = [each.rows(run.split.hold_out, run.frozen.cluster_id) for each in learned if each is not None]
     return max(known, default=None)

@@ -28,7 +28,7 @@ def train(run: Run) -> Trained:
     """Raises Fatal."""
     fitted(run)
     parts, best = run.split, run.result("search", Searched).best
-    return Trained(len(parts.training) + len(parts.validation), best.budget, best.parameters)
+    return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
 
 
 def fitted(run: Run) -> Fitted:

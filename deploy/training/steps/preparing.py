@@ -26,7 +26,7 @@ def plan(run: Run) -> Plan:
     if signature is None:
         hint = "name a file: signature: signature.json; a first version needs it"
         raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
-    told = champion and champion.to_json()
+    told = None if champion is None else champion.to_json()
     return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest())
 
 

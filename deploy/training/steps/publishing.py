@@ -36,7 +36,7 @@ def origin(run: Run) -> Origin:
 
 def attest(run: Run) -> list[str]:
     """The digests of the attestations. Raises RegistryError."""
-    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: msgspec.to_builtins(_gate(run))}
+    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: _document(_gate(run))}
     return [
         vouching.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, _now())
         for type_, predicate in said.items()
@@ -89,7 +89,7 @@ def provenance(run: Run) -> dict[str, Any]:
         leak.UNTIL: run.learned_until_ms,
     }
     outside = {"config": run.plan.config, "signature": msgspec.json.decode(run.plan.signature)}
-    told: dict[str, Any] = msgspec.to_builtins(
+    return _document(
         {
             "buildDefinition": {
                 "buildType": leak.BUILD_TYPE,
@@ -103,7 +103,6 @@ def provenance(run: Run) -> dict[str, Any]:
             },
         }
     )
-    return told
 
 
 def evaluation(run: Run) -> dict[str, Any]:
@@ -139,6 +138,12 @@ def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
         told = {"version": standing.version, "revision": standing.revision}
         uri = f"{run.store.repository}@{standing.digest}"
         found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": told})
+    return found
+
+
+def _document(value: object) -> dict[str, Any]:
+    """As JSON has it."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return found
 
 

@@ -39,7 +39,11 @@ T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Told what is under way, how much of it is done, and of how much."""
 SCORERS = ("name", "region", "input", "labels")
-PRIVATE = {"folder": True, "workers": True, "gpus": True, "scorer": True, "signature": True, "snapshot": {"keep"}}
+PRIVATE: dict[str, Any] = {
+    **dict.fromkeys(("folder", "workers", "gpus", "scorer", "signature"), True),
+    "snapshot": {"keep"},
+    "publish": {"key_file", "password_file", "rollout"},
+}
 """Settings that leave no trace in the model, or are files of one machine."""
 
 
@@ -165,5 +169,5 @@ class Run:
 
 def config(training: Training, settings: Settings) -> dict[str, Any]:
     """Every setting that leaves a trace in the model or in its judgement: no secret, and no path of a machine."""
-    own = training.model_dump(mode="json", exclude={**PRIVATE, "publish": {"key_file", "password_file", "rollout"}})
+    own = training.model_dump(mode="json", exclude=PRIVATE)
     return {"training": own, "scorer": settings.model_dump(mode="json", include=set(SCORERS))}

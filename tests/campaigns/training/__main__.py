@@ -2,13 +2,14 @@
 
 Every round is one training of its own data. Its process is killed after and amid its steps, and started again until it ends by
 itself. Then it is counted: one version with one digest, one move of the channel, one signature, one attestation of each type,
-the trigger's offsets at the end of the labels, no process left. Of some, `reproduce` trains the version again. The exit code is 1
-where a count is another.
+the trigger's offsets at the end of the labels, no process left. Some versions are trained again by `reproduce`. The exit code
+is 1 where a count is another.
 """
 
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -105,17 +106,11 @@ def _trained(ground: Ground, registry: DockerRegistry, planned: Round, result: R
     kills, outage = list(planned.kills), planned.outage
     for _ in range(STARTS):
         process = ground.training("run")
-        kill = kills.pop(0) if kills else None
-        away = outage is not None and within(
-            lambda: outage in ground.steps() or process.poll() is not None, LONGEST_SECONDS, every=0.002
-        )
-        if away and process.poll() is None:
-            registry.kill()
-            process.wait(LONGEST_SECONDS)
-            registry.start()
+        if outage is not None and _reached(ground, process, outage):
+            _take_away(registry, process)
             outage = None
             result.killed.append("the registry")
-        elif kill and _hit(ground, process, kill):
+        elif kills and _hit(ground, process, kill := kills.pop(0)):
             process.kill()
             result.killed.append(f"{kill.after}+{kill.seconds:.2f}")
         said, _ = process.communicate(timeout=LONGEST_SECONDS)
@@ -129,12 +124,25 @@ def _trained(ground: Ground, registry: DockerRegistry, planned: Round, result: R
     raise RuntimeError(f"the run has not ended after {STARTS} starts")
 
 
-def _hit(ground: Ground, process: Any, kill: Kill) -> bool:
+def _take_away(registry: DockerRegistry, process: subprocess.Popen[str]) -> None:
+    """The registry is away until the run has ended by itself."""
+    registry.kill()
+    process.wait(LONGEST_SECONDS)
+    registry.start()
+
+
+def _hit(ground: Ground, process: subprocess.Popen[str], kill: Kill) -> bool:
     """Wait for the moment of a kill; whether the process still runs then."""
     if kill.after is not None:
-        within(lambda: kill.after in ground.steps() or process.poll() is not None, LONGEST_SECONDS, every=0.002)
+        _reached(ground, process, kill.after)
     moment = time.monotonic() + kill.seconds
     within(lambda: time.monotonic() >= moment or process.poll() is not None, LONGEST_SECONDS, every=0.002)
+    return process.poll() is None
+
+
+def _reached(ground: Ground, process: subprocess.Popen[str], step: str) -> bool:
+    """Wait until a step is done; whether the process still runs then."""
+    within(lambda: step in ground.steps() or process.poll() is not None, LONGEST_SECONDS, every=0.002)
     return process.poll() is None
 
 

@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from model_registry.channels import channel
 from model_registry.oci import reference, tags
 from model_registry.stores import Store, StoreOptions, open_store
 from model_registry.trust import attestation, bundle, keys, signing
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 from model_registry.trust.signing import TrustedKey
-from tests.campaigns.training.ground import PARTITIONS, Ground
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.reader import TopicReader
+from tests.campaigns.training.ground import Ground
 
-TYPES = {attestation.PROVENANCE, attestation.EVALUATION, attestation.COMPARISON}
+TYPES = {PROVENANCE, EVALUATION, COMPARISON}
 
 
 def faults(ground: Ground, told: dict[str, Any]) -> list[str]:
@@ -53,14 +54,10 @@ def _vouched(ground: Ground, store: Store, digest: str) -> list[str]:
 
 def _uncommitted(ground: Ground) -> list[str]:
     """The group of the trigger stands at the end of the labels."""
-    admin = AdminClient({"bootstrap.servers": ground.servers})
-    wanted = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{ground.name}.training", wanted)])
-    committed = {one.partition: one.offset for one in next(iter(asked.values())).result(30).topic_partitions}
-    ends = {
-        one.partition: found.result(30).offset
-        for one, found in admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest())).items()
-    }
+    reader = TopicReader(KafkaSettings(bootstrap_servers=ground.servers), "count")
+    spans = reader.spans(reader.partitions([ground.labels_topic]))
+    ends = {partition: bounds.high for partition, bounds in spans.items()}
+    committed = reader.committed(f"{ground.name}.training", ends)
     return [] if committed == ends else [f"committed {committed}, the ends are {ends}"]
 
 

@@ -28,6 +28,9 @@ SIGNATURE = {
     "output": {"tensor": "probabilities", "index": 1},
     "decision": {"threshold": 0.5, "at_or_above": "high", "below": "low"},
 }
+CHAMPIONS = models.LINEAR | {
+    "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": 0.0}]}]
+}
 TRAINING = {
     "scorer": "scorer.yaml",
     "signature": "signature.json",
@@ -54,7 +57,8 @@ class Ground:
         self._write(seed)
         self.registry("keygen", "training")
         if champion:
-            self.registry("push", str(models.linear_package(folder / "package", 0.1)), f"{self.source}:1.0.0")
+            package = models.package(folder / "package", lambda path: models.linear(path, 0.1), CHAMPIONS)
+            self.registry("push", str(package), f"{self.source}:1.0.0")
             self.registry("promote", self.source, "--to", "1.0.0")
 
     @property
