@@ -1,6 +1,6 @@
 """Pieces of pictures: their frame, text, and a matrix of counts. Pure.
 
-Every piece has a colour of its own, for a picture in a file, and a class, by which the style sheet of a page may give it another.
+Every piece has a colour, for a picture in a file, and a class, by which the style sheet of a page may give it another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -24,7 +24,8 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Scalar = bool | Whole | Number | Text | None
 Figures = Annotated[dict[Text, Number | None], Meta(max_length=64)]
-Parameters = Annotated[dict[Text, bool | Whole | Number | Text | None | Annotated[list[Scalar], Meta(max_length=64)]], Meta(max_length=64)]
+Scalars = Annotated[list[Scalar], Meta(max_length=64)]
+Parameters = Annotated[dict[Text, bool | Whole | Number | Text | Scalars | None], Meta(max_length=64)]
 Digests = Annotated[dict[Text, Text], Meta(max_length=8)]
 Document = TypeVar("Document", bound=msgspec.Struct)
 
@@ -57,7 +58,7 @@ class Rival(msgspec.Struct, frozen=True):
 
     version: Text = ""
     digest: Text = ""
-    revision: Count = 0
+    revision: Count | None = None
     metrics: Figures = {}
     confusion_matrix: Matrix | None = None
 

@@ -4,6 +4,7 @@ A statement that a trusted key signed wins over every other: whoever writes to t
 statement. Of several that are equal in this the last that is listed counts.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -13,14 +14,16 @@ from scorer.console.training import documents
 from scorer.console.training.documents import COMPARISON, Comparison, Evaluation, Provenance
 
 Document = TypeVar("Document", Provenance, Evaluation, Comparison)
+RUN_VERSION = re.compile(r"(\d{4})(\d\d)(\d\d)-([0-9a-f]{12})")
+"""What training calls a version: the date of its snapshot and the id of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement(Generic[Document]):
     """One document of a version. `said` is None where it does not read, for the reason in `fault`.
 
-    `key_id` is the trusted key that signed it; None: it is claimed only, for the reason in `unverified`. `others` counts further
-    statements of this type.
+    `key_id` is the trusted key that signed it; None: it is claimed only, for the reason in `unverified`. `others` counts the
+    further statements of this type.
     """
 
     type: str

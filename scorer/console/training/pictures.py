@@ -1,5 +1,5 @@
-"""Pictures of a run of training, as the text of an SVG each: the rungs of its search, what longer training brought, the rules of
-its verdict and both confusion matrices. Pure functions of the documents that it attests; "" where there is nothing to draw.
+"""Pictures of a run of training, each the text of an SVG: the rungs of its search, what longer training brought, the rules of
+its verdict, and both confusion matrices. Pure functions of the documents that it attests; "" where there is nothing to draw.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,4 +146,7 @@ def _path(points: Sequence[Point], *, best: bool) -> list[str]:
     tone, width = ("good", 2.5) if best else ("axis", 1)
     drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     ink = f'fill="none" stroke="{TONES[tone]}" stroke-width="{width}"'
-    return [f'<polyline points="{drawn}" class="stroke hollow {tone}" {ink}/>', *(_dot(x, y, tone, filled=best) for x, y in points)]
+    return [
+        f'<polyline points="{drawn}" class="stroke hollow {tone}" {ink}/>',
+        *(_dot(x, y, tone, filled=best) for x, y in points),
+    ]

@@ -4,7 +4,6 @@ Attestations are only ever added, so a version is read again when its list of re
 end. What the registry does not answer is asked for again; what was read stays.
 """
 
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +16,11 @@ from model_registry.stores import Store
 from model_registry.trust import attestation, referrers
 from model_registry.trust.signing import TrustedKey
 from scorer.console.state import State
-from scorer.console.training.evidence import Evidence, Library, gathered
+from scorer.console.training.evidence import RUN_VERSION, Evidence, Library, gathered
 
 LOOK_SECONDS = 5.0
 VERSIONS = 200  # newest versions that are looked at
 RECENT = 20  # of them, those whose lists are asked for at every look; so many of the others take turns
-RUN_VERSION = re.compile(r"\d{8}-[0-9a-f]{12}")  # the date of its snapshot and the run's id
 SOURCE = "attestations"
 
 

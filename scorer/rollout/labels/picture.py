@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scorer.rollout.labels.assessment import Assessment, Quality
-from scorer.rollout.svg import TONES, line, matrix, picture, text
+from scorer.rollout.svg import TONES, matrix, picture, text
 
 SIDE, GAP, NAMES, TOP = 240, 60, 130, 64  # pixels
 ROW = SIDE + TOP + GAP
@@ -36,7 +36,8 @@ def _calibration(each: Quality, left: int, top: int) -> Iterator[str]:
     bottom, ink = top + SIDE, TONES["mark"]
     yield text(left, top - 24, "share that came true, by score", size=11)
     yield f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="{TONES["line"]}"/>'
-    yield line(left, bottom, left + SIDE, top, "axis")
+    diagonal = f'x1="{left}" y1="{bottom}" x2="{left + SIDE}" y2="{top}"'
+    yield f'<line {diagonal} stroke="{TONES["axis"]}" stroke-dasharray="4 4"/>'
     points = [(left + SIDE * one.score, bottom - SIDE * one.true, one.count) for one in each.calibration]
     yield f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)}" fill="none" stroke="{ink}"/>'
     for x, y, count in points:
