@@ -35,13 +35,19 @@ def figure(value: float | None) -> str:
 
 
 def measured(value: float | None) -> str:
-    """A figure of a model with four significant digits; a dash where there is none."""
-    return DASH if value is None else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    """A figure of a model, with four decimal places where it is of that size; a dash where there is none."""
+    if value is None:
+        return DASH
+    return (
+        f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10 else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    )
 
 
 def change(value: float | None) -> str:
     """A difference of two such figures, with its sign."""
-    return DASH if value is None else f"{value:+.3g}".replace("-", "\N{MINUS SIGN}")
+    if value is None:
+        return DASH
+    return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def seconds(value: float | None) -> str:

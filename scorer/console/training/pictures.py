@@ -9,8 +9,9 @@ from scorer.rollout.svg import TONES, line, matrix, picture, short, text
 
 WIDTH = 420  # pixels: a phone shows it whole, and still to be read
 EDGE, STRIP, RULE = 14, 56, 40
-HEIGHT, AXIS, SIDE, NAMES = 250, 54, 250, 140
+HEIGHT, AXIS, SIDE, NAMES = 250, 60, 250, 140
 MOST_CLASSES = 12
+HOW = "true class by row, predicted by column"
 Point = tuple[float, float]
 
 
@@ -54,7 +55,7 @@ def curve(search: Search, unit: str = "trees") -> str:
     bottom = HEIGHT - 44
 
     def at(point: Point) -> Point:
-        return _place(point[0], first, last, AXIS, WIDTH - EDGE), _place(point[1], low, high, bottom, EDGE)
+        return _place(point[0], first, last, AXIS, WIDTH - EDGE), _place(point[1], low, high, bottom - 12, EDGE)
 
     parts = [line(AXIS, bottom, WIDTH - EDGE, bottom, "axis"), line(AXIS, EDGE, AXIS, bottom, "axis")]
     for budget in dict.fromkeys(rung.budget for rung in steps):
@@ -70,20 +71,30 @@ def curve(search: Search, unit: str = "trees") -> str:
     return picture(WIDTH, HEIGHT, parts)
 
 
-def matrix_of(title: str, found: Matrix) -> str:
-    """One confusion matrix."""
-    return picture(NAMES + SIDE + EDGE, SIDE + 80, _matrix(title, found, NAMES))
+def matrix_of(found: Matrix) -> str:
+    """One confusion matrix; the page says of whom."""
+    names = found.names
+    if len(names) > MOST_CLASSES:
+        return picture(WIDTH, 40, [text(EDGE, 24, f"{len(names)} classes: too many to draw")])
+    left = 24 + 6.4 * max(len(short(name)) for name in names)
+    parts = [text(left, 14, HOW, size=11, tone="muted"), *matrix(names, names, found.counts, left, 42, SIDE)]
+    return picture(round(left) + SIDE + EDGE, SIDE + 56, parts)
 
 
 def matrices(comparison: Comparison) -> str:
     """The champion's confusion matrix beside the challenger's, of the same rows."""
-    rivals = [("challenger", comparison.challenger), *([("champion", comparison.champion)] if comparison.champion else [])]
-    sides = [(f"{role} {rival.version}", rival.confusion_matrix) for role, rival in reversed(rivals) if rival.confusion_matrix]
-    if not sides:
-        return ""
+    rivals = [("champion", comparison.champion), ("challenger", comparison.challenger)]
+    told = [(f"{role} {one.version}", one.confusion_matrix) for role, one in rivals if one and one.confusion_matrix]
     across = NAMES + SIDE + EDGE
-    parts = [part for k, (title, found) in enumerate(sides) if found for part in _matrix(title, found, k * across + NAMES)]
-    return picture(across * len(sides), SIDE + 80, parts)
+    parts: list[str] = []
+    for k, (title, found) in enumerate(told):
+        left, names = k * across + NAMES, found.names
+        parts.append(text(left, 18, short(title, 36), weight="bold"))
+        if len(names) > MOST_CLASSES:
+            parts.append(text(left, 60, f"{len(names)} classes: too many to draw"))
+        else:
+            parts += [text(left, 38, HOW, size=11, tone="muted"), *matrix(names, names, found.counts, left, 66, SIDE)]
+    return picture(across * len(told), SIDE + 80, parts) if told else ""
 
 
 def rules(comparison: Comparison) -> str:
@@ -115,16 +126,6 @@ def _gauge(rule: Rule, left: float, right: float, y: float) -> Iterator[str]:
     far = abs(rule.value - rule.bound) / max(abs(rule.value), abs(rule.bound), 1e-12) / 2
     reach = max(min(far, 1.0) * (right - left) / 2 - 6, 6.0)
     yield _dot(middle + (reach if rule.passed else -reach), y, "good" if rule.passed else "bad", filled=True)
-
-
-def _matrix(title: str, found: Matrix, left: float) -> Iterator[str]:
-    names = found.names
-    yield text(left, 18, short(title, 36), weight="bold")
-    if len(names) > MOST_CLASSES:
-        yield text(left, 60, f"{len(names)} classes: too many to draw")
-        return
-    yield text(left, 38, "true class by row, predicted by column", size=11, tone="muted")
-    yield from matrix(names, names, found.counts, left, 66, SIDE)
 
 
 def _by_budget(search: Search) -> Sequence[Rung]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from model_registry.channels.history import Move
+from model_registry.channels.roles import CHAMPION
 from scorer.console.state import Channel
 from scorer.console.training.documents import TRAINING_BUILD, Comparison, Difference, Internal, Rival
 from scorer.console.training.evidence import RUN_VERSION, Evidence
@@ -21,8 +23,8 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval of a difference; more is better. `left`, `right`, `mean`, `zero` and `edge` (the margin, below zero) are places
-    from 0 to WIDTH. `tone` is good where the lower end is not below the margin, bad where it is, wait without a margin."""
+    """An interval of a difference; more is better. `left`, `right`, `mean`, `zero` and `edge` (the margin, which is below zero)
+    are places from 0 to WIDTH. `tone` is good where the lower end is not below the margin, bad where it is, else wait."""
 
     found: Difference
     margin: float | None
@@ -36,9 +38,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A move of a channel to the version. `by_run` says that the run made it itself, `now` that the channel names it still."""
+    """A move of a channel to the version. `role` is the one that it has there from then on. `by_run` says that the run made the
+    move itself, `now` that it stands."""
 
     channel: str
+    role: str
     revision: int
     at: datetime
     actor: str
@@ -105,8 +109,10 @@ class Run:
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that name it now."""
-        return [each.channel for each in self.promotions if each.now]
+        """The channels that name it now, and as what, where it is not the champion."""
+        return [
+            each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
+        ]
 
     @property
     def metrics(self) -> Sequence[Metric]:
@@ -179,7 +185,7 @@ def _run(evidence: Evidence, channels: Sequence[Channel]) -> Run:
     margin = provenance.said.gate.margin if provenance and provenance.said else None
     promotions = _promotions(evidence, id_, channels)
     verdict = said.verdict if said else UNREADABLE if comparison or evidence.fault else UNJUDGED
-    found = Run(
+    return Run(
         evidence,
         id=id_,
         date=_date(evidence.version),
@@ -191,7 +197,6 @@ def _run(evidence: Evidence, channels: Sequence[Channel]) -> Run:
         promotions=promotions,
         warnings=[*_contradictions(evidence, id_, told), *_unearned(verdict, promotions)],
     )
-    return found
 
 
 def _because(evidence: Evidence) -> str:
@@ -213,17 +218,23 @@ def _promotions(evidence: Evidence, id_: str, channels: Iterable[Channel]) -> li
     return [
         Promotion(
             channel=channel.name,
+            role=role,
             revision=move.revision,
             at=move.at,
             actor=move.actor,
             reason=move.reason,
             by_run=by_run is not None and by_run.search(move.reason) is not None,
-            now=move.revision == channel.revision and channel.digest == evidence.digest,
+            now=move.revision == channel.revision,
         )
         for channel in channels
         for move in reversed(channel.moves)
-        if move.champion == evidence.digest
+        if (role := _role(move, evidence.digest))
     ]
+
+
+def _role(move: Move, digest: str) -> str:
+    """What a version is in a channel after a move; empty where it is nothing."""
+    return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 
 
 def _contradictions(evidence: Evidence, id_: str, told: Sequence[str]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from scorer.console.state import Channel
 from scorer.console.training import pictures
 from scorer.console.training.documents import Dependency, Provenance, Rule
 from scorer.console.training.evidence import Library
-from scorer.console.training.runs import Bar, Run, runs, slice_bars
+from scorer.console.training.runs import UNJUDGED, UNREADABLE, Bar, Run, runs, slice_bars
 
 SPANS = 100  # stretches of partitions that are shown
-VERDICTS = ("passed", "refused", "same")
+VERDICTS = ("passed", "refused", "same", UNJUDGED, UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Training:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One run with its pictures (the text of an SVG each, "" where there is nothing to draw) and the commands that say more.
-    `spans` are the stretches of topics that its rows come from, `spans_left_out` how many are not shown."""
+    `spans` are the stretches of topics that its rows come from, `spans_left_out` how many are not shown. Of a command there are
+    the id of its element, what it shows, and its text."""
 
     run: Run
     rungs: str
@@ -44,7 +45,7 @@ class Shown:
     spans: Sequence[Dependency]
     spans_left_out: int
     provenance: Provenance | None
-    commands: Sequence[tuple[str, str]]
+    commands: Sequence[tuple[str, str, str]]
 
 
 def training(library: Library, channels: Iterable[Channel], query: dict[str, str]) -> Training:
@@ -63,7 +64,7 @@ def shown(run: Run, lines: CommandLines) -> Shown:
     search, told = run.made.search, run.evidence.provenance
     provenance = told.said if told else None
     spans = [*provenance.named("events"), *provenance.named("labels")] if provenance else []
-    commands = [("cli-show", lines.show(run.id))] if run.id else []
+    commands = [("cli-show", "The run, on the machine that made it", lines.show(run.id))] if run.id else []
     return Shown(
         run,
         rungs=pictures.rungs(search, run.unit) if search else "",
@@ -74,7 +75,7 @@ def shown(run: Run, lines: CommandLines) -> Shown:
         spans=spans[:SPANS],
         spans_left_out=max(0, len(spans) - SPANS),
         provenance=provenance,
-        commands=[*commands, ("cli-inspect", lines.inspect(run.version))],
+        commands=[*commands, ("cli-inspect", "Every document, whole", lines.inspect(run.version))],
     )
 
 
@@ -88,4 +89,4 @@ def _matrices(run: Run) -> list[tuple[str, str]]:
     else:
         champion = [(f"champion {found.champion.version}", found.champion.confusion_matrix)] if found.champion else []
         named = [*champion, (f"challenger {run.version}", found.challenger.confusion_matrix)]
-    return [(title, pictures.matrix_of(title, each)) for title, each in named if each is not None]
+    return [(title, pictures.matrix_of(each)) for title, each in named if each is not None]
