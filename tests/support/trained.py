@@ -1,4 +1,4 @@
-"""Runs of training as they leave a registry: real packages, pushed, with documents attested beside them, and a channel moved."""
+"""Runs of training as they leave a registry: packages, pushed, with documents attested beside them, and a channel moved."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -34,11 +34,12 @@ class _Known:
 
 
 class Reader:
-    """Reads the newest versions of a repository, again only what may have changed."""
+    """Reads the newest versions of a repository, at most `most`, and again only what may have changed."""
 
-    def __init__(self, store: Store, keys: Sequence[TrustedKey]) -> None:
+    def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
         self._keys = keys
+        self._most = most
         self._known: dict[str, _Known] = {}
         self._turn = 0
 
@@ -46,7 +47,7 @@ class Reader:
         """What is known after each version that has changed, and at last after all. Raises Unreachable, and what else the list
         of tags raises; what was read until then is kept."""
         every = newest_first(tags.versions(self._store.tags()))
-        wanted, left_out = every[:VERSIONS], max(0, len(every) - VERSIONS)
+        wanted, left_out = every[: self._most], max(0, len(every) - self._most)
         self._known = {version: known for version, known in self._known.items() if version in set(wanted)}
         trusted = frozenset(key.id for key in self._keys if key.not_after is None or now < key.not_after)
         for version in self._due(wanted, trusted):
