@@ -7,6 +7,7 @@ statement. Of several that are equal in this the last that is listed counts.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from model_registry.trust.attestation import EVALUATION, PROVENANCE, Attestation
@@ -44,7 +45,10 @@ class Statement(Generic[Document]):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The documents of one version; None: nobody attested it. `fault` says why its attestations cannot be read at all."""
+    """The documents of one version; None: nobody attested it. `fault` says why its attestations cannot be read at all.
+
+    `attested` is when the first of them was stored, in UTC, as the registry lists it: nobody signed that.
+    """
 
     version: str
     digest: str
@@ -52,6 +56,7 @@ class Evidence:
     evaluation: Statement[Evaluation] | None = None
     comparison: Statement[Comparison] | None = None
     fault: str = ""
+    attested: datetime | None = None
 
     @property
     def statements(self) -> list[Statement[Provenance] | Statement[Evaluation] | Statement[Comparison]]:

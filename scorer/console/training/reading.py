@@ -4,14 +4,16 @@ Attestations are only ever added, so a version is read again when its list of re
 end. What the registry does not answer is asked for again; what was read stays.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from model_registry.errors import NotFound, RegistryError
-from model_registry.oci import tags
+from model_registry.oci import manifest, tags
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores import Store
 from model_registry.trust import attestation, referrers
 from model_registry.trust.signing import TrustedKey
@@ -69,10 +71,12 @@ class Reader:
         digest, listed = known.evidence.digest if known else "", None
         try:
             digest = digest or self._store.resolve(version).digest
-            listed = tuple(sorted(each.digest for each in referrers.listed(self._store, digest)))
+            there = referrers.listed(self._store, digest)
+            listed = tuple(sorted(each.digest for each in there))
             if known is not None and (known.listed, known.trusted) == (listed, trusted):
                 return False
             found = gathered(version, digest, attestation.each(self._store, digest, self._keys, now))
+            found = replace(found, attested=_first_stored(there))
         except NotFound:  # deleted since its tag was listed
             return self._known.pop(version, None) is not None
         except RegistryError as error:
@@ -83,7 +87,8 @@ class Reader:
         return known is None or known.evidence != found
 
     def _library(self, wanted: Sequence[str], left_out: int, *, read: bool) -> Library:
-        return Library(tuple(self._known[each].evidence for each in wanted if each in self._known), left_out, read)
+        known = [self._known[each].evidence for each in wanted if each in self._known]
+        return Library(tuple(sorted(known, key=_age, reverse=True)), left_out, read)
 
 
 class TrainingFeed:
@@ -121,6 +126,21 @@ class TrainingFeed:
                     self._state.changed()
             if self._closing.is_set():
                 return
+
+
+def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
+    """When the first statement of a list was stored; None where the list does not say."""
+    times = []
+    for each in listed:
+        with contextlib.suppress(ValueError, OverflowError):
+            times.append(datetime.fromisoformat(each.annotations.get(manifest.CREATED, "")).astimezone(UTC))
+    return min(times, default=None)
+
+
+def _age(found: Evidence) -> tuple[str, float]:
+    """Orders runs by their date, those of a day by when they were attested, and other versions before all."""
+    named = RUN_VERSION.fullmatch(found.version)
+    return found.version[:8] if named else "", found.attested.timestamp() if found.attested else 0.0
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:

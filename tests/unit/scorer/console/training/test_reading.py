@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from model_registry.errors import RegistryError, Unreachable
+from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
+from model_registry.trust import bundle, referrers
 from model_registry.trust.signing import TrustedKey
 from scorer.console.training.evidence import Evidence, Library
 from scorer.console.training.reading import RECENT, Reader, newest_first
@@ -150,6 +152,21 @@ def test_older_versions_are_left_out_and_those_between_take_turns(made: Runs, st
     made.attest(content.digest, "evaluation", trained.evaluation())
     seen = [sum(bool(each.statements) for each in looked(reader).versions) for _ in range(2)]
     assert RECENT < seen[0] < seen[1] == count - 1
+
+
+def test_runs_of_one_day_come_by_when_they_were_attested(made: Runs, store: Counted) -> None:
+    digest = made.push(0)
+    day = trained.version(0)[:8]
+    for minutes, name in ((9, "a" * 12), (5, "f" * 12)):
+        other = put_manifest(store, name)
+        store.move_tags({f"{day}-{name}": other}, expect={})
+        made.attest(other.digest, "evaluation", trained.evaluation(), minutes=minutes)
+        made.attest(other.digest, "evaluation", trained.evaluation(0.5), minutes=100 - minutes)
+    junk = {manifest.CREATED: "yesterday"}
+    referrers.attach(store, digest, bundle.MEDIA_TYPE, b"{}", junk)
+    library = looked(Reader(store, made.trusted))
+    assert [each.version for each in library.versions] == [f"{day}-{'a' * 12}", f"{day}-{'f' * 12}", trained.version(0)]
+    assert [each.attested for each in library.versions] == [DAY + timedelta(minutes=9), DAY + timedelta(minutes=5), None]
 
 
 def test_runs_come_newest_first_and_before_other_versions() -> None:
