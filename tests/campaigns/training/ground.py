@@ -57,7 +57,7 @@ class Ground:
         self._write(seed)
         self.registry("keygen", "training")
         if champion:
-            package = models.package(folder / "package", lambda path: models.linear(path, 0.1), CHAMPIONS)
+            package = models.package(folder / "package", lambda path: models.linear(path, -1.0), CHAMPIONS)
             self.registry("push", str(package), f"{self.source}:1.0.0")
             self.registry("promote", self.source, "--to", "1.0.0")
 
