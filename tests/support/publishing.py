@@ -20,7 +20,7 @@ from training.snapshot import dataset
 from training.snapshot.files import Copied, Frozen, finish
 
 AT = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
-KEY = PrivateKey(ec.generate_private_key(ec.SECP256R1()))
+KEY = PrivateKey(ec.derive_private_key(23, ec.SECP256R1()))  # the same in every process of a test
 KEYS = [TrustedKey("training", KEY.public())]
 FIRST = Judged()
 VERSION = version_of(RUN, AT)
