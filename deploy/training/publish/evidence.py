@@ -1,4 +1,4 @@
-"""The chain of evidence: which rows, environment, seed and champion decided about a version, from verified attestations alone."""
+"""The chain of evidence: from verified attestations alone, the rows, environment, seed and champion that decided."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,16 +99,19 @@ class Evidence:
         return self.verdict == PASSED
 
 
-def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Evidence:
-    """What trusted keys attest about how this version came to be and was judged. Of several comparisons one that it passed
-    counts, and of these the one with the latest champion.
+def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None) -> Evidence:
+    """What trusted keys attest about how this version came to be and was judged. Of several comparisons the one with the latest
+    champion counts; with `before`, the revision of a promotion, the one that this was decided by.
 
     Raises Refused, naming what is missing, what no trusted key signed and why, or what contradicts what; Unreachable, and
     Corrupt for a damaged list of attestations.
     """
     found = attestations(store, digest, keys, now)
-    compared = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
-    judged_by, judged = max(compared, key=lambda pair: (pair[1].verdict == PASSED, _revision(pair[1])))
+    every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
+    compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
+    if not compared:
+        raise Refused(f"{digest} has no comparison with a champion of before revision {before}", _HINT)
+    judged_by, judged = max(compared, key=lambda pair: (_revision(pair[1]), pair[1].verdict == PASSED))
     for made_by, made in ((one, _provenance(one, digest)) for one in _verified(found, PROVENANCE, digest)):
         if made.internal_parameters.run == judged.run:
             return _joined(digest, made_by, made, judged_by, judged)

@@ -33,7 +33,7 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Somebody else has moved the channel since. The version has to be judged again, against what serves now (None: nothing)."""
+    """Somebody else has moved the channel since. The version has to be judged again, against what serves now."""
 
     by: Resolution | None
 

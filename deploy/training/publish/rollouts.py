@@ -15,7 +15,8 @@ def begin_once(
     settings: Settings, plan: Path, version: str, digest: str, judged: Judged, run: str, actor: str
 ) -> str | Overtaken:
     """Begin a rollout of a version beside the champion that it was judged against; the id of the rollout. One that this run has
-    begun already is found, whether it has ended or not. The plan's `candidate` is the version, whatever its file says.
+    begun already is found, whether it has ended or not. The plan's `candidate` is the version, whatever its file says. A first
+    version has nothing to be rolled out beside: it is promoted.
 
     Raises Fatal: 2 for the plan, or topics that are missing; 3 where another rollout runs, or the version is not that digest;
     4 where the broker does not answer. Raises RegistryError.
@@ -25,6 +26,9 @@ def begin_once(
     if (own := _own(settings, digest, run)) is not None:
         return own
     serves = standing(open_source(settings), settings.model.tag)
+    if serves is None and judged.digest is None:
+        told = f"{settings.model.tag!r} serves nothing that version {version} could be rolled out beside"
+        raise Fatal(told, "promote a first version; the next ones are rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
     revision, rivals = starting.rivals(settings, wanted)

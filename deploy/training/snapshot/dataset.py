@@ -1,7 +1,7 @@
 """A copied snapshot as an artifact beside the version that was made from it: its files as layers, the version as its subject.
 
-It stays and goes with the version (`model-registry prune`). The same snapshot beside the same version has the same digest; beside
-another version it is another small manifest of the same layers. Files are streamed, whatever their size.
+It stays and goes with the version (`model-registry prune`). The same snapshot beside the same version has the same digest;
+beside another version the layers are the same, and the small manifest is another one. Files are streamed, whatever their size.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ _RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
 def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     """Store the files of a copied snapshot beside the version with this digest, once; the digest of the artifact.
 
-    Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a file
-    is not as it was copied, Unreachable.
+    Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a
+    file is not as it was copied, Unreachable.
     """
     with files.reported(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()

@@ -7,7 +7,7 @@ import yaml
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
-from tests.support.comparisons import comparison
+from tests.support.attested import comparison
 
 REPO = "oci:./registry/model"
 

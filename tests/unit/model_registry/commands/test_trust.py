@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model_registry.stores.layout import REF_NAME
-from tests.support.comparisons import comparison
+from tests.support.attested import comparison
 from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run
 
 REF = f"{REPO}:1.0.0"

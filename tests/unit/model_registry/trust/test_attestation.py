@@ -9,7 +9,7 @@ from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
 from model_registry.trust.attestation import attest, attestations, type_uri
 from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE, TEST_RESULT
-from tests.support.comparisons import comparison
+from tests.support.attested import comparison
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 GOOD: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from model_registry.trust.gate import Gate
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.policy import Policy
 from model_registry.trust.predicates import COMPARISON
-from tests.support.comparisons import comparison
+from tests.support.attested import comparison
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 

@@ -1,4 +1,4 @@
-"""What a training run attests of its challenger beside the champion."""
+"""What a training run attests: its challenger beside the champion, and where the challenger comes from."""
 
 from typing import Any
 
@@ -28,4 +28,24 @@ def comparison(digest: str, verdict: str = "passed", run: str = RUN, **changes: 
         "verdict": verdict,
         "because": "all rules passed" if passed else "the rule not-worse did not pass",
         **changes,
+    }
+
+
+def provenance(run: str = RUN, **changes: Any) -> dict[str, Any]:
+    """Where a version comes from, with some of the internal parameters changed."""
+    dependencies = [
+        {"name": "events", "uri": "kafka:cluster/flights/0", "annotations": {"from": 5, "to": 1_005}},
+        {"name": "events", "uri": "kafka:cluster/flights/1", "annotations": {"from": 0, "to": 0}},
+        {"name": "labels", "uri": "kafka:cluster/outcomes/0", "annotations": {"from": 0, "to": 990}},
+        {"name": "dataset", "digest": {"sha256": f"{3:064x}"}},
+        {"name": "environment", "digest": {"sha256": f"{4:064x}"}},
+    ]
+    return {
+        "buildDefinition": {
+            "buildType": "https://scorestream.io/training/v1",
+            "externalParameters": {"config": {"seed": 7}},
+            "internalParameters": {"run": run, "seed": 7, "recipe": "trees", "parameters": {"leaves": 31}, **changes},
+            "resolvedDependencies": dependencies,
+        },
+        "runDetails": {"builder": {"id": "https://scorestream.io/training"}, "metadata": {"invocationId": run}},
     }
