@@ -38,6 +38,7 @@ RUNS = {
     "deploy": ("tests.packaging.deploy", "manifests, dashboards and alerts, made and compared"),
     "faults": ("tests.campaigns.faults", "scorers under faults, and the count of lost and doubled events"),
     "fuzz": ("tests.campaigns.fuzz", "random records at a scorer"),
+    "gate": ("tests.proofs.training.gate", "the gate on real flights: how often it is wrong, and what it names"),
     "gpu": ("tests.proofs.gpu", "CUDA and TensorRT on a real GPU"),
     "image": ("tests.proofs.image", "the container image, built, run and killed"),
     "judge": ("tests.proofs.judge", "simulated candidates, judged: how often wrongly"),

@@ -61,7 +61,7 @@ def pin() -> None:
 
 
 def digest() -> str:
-    """The SHA-256, in hexadecimal, of the Python version, of every installed distribution, and of the sources of this program.
+    """The digest (`sha256:...`) of the Python version, of every installed distribution, and of the sources of this program.
     Machines on which the same wheels are installed have the same, wherever they are installed."""
     found = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
     for line in distributions(metadata.distributions()):
@@ -69,7 +69,7 @@ def digest() -> str:
     for folder in sorted((*PACKAGES, Path(__file__).parent), key=lambda folder: folder.name):
         for line in sources(folder):
             found.update(f"{folder.name}/{line}\n".encode())
-    return found.hexdigest()
+    return f"sha256:{found.hexdigest()}"
 
 
 def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:

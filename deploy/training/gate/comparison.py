@@ -63,13 +63,15 @@ class Slice(msgspec.Struct, frozen=True):
     difference: Difference
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """One rule. `value` None: there is nothing to hold against the bound. `bound` None: the rule does not apply."""
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rule. `value` None: there is nothing to hold against the bound. `bound` None: the rule does not apply. `difference`:
+    the interval that the value is an end of."""
 
     name: str
     value: float | None
     bound: float | None
     passed: bool
+    difference: Difference | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

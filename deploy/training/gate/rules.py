@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.gate.comparison import Rule, Slice
+from training.gate.comparison import Difference, Rule, Slice
 from training.gate.differences import Intervals
 from training.gate.evidence import Evidence
 from training.gate.intervals import Interval
@@ -30,16 +30,16 @@ class Ruled(NamedTuple):
     wrong: str
 
 
-def _at_least(name: str, value: float, bound: float, wrong: str) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value >= bound)), wrong)
+def _at_least(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value >= bound), of and Difference(*of)), wrong)
 
 
-def _above(name: str, value: float, bound: float, wrong: str) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value > bound)), wrong)
+def _above(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value > bound), of and Difference(*of)), wrong)
 
 
-def _at_most(name: str, value: float, bound: float, wrong: str) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value <= bound)), wrong)
+def _at_most(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value <= bound), of and Difference(*of)), wrong)
 
 
 def _unknown(name: str, wrong: str = "", *, passed: bool = True) -> Ruled:
@@ -98,7 +98,7 @@ def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     width = Rule("width", found.width, None if decided else 2 * gate.margin, decided or found.width <= 2 * gate.margin)
     yield Ruled(width, f"too few rows: the difference in {told}")
     worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {told}"
-    yield (_above if better else _at_least)(gate.metric, found.low, bound, worse)
+    yield (_above if better else _at_least)(gate.metric, found.low, bound, worse, found)
 
 
 def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
@@ -106,7 +106,7 @@ def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
     if found is None:
         return _unknown(name)
     told = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
-    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {told}")
+    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {told}", found)
 
 
 def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
@@ -114,7 +114,7 @@ def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
     if found is None:
         return _unknown("brier")
     told = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
-    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {told}")
+    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {told}", found)
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:

@@ -19,7 +19,7 @@ from training.gate.comparison import (
 )
 from training.gate.differences import Intervals
 from training.gate.evidence import Evidence, Version
-from training.gate.intervals import Blocks
+from training.gate.intervals import Blocks, Interval
 from training.gate.rules import Ruled
 from training.settings import GateSection
 
@@ -40,7 +40,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
         slices = differences.of_slices(both, blocks, gate.confidence)
         ruled += rules.of_both(both, found, slices, gate)
     difference = found.get(gate.metric)
-    verdict, because = _told(ruled, both, difference and Difference(*difference))
+    verdict, because = _told(ruled, len(both.rows), gate.metric, difference)
     return Comparison(
         run=evidence.run,
         rows=_compared(both, blocks.count),
@@ -56,7 +56,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
     )
 
 
-def _told(ruled: Sequence[Ruled], both: Evidence, difference: Difference | None) -> tuple[Verdict, str]:
+def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
     """The verdict, and why in one sentence."""
     failed = next((one for one in ruled if not one.rule.passed), None)
     if failed is not None:
@@ -66,9 +66,9 @@ def _told(ruled: Sequence[Ruled], both: Evidence, difference: Difference | None)
         numbers = "" if rule.value is None else f" ({rule.value:.4g}, and the bound is {rule.bound:.4g})"
         return "refused", f"rule {rule.name}{numbers}: {failed.wrong}"
     if difference is None:
-        return "passed", f"the first model is better than chance on {len(both.rows):,} rows"
+        return "passed", f"the first model is better than chance on {rows:,} rows"
     told = f"between {difference.low:+.4f} and {difference.high:+.4f}"
-    return "passed", f"no rule failed; the difference in the main figure is {difference.value:+.4f}, {told}"
+    return "passed", f"no rule failed: {metric} is {difference.value:+.4f} beside the champion's, {told}"
 
 
 def _compared(both: Evidence, blocks: int) -> Compared:
