@@ -23,7 +23,6 @@ from training.recipes.network.epochs import Share
 from training.recipes.network.job import Encoded, Job
 from training.recipes.network.launching import launch
 from training.recipes.network.layers import Parameters, logits, settled, views
-from training.recipes.network.worker import train
 from training.snapshot.rows import Rows
 
 ROWS_AT_ONCE = 65_536
@@ -118,11 +117,10 @@ def _parameters(params: Params) -> Parameters:
 def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int) -> None:
     if processes == 1 and not found.gpus:
         with files.locked(folder / job.LOCK):
-            train(folder, found, rows, job.begun(folder, found, budget), budget, Share())
+            epochs.train(folder, found, rows, job.begun(folder, found, budget), budget, Share())
         return
     job.write(folder, found, rows)
     launch(folder, budget, processes)
-    (folder / job.ROWS).unlink(missing_ok=True)
 
 
 def _fitted(folder: Path, found: Job, signature: Signature, budget: int) -> Perceptron:

@@ -7,11 +7,12 @@ the weights, to the bit. A ring, as `DistributedDataParallel` has it, adds in an
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from training.recipes.network.job import Encoded, Job, State
+from training.recipes.network.job import Encoded, Job, State, forget, keep
 from training.recipes.network.layers import HIDDEN_SHARE, MASKS, ORDER, SHARDS, chance, logits, settled, views
 
 
@@ -25,6 +26,15 @@ class Share(NamedTuple):
 def processes(most: int) -> int:
     """The largest number of processes up to `most` that can share a batch: a power of two."""
     return 1 << min(most, SHARDS).bit_length() - 1
+
+
+def train(folder: Path, job: Job, rows: Encoded, state: State, wanted: int, share: Share, device: str = "cpu") -> None:
+    """All epochs from `state` on. Rank 0 writes a checkpoint after each, and removes the one before it that it wrote."""
+    for after in run(job, rows, state, wanted, share, device):
+        if share.rank == 0:
+            keep(folder, job, after)
+            if after.epoch - 1 > state.epoch:
+                forget(folder, after.epoch - 1)
 
 
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:

@@ -32,7 +32,7 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
     }
     here = ("--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}")
     worker = ("-m", "training.recipes.network.worker", str(folder), str(epochs))
-    command = (sys.executable, "-m", "training.recipes.network.launching", *here, *worker)
+    command = (sys.executable, "-m", "training.recipes.network.agent", *here, *worker)
     code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
     if code != 0:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
@@ -46,16 +46,3 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if PARENT in os.environ and os.getppid() != int(os.environ[PARENT]):
         os._exit(1)
-
-
-def agent() -> None:
-    """torchrun, with this process as its agent."""
-    die_with_parent()
-    os.environ[PARENT] = str(os.getpid())
-    from torch.distributed import run
-
-    run.main(sys.argv[1:])
-
-
-if __name__ == "__main__":
-    agent()

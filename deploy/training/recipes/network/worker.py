@@ -37,19 +37,8 @@ def main(arguments: Sequence[str]) -> None:
     distributed.init_process_group("nccl" if found.gpus else "gloo")
     with files.locked(folder / job.LOCK) if share.rank == 0 else nullcontext():
         state = _sent(torch, job.begun(folder, found, wanted), device)
-        train(folder, found, rows, state, wanted, share, device)
+        epochs.train(folder, found, rows, state, wanted, share, device)
     distributed.destroy_process_group()
-
-
-def train(
-    folder: Path, found: job.Job, rows: job.Encoded, state: job.State, wanted: int, share: Share, device: str = "cpu"
-) -> None:
-    """All epochs from `state` on. Rank 0 writes a checkpoint after each, and removes the one before it that it wrote."""
-    for after in epochs.run(found, rows, state, wanted, share, device):
-        if share.rank == 0:
-            job.keep(folder, found, after)
-            if after.epoch - 1 > state.epoch:
-                job.forget(folder, after.epoch - 1)
 
 
 def _sent(torch: Any, state: job.State, device: str) -> job.State:
