@@ -23,7 +23,7 @@ RENDERED = Path(__file__).with_name("rendered")
 DIGEST = RENDERED / "sources.sha256"
 KUBERNETES = "1.34"
 OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "cpu-rollouts", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
-TRAINING = tuple(f"overlays/{name}" for name in ("training", "training-on-labels", "training-gpu"))
+TRAINING = tuple(f"overlays/{name}" for name in ("training", "training-on-labels", "training-gpu", "training-nodes"))
 CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "training", "eu-west", "us-east", "ap-south"))
 REGIONS = ("eu-west", "us-east", "ap-south")
 
@@ -72,12 +72,11 @@ def validate(thing: Object) -> None:
 
 
 def embedded(thing: Object) -> Sequence[Object]:
-    """What an object of a custom kind holds of Kubernetes' own kinds, as objects of these. Pure."""
-    found = []
-    for field, (version, kind) in EMBEDDED.items():
-        if field in thing["spec"]:
-            found.append({"apiVersion": version, "kind": kind, "metadata": thing["metadata"], "spec": thing["spec"][field]})
-    return found
+    """The Jobs in an object of a custom kind, as objects of their own. Pure."""
+    found: list[Any] = [thing] if thing["kind"] in EMBEDDED else []
+    for step in EMBEDDED.get(thing["kind"], ()):
+        found = [part for whole in found for part in (whole if step == "*" else [whole[step]])]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": thing["metadata"], "spec": spec} for spec in found]
 
 
 def title(thing: Object) -> str:

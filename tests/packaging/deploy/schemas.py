@@ -18,8 +18,13 @@ KEPT = {
     "type", "properties", "required", "items", "enum", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "anyOf", "oneOf", "allOf", "not", "additionalProperties",
 }  # fmt: skip
-EMBEDDED = {"jobTargetRef": ("batch/v1", "Job")}
-"""The field of a custom resource, and the kind whose `spec` it holds."""
+EMBEDDED = {
+    "ScaledJob": ("spec", "jobTargetRef"),
+    "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", "*", "template", "spec"),
+}
+"""Where a custom resource holds the `spec` of a Job; `*`: in each of a list."""
+UNUSED = {"runtimePatches", "initializer"}
+"""Fields that no manifest here has: refused like unknown ones, since their schemas are the longest."""
 ENVELOPE = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
 
 
@@ -31,8 +36,7 @@ def strict(schema: Any) -> Any:
         return {"type": ["integer", "string"]}
     result: dict[str, Any] = {key: value for key, value in schema.items() if key in KEPT}
     if "properties" in result:
-        own = {name: {"type": "object"} for name in EMBEDDED if name in result["properties"]}
-        result["properties"] = {name: strict(value) for name, value in result["properties"].items()} | own
+        result["properties"] = {name: strict(value) for name, value in result["properties"].items() if name not in UNUSED}
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
             result.setdefault("additionalProperties", False)
     for key in ("items", "additionalProperties", "not"):
@@ -45,6 +49,13 @@ def strict(schema: Any) -> Any:
     return result
 
 
+def leave_open(schema: dict[str, Any], path: Sequence[str]) -> None:
+    """Let the schema take any object at this path."""
+    for step in path[:-1]:
+        schema = schema["items"] if step == "*" else schema["properties"][step]
+    schema["properties"][path[-1]] = {"type": "object"}
+
+
 def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """File name to schema, for each served version of a CustomResourceDefinition. Pure."""
     spec = definition["spec"]
@@ -54,7 +65,10 @@ def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
             schema = strict(version["schema"]["openAPIV3Schema"])
             schema["properties"] = {**schema["properties"], **ENVELOPE}
             schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
-            found[f"{spec['names']['kind']}-{spec['group']}-{version['name']}.json"] = schema
+            kind = spec["names"]["kind"]
+            if kind in EMBEDDED:
+                leave_open(schema, EMBEDDED[kind])
+            found[f"{kind}-{spec['group']}-{version['name']}.json"] = schema
     return found
 
 

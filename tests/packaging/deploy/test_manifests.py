@@ -58,12 +58,15 @@ def test_every_object_is_valid(name: str) -> None:
         ("ScaledJob", ("spec", "rollout")),
         ("ScaledJob", ("spec", "jobTargetRef")),
         ("ScaledJob", ("spec", "jobTargetRef", "template", "spec", "containers", 0)),
+        ("TrainingRuntime", ("spec", "mlPolicy")),
+        ("TrainingRuntime", ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
         ("KafkaTopic", ("spec",)),
         ("KafkaUser", ("spec", "authorization", "acls", 0)),
     ],
 )
 def test_an_unknown_field_is_refused(kind: str, path: tuple[str | int, ...]) -> None:
     named = {"Kafka": "kafka/cluster", "CronJob": "overlays/training", "ScaledJob": "overlays/training-on-labels"}
+    named["TrainingRuntime"] = "overlays/training-nodes"
     name = next((named[start] for start in named if kind.startswith(start)), "overlays/cpu-rollouts")
     thing = copy.deepcopy(next(iter(of_kind(rendered(name), kind).values())))
     place: Any = thing

@@ -1,6 +1,7 @@
 """Training in Kubernetes: one pod spec for three triggers, and manifests that agree with training.yaml, with exit codes, with
 topics and with rights."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,25 @@ from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
 from publisher.process.time_window import seconds
 from scorer.settings import Settings
 from tests.integration.security import rights
-from tests.packaging.deploy.manifests import OVERLAYS, TRAINING, Object, matches, of_kind, rendered, title
+from tests.packaging.deploy.manifests import (
+    OVERLAYS,
+    SOURCES,
+    TRAINING,
+    Invalid,
+    Object,
+    matches,
+    of_kind,
+    rendered,
+    title,
+    validate,
+)
 from tests.packaging.deploy.test_configuration import KEDA, KINDS, USER_FILES, paths
 from tests.packaging.deploy.test_manifests import STRICT
 from tests.support.environment import ROOT
 from training.settings import Training, load
 
 BY_EVENT = "overlays/training-on-labels"
+NODES = "overlays/training-nodes"
 KAFKA = "kafka/training"
 PROGRAM = Path("/opt/scorestream/deploy/training")
 RUNS = Path("/var/lib/scorestream")
@@ -83,7 +96,7 @@ def test_one_run_at_a_time() -> None:
         assert job(name)["podReplacementPolicy"] == "Failed"
         assert {"parallelism", "completions"}.isdisjoint(job(name))
         (claim,) = of_kind(rendered(name), "PersistentVolumeClaim").values()
-        assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+        assert claim["spec"]["accessModes"] == ["ReadWriteMany" if name == NODES else "ReadWriteOncePod"]
 
 
 @pytest.mark.parametrize("name", TRAINING)
@@ -115,7 +128,7 @@ def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: 
     assert container["securityContext"] == STRICT
     assert all("value" in variable for variable in container["env"])  # secrets come as files
     assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
-    (policy,) = of_kind(things, "NetworkPolicy").values()
+    policy = of_kind(things, "NetworkPolicy")["training"]
     assert matches(policy["spec"]["podSelector"], job(name)["template"]["metadata"]["labels"])
     assert policy["spec"]["ingress"] == []
 
@@ -217,3 +230,59 @@ def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
     ours, theirs = without_retention(KAFKA), without_retention("kafka/cluster")
     assert set(ours) - set(theirs) == {"KafkaTopic/flights.outcomes", "KafkaUser/training", "KafkaUser/training-trigger"}
     assert {name: ours[name] for name in theirs} == theirs
+
+
+def nodes() -> Object:
+    """The pods of a training on several nodes."""
+    (replicated,) = of_kind(rendered(NODES), "TrainingRuntime")["training-nodes"]["spec"]["template"]["spec"]["replicatedJobs"]
+    template: Object = replicated["template"]["spec"]["template"]
+    return template
+
+
+def train_job() -> Object:
+    thing: Object = yaml.safe_load((SOURCES / NODES / "train_job.yaml").read_text())
+    return thing
+
+
+def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
+    (container,), one = nodes()["spec"]["containers"], pod(NODES)
+    labels = nodes()["metadata"]["labels"]
+    policies = of_kind(rendered(NODES), "NetworkPolicy")
+    assert [name for name, found in policies.items() if matches(found["spec"]["podSelector"], labels)] == ["training-nodes"]
+    peers = [{"podSelector": policies["training-nodes"]["spec"]["podSelector"]}]
+    assert policies["training-nodes"]["spec"]["ingress"] == [{"from": peers}]
+    assert [rule["to"] for rule in policies["training-nodes"]["spec"]["egress"] if "ports" not in rule] == [peers]
+    assert container["securityContext"] == STRICT
+    alike = (
+        "serviceAccountName",
+        "automountServiceAccountToken",
+        "priorityClassName",
+        "restartPolicy",
+        "securityContext",
+        "tolerations",
+    )
+    assert {key: nodes()["spec"][key] for key in alike} == {key: one[key] for key in alike}
+    assert [volume for volume in nodes()["spec"]["volumes"] if volume not in one["volumes"]] == []
+    assert {volume["name"] for volume in nodes()["spec"]["volumes"]} == {"runs", "tmp"}
+    assert container["image"] == one["containers"][0]["image"]
+
+
+def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> None:
+    training, _ = loaded(NODES, tmp_path)
+    thing, (container,) = train_job(), nodes()["spec"]["containers"]
+    named = {**thing, "metadata": {**thing["metadata"], "name": "training-nodes"}}
+    validate(named)
+    spec = thing["spec"]
+    assert spec["runtimeRef"]["name"] in of_kind(rendered(NODES), spec["runtimeRef"]["kind"])
+    trainer = spec["trainer"]
+    assert trainer["command"] == container["command"] == ["torchrun"]
+    module, folder, epochs = trainer["args"][1:]
+    assert importlib.util.find_spec(module)
+    assert {"name": "PYTHONPATH", "value": str(PROGRAM.parent)} in container["env"]
+    assert Path(folder).parents[1] == training.folder
+    assert int(epochs) == training.search.rungs[-1]
+    assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)
+    assert trainer["numProcPerNode"] == container["resources"]["limits"]["nvidia.com/gpu"]
+    trainer["replicaz"] = 3
+    with pytest.raises(Invalid, match="replicaz"):
+        validate(named)
