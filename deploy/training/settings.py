@@ -59,9 +59,9 @@ class SnapshotSection(Section):
 
 
 class SearchSection(Section):
-    trials: int = Field(default=16, ge=1)
+    trials: int = Field(default=16, ge=1, le=512)
     """How many sets of parameters are tried. 1: those of `parameters`, without a search."""
-    rungs: tuple[int, ...] = (27, 81, 243)
+    rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
     """Trees (epochs, for a network) after which the worse trials stop. The last is how far the best is trained."""
     reduction: int = Field(default=3, ge=2, le=100)
     """After each rung one of so many trials goes on, the best by the validation part; at least one."""
@@ -69,7 +69,7 @@ class SearchSection(Section):
     @field_validator("rungs")
     @classmethod
     def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
-        if not rungs or rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
+        if rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
             raise ValueError("rungs are whole numbers that rise, such as [27, 81, 243]")
         return rungs
 

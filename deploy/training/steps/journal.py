@@ -1,6 +1,7 @@
 """What a run has done: one JSON document a step, written when the step is whole. A step that has one is not done again."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,9 +64,16 @@ class Journal:
 
 def write(path: Path, value: object) -> None:
     """Write a JSON document as a whole or not at all. Raises Fatal (3)."""
-    try:
+    with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         files.replace(path, [msgspec.json.format(msgspec.json.encode(value), indent=2), b"\n"])
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raises Fatal (3) where the disk does not take the file."""
+    try:
+        yield
     except OSError as error:
         raise Fatal(f"{path} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
 

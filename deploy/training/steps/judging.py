@@ -8,6 +8,7 @@ from model_registry import package
 from model_registry.package import Package
 from model_registry.trust import attestation
 from model_registry.trust.predicates import PROVENANCE
+from scorer.console.training import documents, pictures
 from training.gate import leak
 from training.gate.comparison import Comparison
 from training.gate.evidence import Evidence, Version
@@ -16,7 +17,7 @@ from training.gate.scoring import scored
 from training.gate.slicing import by_field
 from training.gate.verdict import judge
 from training.snapshot.told import Told
-from training.steps.results import Evaluated, Standing
+from training.steps.results import Evaluated, Standing, as_json
 from training.steps.run import Run
 
 
@@ -35,7 +36,11 @@ def evaluate(run: Run) -> Evaluated:
 def gate(run: Run) -> Comparison:
     """The new version beside the champion. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
-    return _judged(run, challenger, run.result("evaluate", Evaluated).champion)
+    found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
+    told = documents.read(as_json(found), documents.Comparison)
+    run.draw("rules", pictures.rules(told))
+    run.draw("matrices", pictures.matrices(told))
+    return found
 
 
 def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:

@@ -3,6 +3,7 @@
 from functools import partial
 
 from model_registry.oci import digests
+from scorer.console.training import documents, pictures
 from training.export.card import Card
 from training.export.export import export as exported
 from training.recipes import Fitted
@@ -10,7 +11,7 @@ from training.search.fitting import train as trained
 from training.search.halving import Searched
 from training.search.rungs import search as searched
 from training.steps.folder import iso
-from training.steps.results import Exported, Trained
+from training.steps.results import Exported, Trained, as_json
 from training.steps.run import Run
 
 UNITS = {"trees": "trees", "network": "epochs"}
@@ -21,7 +22,11 @@ def search(run: Run) -> Searched:
     """Raises Fatal."""
     parts, shown = run.split, partial(run.progress, "trained")
     folder = run.folder / "search"
-    return searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
+    found = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
+    told, unit = documents.read(as_json(found), documents.Search), UNITS[run.training.recipe]
+    run.draw("rungs", pictures.rungs(told, unit))
+    run.draw("curves", pictures.curve(told, unit))
+    return found
 
 
 def train(run: Run) -> Trained:

@@ -17,7 +17,7 @@ from training.publish.versions import Origin
 from training.search.halving import Searched
 from training.snapshot import dataset
 from training.snapshot.files import verified
-from training.steps.results import Evaluated, Moved, Over, Promotion, Pushed, Standing
+from training.steps.results import Evaluated, Moved, Over, Promotion, Pushed, Standing, as_json
 from training.steps.run import Run
 
 
@@ -36,7 +36,7 @@ def origin(run: Run) -> Origin:
 
 def attest(run: Run) -> list[str]:
     """The digests of the attestations. Raises RegistryError."""
-    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: _document(_gate(run))}
+    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
     return [
         vouching.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, _now())
         for type_, predicate in said.items()
@@ -89,7 +89,7 @@ def provenance(run: Run) -> dict[str, Any]:
         leak.UNTIL: run.learned_until_ms,
     }
     outside = {"config": run.plan.config, "signature": msgspec.json.decode(run.plan.signature)}
-    return _document(
+    return as_json(
         {
             "buildDefinition": {
                 "buildType": leak.BUILD_TYPE,
@@ -138,12 +138,6 @@ def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
         told = {"version": standing.version, "revision": standing.revision}
         uri = f"{run.store.repository}@{standing.digest}"
         found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": told})
-    return found
-
-
-def _document(value: object) -> dict[str, Any]:
-    """As JSON has it."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return found
 
 

@@ -56,7 +56,7 @@ class Recorded:
 
 
 def begin(training: Training, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
-    """Fetch the snapshot of a version, and what its provenance states. Raises RegistryError: no trusted key signed it, it states
+    """Fetch the snapshot of a version and what its provenance states. Raises RegistryError: no trusted key signed it, it states
     no configuration, or there is no snapshot; Fatal."""
     here = Run(training, settings, training.folder, progress)
     digest = channel.resolve(here.store, version).digest

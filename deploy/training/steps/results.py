@@ -115,6 +115,12 @@ class End(msgspec.Struct, frozen=True):
     because: str
 
 
+def as_json(value: object) -> dict[str, Any]:
+    """A result as a document."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return found
+
+
 class Moved(Exception):
     """Somebody has moved the channel since the version was judged: it is to be judged beside the new champion."""
 

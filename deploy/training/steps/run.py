@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from model_registry import files
 from model_registry.channels.channel import Resolution
 from model_registry.oci import reference
 from model_registry.package import Package
@@ -32,7 +33,7 @@ from training.snapshot.files import Frozen
 from training.snapshot.joining import Joined
 from training.snapshot.rows import Split
 from training.snapshot.told import Told
-from training.steps.journal import Journal
+from training.steps.journal import Journal, written
 from training.steps.results import Counted, Plan, Pushed, Rows
 
 T = TypeVar("T")
@@ -155,6 +156,14 @@ class Run:
         """A version of the repository, admitted by the scorer's policy. Raises RegistryError."""
         model = self.settings.model.model_copy(update={"tag": digest})
         return pulled(self.settings.model_copy(update={"model": model}))[0]
+
+    def draw(self, name: str, picture: str) -> None:
+        """Keep a picture, the text of an SVG, in the run's folder; nothing where there is nothing to see. Raises Fatal (3)."""
+        path = self.folder / "pictures" / f"{name}.svg"
+        if picture:
+            with written(path):
+                path.parent.mkdir(exist_ok=True)
+                files.replace(path, [picture.encode()])
 
     @property
     def pushed(self) -> Pushed:

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from model_registry.trust.attestation import EVALUATION, PROVENANCE
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 
-COMPARISON = "https://scorestream.io/attestations/comparison/v1"
 TRAINING_BUILD = "https://scorestream.io/training/v1"
 MOST_TRIALS, MOST_RUNGS = 512, 12
 LARGEST = 1 << 53  # whole numbers are exact to here in a float, too
@@ -153,8 +152,12 @@ class Gate(msgspec.Struct, frozen=True):
     slice_margin: Number | None = None
 
 
-class Config(msgspec.Struct, frozen=True):
+class Stated(msgspec.Struct, frozen=True):
     gate: Gate = Gate()
+
+
+class Config(msgspec.Struct, frozen=True):
+    training: Stated = Stated()
 
 
 class External(msgspec.Struct, frozen=True):
@@ -208,7 +211,7 @@ class Provenance(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def gate(self) -> Gate:
-        return self.build_definition.external_parameters.config.gate
+        return self.build_definition.external_parameters.config.training.gate
 
     def named(self, name: str) -> list[Dependency]:
         """What of this name went into the version."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from model_registry.trust.attestation import EVALUATION, PROVENANCE, Attestation
+from model_registry.trust.attestation import Attestation
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.training import documents
-from scorer.console.training.documents import COMPARISON, Comparison, Evaluation, Provenance
+from scorer.console.training.documents import Comparison, Evaluation, Provenance
 
 Document = TypeVar("Document", Provenance, Evaluation, Comparison)
 RUN_VERSION = re.compile(r"(\d{4})(\d\d)(\d\d)-([0-9a-f]{12})")

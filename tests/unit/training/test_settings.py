@@ -74,8 +74,8 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
         ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),
         ({"search": {"rungs": [3, 3]}}, "rungs are whole numbers that rise, such as [27, 81, 243]"),
-        ({"search": {"rungs": []}}, "rungs are whole numbers that rise"),
-        ({"recipe": "forest"}, "Input should be 'trees' or 'network'"),
+        ({"search": {"rungs": []}}, "Tuple should have at least 1 item"),
+        ({"recipe": "forest"}, "'forest' is not one of 'trees' or 'network'"),
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
     ],
 )

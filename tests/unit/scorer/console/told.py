@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from model_registry.channels.history import Move
-from model_registry.trust.attestation import EVALUATION, PROVENANCE, Attestation
+from model_registry.trust.attestation import Attestation
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
 from scorer.console.state import Channel, RegistryView, State
-from scorer.console.training.documents import COMPARISON
 from scorer.console.training.evidence import Library, gathered
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
 from tests.support import rollouts, trained

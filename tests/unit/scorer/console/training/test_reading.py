@@ -13,6 +13,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers
+from model_registry.trust.predicates import COMPARISON
 from model_registry.trust.signing import TrustedKey
 from scorer.console.training.evidence import Evidence, Library
 from scorer.console.training.reading import RECENT, Reader, newest_first
@@ -63,7 +64,7 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
     assert of(looked(reader), 0) is found
     assert store.reads == reads
     again = trained.comparison(0, digest, verdict="refused", because="judged again")
-    made.attest(digest, trained.COMPARISON, again, minutes=1)
+    made.attest(digest, COMPARISON, again, minutes=1)
     newer = of(looked(reader), 0).comparison
     assert newer is not None
     assert newer.said is not None
@@ -74,7 +75,7 @@ def test_documents_are_read_once_and_new_ones_at_the_next_look(made: Runs, store
 
 def test_a_claim_never_takes_the_place_of_what_a_trusted_key_signed(made: Runs, store: Counted) -> None:
     _, digest = made.run(0, change=-0.0061)
-    made.attest(digest, trained.COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
+    made.attest(digest, COMPARISON, trained.comparison(0, digest, verdict="passed"), made.stranger, minutes=1)
     found = of(looked(Reader(store, made.trusted)), 0).comparison
     assert found is not None
     assert found.said is not None
@@ -99,7 +100,7 @@ def test_a_key_that_came_to_its_end_verifies_nothing_any_more(made: Runs, store:
 def test_a_document_of_the_wrong_shape_is_told(made: Runs, store: Counted) -> None:
     digest = made.push(0)
     wrong: dict[str, Any] = {"verdict": "passed", "challenger": {}, "difference": {"value": "much", "low": 0, "high": 1}}
-    made.attest(digest, trained.COMPARISON, wrong)
+    made.claim(digest, COMPARISON, wrong)
     found = of(looked(Reader(store, made.trusted)), 0).comparison
     assert found is not None
     assert found.said is None

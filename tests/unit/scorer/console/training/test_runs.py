@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_registry.channels.roles import Role
-from model_registry.trust.attestation import EVALUATION, PROVENANCE, Attestation
+from model_registry.trust.attestation import Attestation
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.command_lines import CommandLines
 from scorer.console.training import documents, runs, view
-from scorer.console.training.documents import COMPARISON, Comparison, Difference, Evaluation, Provenance
+from scorer.console.training.documents import Comparison, Difference, Evaluation, Provenance
 from scorer.console.training.evidence import Evidence, Library, gathered
 from tests.support import trained
 from tests.unit.scorer.console import told
