@@ -53,7 +53,8 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
-    return np.asarray(same, np.bool_).all(axis=1)
+    found: NDArray[np.bool_] = np.logical_and.reduce(same, axis=1)
+    return found
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
