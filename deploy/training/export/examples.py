@@ -44,7 +44,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
     """The tensors that a field feeds, and the elements of their rows that it is."""
     for tensor in signature.fed:
         for at, one in enumerate(tensor.fields):
-            if one == field:
+            if one.name == field.name:
                 yield tensor.tensor, slice(0, tensor.width) if field.array is not None else slice(at, at + 1)
 
 

@@ -1,5 +1,6 @@
 """Small labelled rows to train on, of every kind of tensor that a recipe takes."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from model_registry.package.signature import Decision, InputField, Output, Signa
 from training.settings import Training
 from training.snapshot.rows import Places, Rows
 
-NAN = float("nan")
+NAN = math.nan
 DECISION = Decision(0.5, "late", "on time")
 SIGNATURE = Signature(
     (
