@@ -74,6 +74,7 @@ def stage(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Stage:
         "signature": "package/signature.json",
         "labels": {"after": "1h", "coverage": 0.5},
         "publish": {"key_file": "training.key"},
+        "gate": {"block": "1h"},
         "snapshot": {"window": "49h", "validation": "8h", "hold_out": "8h", "at_least": 100},
     }
     models.linear_package(tmp_path / "package", 2.0)
