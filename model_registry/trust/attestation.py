@@ -4,7 +4,7 @@ Stored as signatures are, and as `cosign attest --key` does it. predicates.py ha
 named by its URI and its predicate is taken as it is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -65,8 +65,13 @@ def attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: dat
 
     What cannot be read at all is left out too: it says nothing. Raises Unreachable, and Corrupt for a damaged list.
     """
+    return list(each(store, digest, keys, now))
+
+
+def each(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
+    """The same, one after the other: everybody who writes to the store may have put hundreds there, of a megabyte each."""
     found = (_read(one, digest, keys, now) for one in signing.collect(store, digest))
-    return [one for one in found if one is not None and one.type != bundle.SIGNED]
+    return (one for one in found if one is not None and one.type != bundle.SIGNED)
 
 
 def type_uri(name: str) -> str:

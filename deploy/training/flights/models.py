@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from scorer.demo.flights import Event
+from training.flights.features import Event
 
 SEED = 2013
 CATEGORIES = ("carrier", "origin", "dest")

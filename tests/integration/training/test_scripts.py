@@ -1,14 +1,12 @@
-"""The scripts that make the demo's data, run as a person would: on a slice of the flights, and on bad input."""
+"""The verbs that make the demo's data, typed as a person would: on a slice of the flights, and on bad input."""
 
 import csv
-import importlib
 import json
 import lzma
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,30 +14,26 @@ from typing import Any
 import pytest
 import typer
 
+from publisher.errors import Fatal
 from scorer.demo import flights
 from tests.integration.training.test_packages import MAX_BYTES, VERSIONS, check_golden, package, signature
+from tests.support.environment import ROOT
+from training.flights import model_package, models, source_data, train
+from training.flights.features import late
 
-SCRIPTS = Path(__file__).parents[3] / "deploy" / "training" / "flights"
+PROGRAM = ROOT / "deploy" / "training" / "flights"
 EVERY = 80  # one row of so many makes the slice
 
 
-def run(script: str, *arguments: str | Path, hash_seed: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+def run(verb: str, *arguments: str | Path, hash_seed: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), verb, *map(str, arguments)]
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture(scope="session")
-def training() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SCRIPTS)
-        yield importlib.import_module
-
-
-@pytest.fixture(scope="session")
-def rows(training: Any) -> list[dict[str, str]]:
-    source = training("source_data")
-    return [row for i, row in enumerate(source.rows(source.locate())) if i % EVERY == 0]
+def rows() -> list[dict[str, str]]:
+    return [row for i, row in enumerate(source_data.rows(source_data.locate())) if i % EVERY == 0]
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +48,9 @@ def slice_csv(rows: list[dict[str, str]], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def trained(slice_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of packages trained on the slice, and what the script said about them."""
+    """The folder of packages trained on the slice, and what the verb told about them."""
     out = tmp_path_factory.mktemp("packages")
-    done = run("train.py", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
+    done = run("train", "--data", slice_csv, "--out", out, "--months", "2-8", "--sample", "2000", "--json")
     assert done.returncode == 0, done.stderr
     return out, json.loads(done.stdout)
 
@@ -79,7 +73,7 @@ def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Pat
     """Whatever the process's string hashes are: a converter that walks a set must not show in the model."""
     out, _ = trained
     arguments = ("--data", slice_csv, "--out", tmp_path, "--months", "2-8", "--sample", "2000")
-    done = run("train.py", *arguments, hash_seed=2)
+    done = run("train", *arguments, hash_seed=2)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     made = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
     assert len(made) == 8
@@ -87,58 +81,55 @@ def test_training_again_gives_the_same_bytes(slice_csv: Path, trained: tuple[Pat
 
 
 @pytest.mark.parametrize("months", ["8-9", "0", "5-3", "spring", "1-8-8", ""])
-def test_months_that_are_held_out_or_none_are_refused(months: str, training: Any) -> None:
+def test_months_that_are_held_out_or_none_are_refused(months: str) -> None:
     with pytest.raises(typer.BadParameter, match=re.escape(repr(months))):
-        training("train").month_range(months)
+        train.month_range(months)
 
 
 @pytest.mark.parametrize(
-    ("script", "flag", "value"),
-    [("train.py", "--months", "1-9"), ("train.py", "--data", "absent.csv"), ("extract.py", "--data", "absent.csv")],
+    ("verb", "flag", "value"),
+    [("train", "--months", "1-9"), ("train", "--data", "absent.csv"), ("extract", "--data", "absent.csv")],
 )
-def test_what_is_refused_ends_the_script_before_it_writes(script: str, flag: str, value: str, tmp_path: Path) -> None:
-    done = run(script, flag, value, "--out", tmp_path / "out")
+def test_what_is_refused_ends_the_verb_before_it_writes(verb: str, flag: str, value: str, tmp_path: Path) -> None:
+    done = run(verb, flag, value, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert value in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_of_something_else_is_refused(training: Any, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     weather = tmp_path / "weather.csv"
     weather.write_text("origin,temp\nEWR,39\n")
-    source = training("source_data")
-    with pytest.raises(source.SourceError, match=r"weather\.csv lacks the columns year, month"):
-        list(source.rows(weather))
+    with pytest.raises(Fatal, match=r"weather\.csv lacks the columns year, month"):
+        list(source_data.rows(weather))
 
 
-def test_the_parity_check_sees_another_model(training: Any, rows: list[dict[str, str]]) -> None:
-    train, models, package_of = training("train"), training("models"), training("model_package")
-    known = train.flights([row for row in rows if flights.late(row) is not None], "the slice")
+def test_the_parity_check_sees_another_model(rows: list[dict[str, str]]) -> None:
+    known = train.flights([row for row in rows if late(row) is not None], "the slice")
     for recipe in models.RECIPES:
         frame = recipe.frame(known.events)
         half = len(frame) // 2
         one = recipe.fit(frame[:half].reset_index(drop=True), known.late[:half])
         other = recipe.fit(frame[half:].reset_index(drop=True), known.late[half:])
-        session = package_of.open_session(models.to_onnx(one, recipe).SerializeToString())
+        session = model_package.open_session(models.to_onnx(one, recipe).SerializeToString())
         assert train.parity(session, one, recipe, known.events) <= train.PARITY_TOLERANCE
         assert train.parity(session, other, recipe, known.events) > 0.01
 
 
-def test_a_model_that_is_too_large_does_not_ship(training: Any, rows: list[dict[str, str]]) -> None:
-    train, models = training("train"), training("models")
-    known = train.flights([row for row in rows if flights.late(row) is not None], "the slice")
+def test_a_model_that_is_too_large_does_not_ship(rows: list[dict[str, str]]) -> None:
+    known = train.flights([row for row in rows if late(row) is not None], "the slice")
 
-    def many_trees(frame: Any, late: Any) -> Any:
-        pipeline = models.fit_trees(frame, late)
-        return pipeline.set_params(lgbmclassifier__n_estimators=400).fit(frame, late)
+    def many_trees(frame: Any, outcomes: Any) -> Any:
+        pipeline = models.fit_trees(frame, outcomes)
+        return pipeline.set_params(lgbmclassifier__n_estimators=400).fit(frame, outcomes)
 
-    with pytest.raises(train.Unfit, match="bytes, allowed are 300000"):
-        train.train(replace(models.RECIPES[1], fit=many_trees), known, known)
+    with pytest.raises(Fatal, match="bytes, allowed are 300000"):
+        train.fitted(replace(models.RECIPES[1], fit=many_trees), known, known)
 
 
-def test_the_extract_is_what_the_script_makes(tmp_path: Path) -> None:
-    made = tmp_path / "extract.csv.xz"
-    done = run("extract.py", "--out", made)
+def test_the_extract_is_what_the_verb_makes(tmp_path: Path) -> None:
+    made = tmp_path / "extract.jsonl.xz"
+    done = run("extract", "--out", made)
     assert done.returncode == 0, done.stderr
     assert lzma.decompress(made.read_bytes()) == lzma.decompress(flights.EXTRACT.read_bytes())
     assert flights.EXTRACT.stat().st_size <= 2_000_000
