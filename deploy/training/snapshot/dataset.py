@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from model_registry import files
-from model_registry.errors import Corrupt, NotFound, Refused
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.oci.plan import reader
@@ -25,6 +25,7 @@ from training.snapshot.files import MANIFEST, Copied, digest_of
 DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
 PARQUET_TYPE, JSON_TYPE = "application/vnd.apache.parquet", "application/json"
 SNAPSHOT = "io.scorestream.dataset.snapshot"
+ATTEMPTS = 5  # of two who add to the list at once a registry without a referrers API may keep only one
 MAX_FILES = 5_000
 MAX_BYTES = 256 << 30
 MAX_MANIFEST = 8 << 20
@@ -35,7 +36,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     """Store the files of a copied snapshot beside the version with this digest, once; the digest of the artifact.
 
     Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a
-    file is not as it was copied, Unreachable.
+    file is not as it was copied, Conflict where it is not listed although it was stored, Unreachable.
     """
     with files.reported(f"the snapshot {folder}"):
         described = (folder / MANIFEST).read_bytes()
@@ -55,10 +56,12 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         if len(document) > manifest.MAX_BYTES:
             raise Refused(f"the snapshot in {folder} has too many files for one artifact", "set snapshot.keep: false")
         made = digests.of_bytes(document)
-        if not any(there.digest == made for there in referrers.listed(store, digest)):
+        for _ in range(ATTEMPTS):
+            if any(there.digest == made for there in referrers.listed(store, digest)):
+                return made
             transfer.upload(store, [(layer, reader(folder / path)) for path, layer in layers.items()])
             referrers.refer(store, document)
-    return made
+    raise Conflict(f"the list of what belongs to {digest} is overwritten by others all the time", "run again")
 
 
 def of_version(store: Store, digest: str) -> str:

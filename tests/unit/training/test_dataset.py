@@ -1,5 +1,6 @@
 """A snapshot as an artifact: same bytes, same digest; it comes back to the byte, and hostile contents are refused."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from model_registry.channels import prune
 from model_registry.channels.prune import Rules
-from model_registry.errors import Corrupt, NotFound, Refused, Unreachable
+from model_registry.errors import Conflict, Corrupt, NotFound, Refused, Unreachable
 from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
@@ -171,6 +172,19 @@ def test_too_many_files_are_told_before_any_is_stored(
     with pytest.raises(Refused, match="it has at most 3") as refused:
         dataset.push(store, versions["1.0.0"], records, copied)
     assert refused.value.hint == "set snapshot.keep: false"
+
+
+def test_a_dataset_that_is_never_listed_is_told(
+    store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied
+) -> None:
+    class Forgetful(LayoutStore):
+        """Others overwrite the list of referrers each time."""
+
+        def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+            """Nothing stays."""
+
+    with pytest.raises(Conflict, match="overwritten by others"):
+        dataset.push(Forgetful(store._path), versions["1.0.0"], records, copied)
 
 
 def test_it_stays_and_goes_with_its_version(

@@ -110,3 +110,10 @@ def test_openssl_verifies_what_was_signed(tmp_path: Path) -> None:
     assert (
         "Verified OK" in subprocess.run([*arguments, str(tmp_path / "data")], capture_output=True, text=True, check=True).stdout
     )
+
+
+def test_what_is_signed_twice_has_one_signature() -> None:
+    """Two processes that say the same thing store one bundle."""
+    key = keys.PrivateKey(ec.generate_private_key(ec.SECP256R1()))
+    assert key.sign(b"x") == key.sign(b"x") != key.sign(b"y")
+    assert key.public().verifies(key.sign(b"x"), b"x")
