@@ -7,6 +7,7 @@ budget, ends in the same model as one that was not: with `init_model` and baggin
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,7 +157,7 @@ class _Growth:
         self._prepared, self._folder, self._threads = prepared, folder, threads
         self._params = FIXED | dict(params) | {"num_threads": threads}
         ones = int(prepared.outcomes.sum())
-        self.start = float(np.log(ones / (len(prepared.outcomes) - ones)))
+        self.start = math.log(ones / (len(prepared.outcomes) - ones))
         self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
         self._summed: list[lightgbm.Booster] = []
         told = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
@@ -215,7 +216,7 @@ def _prepared(rows: Rows, signature: Signature, seed: int) -> Prepared:
         matrices.append(without)
         outcomes.append(rows.outcomes[np.sort(drawn)])
     matrix, truth = np.concatenate(matrices), np.concatenate(outcomes)
-    digest = hashlib.sha256(matrix.tobytes())
-    digest.update(truth.tobytes())
+    digest = hashlib.sha256(matrix.data)
+    digest.update(truth.data)
     digest.update(signature.to_json().encode())
     return Prepared(rows, signature, seed, encoding, matrix, truth, digest.hexdigest())

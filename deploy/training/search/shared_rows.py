@@ -42,9 +42,9 @@ def write(rows: Rows, folder: Path) -> str:
         columns.append(column)
         np.save(folder / column.file, tensor)
         digest.update(msgspec.json.encode([name, str(tensor.dtype), tensor.shape, column.names]))
-        digest.update(np.ascontiguousarray(tensor).tobytes())
+        digest.update(np.ascontiguousarray(tensor).data)
     np.save(folder / "outcomes.npy", rows.outcomes)
-    digest.update(rows.outcomes.tobytes())
+    digest.update(np.ascontiguousarray(rows.outcomes).data)
     for name in PLACES:
         np.save(folder / f"{name}.npy", getattr(rows.places, name))
     (folder / INDEX).write_bytes(msgspec.json.encode(Index(rows.places.topics, columns)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -51,6 +52,14 @@ def test_the_model_is_better_than_chance_and_the_same_in_onnx(tmp_path: Path) ->
     assert found.shape == (400, 2)
     assert np.abs(found[:, 1] - scores).max() < 3e-7
     assert np.allclose(found.sum(axis=1), 1)
+
+
+def test_the_file_is_good_onnx_without_a_word_about_where_it_was_made(tmp_path: Path) -> None:
+    made = onnx.load_from_string(fitted(tmp_path).onnx())
+    onnx.checker.check_model(made, full_check=True)
+    assert {opset.domain: opset.version for opset in made.opset_import} == {"": 18, "ai.onnx.ml": 3}
+    assert (len(made.metadata_props), made.doc_string, made.graph.doc_string) == (0, "", "")
+    assert not any(node.doc_string or node.name for node in made.graph.node)
 
 
 @pytest.mark.parametrize("before", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
