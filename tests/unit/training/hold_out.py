@@ -24,7 +24,7 @@ def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes]
 class HoldOut:
     """So many events a day over some days, a quarter of them late."""
 
-    def __init__(self, days: int = 14, a_day: int = 1_000, seed: int = 1) -> None:
+    def __init__(self, days: int = 14, a_day: int = 4_000, seed: int = 1) -> None:
         self.random = np.random.default_rng(seed)
         self.count = days * a_day
         self.times = np.repeat(np.arange(days), a_day) * DAY + self.random.integers(0, DAY, self.count)

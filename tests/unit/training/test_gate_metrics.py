@@ -12,7 +12,7 @@ from training.gate.metrics import Scored, figures, matrix
 CLASSES = ("on time", "late")
 
 
-@examples(max_examples=150)
+@examples(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=80), st.integers(1, 19))
 def test_figures_are_those_of_scikit_learn(events: list[tuple[int, bool]], threshold: int) -> None:
     scores, true = (np.array(column) for column in zip(*events, strict=True))
