@@ -45,7 +45,7 @@ def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Pa
 
 
 def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_path: Path) -> None:
-    events = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
+    events: list[dict[str, Any] | bytes] = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
     found, told = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
     assert np.isnan(found.scores).tolist() == [False, True, True, False, True]
     assert found.positive.tolist() == [False, False, False, True, False]

@@ -34,7 +34,11 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 def search(**changes: Any) -> dict[str, Any]:
     """Four trials, of which two go on, and one of those to the end."""
-    scores = {27: [0.80, 0.85, 0.90, 0.70], 81: [None, 0.88, 0.91, None], 243: [None, None, 0.93, None]}
+    scores: dict[int, list[float | None]] = {
+        27: [0.80, 0.85, 0.90, 0.70],
+        81: [None, 0.88, 0.91, None],
+        243: [None, None, 0.93, None],
+    }
     rungs = [
         {"budget": budget, "trials": [{"trial": at, "score": score} for at, score in enumerate(row) if score is not None]}
         for budget, row in scores.items()
