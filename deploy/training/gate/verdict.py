@@ -68,7 +68,7 @@ def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval |
     if difference is None:
         return "passed", f"the first model is better than chance on {rows:,} rows"
     told = f"between {difference.low:+.4f} and {difference.high:+.4f}"
-    return "passed", f"no rule failed: {metric} is {difference.value:+.4f} beside the champion's, {told}"
+    return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {told}"
 
 
 def _compared(both: Evidence, blocks: int) -> Compared:

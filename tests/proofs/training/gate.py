@@ -40,7 +40,7 @@ PARAMETERS = {
     "objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50, "bagging_fraction": 0.8,
     "bagging_freq": 1, "feature_fraction": 0.8, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbose": -1,
 }  # fmt: skip
-TREES, COVERAGE, SEED = 100, 0.9, 2013
+TREES, COVERAGE, SEED, WEEKS = 100, 0.9, 2013, 2
 DAY_MS = 86_400_000
 NOT_WORSE, BETTER = GateSection(slices=FIELDS), GateSection(promote="better")
 Scores = NDArray[np.float64]
@@ -71,6 +71,7 @@ def findings() -> Iterator[Finding]:
     flights = loaded()
     stage = Stage(flights)
     yield from by_seed(stage)
+    yield by_weeks(stage)
     yield from planted(stage)
     yield from named(stage, flights)
 
@@ -166,6 +167,17 @@ def by_seed(stage: Stage) -> Iterator[Finding]:
     sliced = f"{failing['slices']} of {CHALLENGERS}, with {len(judged[0].slices)} slices"
     yield Finding("refused for a slice", sliced, not failing["slices"])
     yield Finding("a verdict takes at most 3 s", f"{seconds:.2f} s, {NOT_WORSE.resamples:,} resamples", seconds <= 3)
+
+
+def by_weeks(stage: Stage) -> Finding:
+    """How many of the same are shown to be not worse by a shorter hold-out."""
+    times = stage.rows.places.time_ms
+    short = times >= times.max() - WEEKS * 7 * DAY_MS
+    parts = (stage.evidence(stage.scores[0], scores).select(short) for scores in stage.scores[1 : CHALLENGERS + 1])
+    found = Counter(failed(judge(replace(each, mature_times=times[short]), NOT_WORSE, COVERAGE, SEED)) for each in parts)
+    passed = found.pop("", 0)
+    seen = f"{passed} of {CHALLENGERS}, by {int(short.sum()):,} rows; refused by {dict(found)}"
+    return Finding(f"pass as not worse by {WEEKS} weeks alone (to compare)", seen, True)
 
 
 def planted(stage: Stage) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ def test_a_version_as_good_as_the_champion_passes_and_is_not_called_better() -> 
     evidence = made.evidence(champion, made.scores(0.05))
     found = judged(evidence)
     assert (found.verdict, failed(found)) == ("passed", [])
-    assert found.because.startswith("no rule failed: auc is ")
+    assert found.because.startswith("no rule failed: the difference in auc is ")
     assert failed(judged(evidence, promote="better"))[0] == "auc"
 
 
