@@ -80,7 +80,7 @@ class GateSection(Section):
     metric: Literal["auc"] = "auc"
     """What champion and challenger are compared by, on the rows of the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion is still not worse, by the lower bound of the interval; so much may the Brier score rise."""
+    """How much worse than the champion is still not worse, by the interval's lower bound; so much may the Brier score rise."""
     promote: Literal["not-worse", "better"] = "not-worse"
     """`not-worse`: the interval of the difference lies above -margin. `better`: above 0."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)

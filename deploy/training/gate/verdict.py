@@ -63,7 +63,7 @@ def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval |
         rule = failed.rule
         if rule.name == rules.DIFFERS:
             return "same", failed.wrong
-        numbers = "" if rule.value is None else f" ({rule.value:.4g}, and the bound is {rule.bound:.4g})"
+        numbers = "" if rule.value is None else f" ({rule.value:,.5g}, and the bound is {rule.bound:,.5g})"
         return "refused", f"rule {rule.name}{numbers}: {failed.wrong}"
     if difference is None:
         return "passed", f"the first model is better than chance on {rows:,} rows"

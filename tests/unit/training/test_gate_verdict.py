@@ -46,7 +46,7 @@ def test_a_worse_version_is_refused_with_the_rule_its_value_and_its_bound() -> N
     assert rule.value == found.difference.low
     assert rule.value is not None
     assert rule.value < found.difference.value < found.difference.high < (rule.bound or 0.0) == -0.002
-    assert found.because.startswith(f"rule auc ({rule.value:.4g}, and the bound is -0.002): the challenger is not shown to be")
+    assert found.because.startswith(f"rule auc ({rule.value:,.5g}, and the bound is -0.002): the challenger is not shown to be")
 
 
 def test_the_same_scores_are_the_same() -> None:
