@@ -78,7 +78,7 @@ class GateSection(Section):
     metric: Literal["auc"] = "auc"
     """What champion and challenger are compared by, on the rows of the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse than the champion is still not worse, by the lower bound of the interval."""
+    """How much worse than the champion is still not worse, by the interval's lower bound; so much may the Brier score rise."""
     promote: Literal["not-worse", "better"] = "not-worse"
     """`not-worse`: the interval of the difference lies above -margin. `better`: above 0."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)
@@ -86,13 +86,13 @@ class GateSection(Section):
     resamples: int = Field(default=1_000, ge=100, le=100_000)
     """How often the hold-out is drawn again for the intervals."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
-    """Of the intervals, which are two-sided."""
+    """Of the intervals, which are two-sided; those of all slices hold at once."""
     class_margin: float = Field(default=0.01, gt=0, lt=1)
     """How much lower recall and precision of a class may be, by the lower bound."""
     slices: tuple[str, ...] = ()
-    """Fields of the event whose values part the hold-out; each slice of 1,000 rows and more is judged too."""
+    """Paths of event fields whose values part the hold-out; each slice of 1,000 rows and more is judged too."""
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
-    """How much worse than the champion a slice may be."""
+    """A slice that is so much worse, and not by chance, is refused."""
 
     @field_validator("slices")
     @classmethod

@@ -63,12 +63,12 @@ def _told(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval |
         rule = failed.rule
         if rule.name == rules.DIFFERS:
             return "same", failed.wrong
-        numbers = "" if rule.value is None else f" ({rule.value:.4g}, and the bound is {rule.bound:.4g})"
+        numbers = "" if rule.value is None else f" ({rule.value:,.5g}, and the bound is {rule.bound:,.5g})"
         return "refused", f"rule {rule.name}{numbers}: {failed.wrong}"
     if difference is None:
         return "passed", f"the first model is better than chance on {rows:,} rows"
     told = f"between {difference.low:+.4f} and {difference.high:+.4f}"
-    return "passed", f"no rule failed: {metric} is {difference.value:+.4f} beside the champion's, {told}"
+    return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {told}"
 
 
 def _compared(both: Evidence, blocks: int) -> Compared:

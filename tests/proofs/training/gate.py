@@ -40,7 +40,7 @@ PARAMETERS = {
     "objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50, "bagging_fraction": 0.8,
     "bagging_freq": 1, "feature_fraction": 0.8, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbose": -1,
 }  # fmt: skip
-TREES, COVERAGE, SEED = 100, 0.9, 2013
+TREES, COVERAGE, SEED, WEEKS = 100, 0.9, 2013, 2
 DAY_MS = 86_400_000
 NOT_WORSE, BETTER = GateSection(slices=FIELDS), GateSection(promote="better")
 Scores = NDArray[np.float64]
@@ -71,6 +71,7 @@ def findings() -> Iterator[Finding]:
     flights = loaded()
     stage = Stage(flights)
     yield from by_seed(stage)
+    yield by_weeks(stage)
     yield from planted(stage)
     yield from named(stage, flights)
 
@@ -168,15 +169,27 @@ def by_seed(stage: Stage) -> Iterator[Finding]:
     yield Finding("a verdict takes at most 3 s", f"{seconds:.2f} s, {NOT_WORSE.resamples:,} resamples", seconds <= 3)
 
 
+def by_weeks(stage: Stage) -> Finding:
+    """How many of the same are shown to be not worse by a shorter hold-out."""
+    times = stage.rows.places.time_ms
+    short = times >= times.max() - WEEKS * 7 * DAY_MS
+    parts = (stage.evidence(stage.scores[0], scores).select(short) for scores in stage.scores[1 : CHALLENGERS + 1])
+    found = Counter(failed(judge(replace(each, mature_times=times[short]), NOT_WORSE, COVERAGE, SEED)) for each in parts)
+    passed = found.pop("", 0)
+    seen = f"{passed} of {CHALLENGERS}, by {int(short.sum()):,} rows; refused by {dict(found)}"
+    return Finding(f"pass as not worse by {WEEKS} weeks alone (to compare)", seen, True)
+
+
 def planted(stage: Stage) -> Iterator[Finding]:
     """Challengers made worse, by noise or by fewer trees."""
     numbers = range(1, PLANTED + 1)
     for drop in (0.002, 0.004, DROP):
         worse = (stage.judged(stage.scores[0], worsened(stage, at, drop), NOT_WORSE) for at in numbers)
         yield refused(f"worse by {drop} AUC, by noise", worse, all_of_them=drop == DROP)
-    trees = fewer(stage)
-    weak = (stage.judged(stage.scores[0], stage.predicted(stage.boosters[at], trees), NOT_WORSE) for at in numbers)
-    yield refused(f"worse by {DROP} AUC and more, {trees} trees", weak, all_of_them=True)
+    weak = [fewer(stage, stage.boosters[at]) for at in numbers]
+    drops = [stage.auc(stage.scores[0]) - stage.auc(scores) for scores in weak]
+    what = f"worse by {min(drops):.3f} to {max(drops):.3f} AUC, by fewer trees"
+    yield refused(what, (stage.judged(stage.scores[0], scores, NOT_WORSE) for scores in weak), all_of_them=True)
 
 
 def refused(what: str, judged: Iterable[Comparison], *, all_of_them: bool) -> Finding:
@@ -196,12 +209,12 @@ def worsened(stage: Stage, at: int, drop: float) -> Scores:
     return noisy(float(brentq(lambda sigma: stage.auc(noisy(sigma)) - wanted, 0.0, 5.0, xtol=1e-4)))
 
 
-def fewer(stage: Stage) -> int:
-    """The most trees with which every challenger is worse by the planted drop."""
-    wanted = stage.auc(stage.scores[0]) - DROP
-    found = 1
-    while max(stage.auc(stage.predicted(stage.boosters[at], found + 1)) for at in range(1, PLANTED + 1)) <= wanted:
-        found += 1
+def fewer(stage: Stage, booster: lightgbm.Booster) -> Scores:
+    """The scores by as many of its trees as leave it worse by the planted drop, and more by as little as can be."""
+    wanted, trees = stage.auc(stage.scores[0]) - DROP, 1
+    found = stage.predicted(booster, trees)
+    while stage.auc(more := stage.predicted(booster, trees + 1)) <= wanted:
+        found, trees = more, trees + 1
     return found
 
 

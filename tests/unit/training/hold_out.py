@@ -1,0 +1,52 @@
+"""Hold-outs of simulated events: what came true of them, and versions that know it well or badly."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.gate.evidence import Evidence, Version
+from training.gate.metrics import Scored
+from training.snapshot.rows import Places, Rows
+
+DAY = 86_400_000
+CLASSES = ("on time", "late")
+DIGESTS = {"champion": f"sha256:{'a' * 64}", "challenger": f"sha256:{'b' * 64}"}
+
+
+def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes] | None = None) -> Rows:
+    """Events of one partition with these outcomes (B,) and times."""
+    count = len(outcomes)
+    places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), np.arange(count), time_ms)
+    return Rows({}, outcomes.astype(np.int8), places, values or [b""] * count)
+
+
+class HoldOut:
+    """So many events a day over some days, a quarter of them late."""
+
+    def __init__(self, days: int = 14, a_day: int = 4_000, seed: int = 1) -> None:
+        self.random = np.random.default_rng(seed)
+        self.count = days * a_day
+        self.times = np.repeat(np.arange(days), a_day) * DAY + self.random.integers(0, DAY, self.count)
+        self.true = self.random.random(self.count) < 0.25
+        self.hidden = self.random.normal(size=self.count) + 1.5 * self.true
+
+    def scores(self, noise: float) -> NDArray[np.float64]:
+        """Probabilities of a version that sees the outcomes through so much noise."""
+        seen = self.hidden + noise * self.random.normal(size=self.count)
+        return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * seen)))
+
+    def version(self, name: str, scores: NDArray[np.float64]) -> Version:
+        return Version(name, DIGESTS[name], Scored(scores, scores >= 0.5), 7 if name == "champion" else None)
+
+    def evidence(self, champion: NDArray[np.float64] | None, challenger: NDArray[np.float64], **changes: Any) -> Evidence:
+        stated: dict[str, Any] = {
+            "run": "0123456789ab",
+            "rows": rows(self.true, self.times),
+            "classes": CLASSES,
+            "mature_times": self.times,
+            "challenger": self.version("challenger", challenger),
+            "champion": None if champion is None else self.version("champion", champion),
+            "leaked": None if champion is None else 0,
+        }
+        return Evidence(**stated | changes)
