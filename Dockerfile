@@ -1,5 +1,6 @@
 # scorestream in one image, with the commands scorer, publisher and model-registry.
 # EXTRA: cpu, or gpu for NVIDIA cards. BASE: any image with Python 3.11 or newer as python3, and its venv module.
+# The target `training` has deploy/training as well, on a BASE of Debian. EXTRA: training, or network for networks too.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
@@ -33,7 +34,7 @@ RUN python3 -m venv /opt/sbom \
     && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
         --of JSON -o /sbom.cdx.json /opt/scorestream/bin/python3
 
-FROM ${BASE}
+FROM ${BASE} AS image
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="scorestream" \
@@ -49,3 +50,17 @@ ENV PATH=/opt/scorestream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /etc/scorestream
 USER 10001:10001
 CMD ["scorer", "--help"]
+
+FROM image AS training
+USER 0:0
+# LightGBM's wheel has no OpenMP runtime of its own. Its version is the base's to choose.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libgomp1 \
+    && rm -rf /var/lib/apt/lists/*
+COPY deploy/training /opt/scorestream/deploy/training
+USER 10001:10001
+CMD ["python3", "/opt/scorestream/deploy/training", "--help"]
+
+# What a build without a target makes: the last stage.
+FROM image

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
-from tests.support.environment import ROOT, Unusable, prepare, variables
+from tests.support.environment import ROOT, Unusable, prepare, variables, with_torch
 
 STEPS = {
     "format": ("ruff", "format", "--check", "."),
@@ -27,8 +27,11 @@ STEPS = {
     "layers": ("lint-imports",),
     "dockerfile": ("hadolint", "Dockerfile"),
     "pytest": ("pytest", "--numprocesses=5", "--dist=loadgroup"),  # end-to-end tests wait more than they compute
+    "network": ("pytest", "tests/network"),
 }
 """Name to command; the programs are those of the virtual environment."""
+TORCH = ("network", "distributed")
+"""Steps and runs that need torch: theirs is an environment of its own, which takes 5 GB."""
 RUNS = {
     "backends": ("tests.integration.backends", "the conformance suite and faults under load on every backend"),
     "bench": ("tests.proofs.bench", "throughput and latency beside other programs"),
@@ -36,8 +39,10 @@ RUNS = {
     "canary": ("tests.campaigns.canary", "who answers which key, under kills and moves, counted twice"),
     "cosign": ("tests.support.cosign", "signatures, with cosign itself"),
     "deploy": ("tests.packaging.deploy", "manifests, dashboards and alerts, made and compared"),
+    "distributed": ("tests.proofs.training.distributed", "a network trained by two processes, in three ways: ms a step"),
     "faults": ("tests.campaigns.faults", "scorers under faults, and the count of lost and doubled events"),
     "fuzz": ("tests.campaigns.fuzz", "random records at a scorer"),
+    "gate": ("tests.proofs.training.gate", "the gate on real flights: how often it is wrong, and what it names"),
     "gpu": ("tests.proofs.gpu", "CUDA and TensorRT on a real GPU"),
     "image": ("tests.proofs.image", "the container image, built, run and killed"),
     "judge": ("tests.proofs.judge", "simulated candidates, judged: how often wrongly"),
@@ -80,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     steps = [name for name in STEPS if not options.only or name in options.only]
-    outcomes = [run(name, folder, rest) for name in steps]
+    outcomes = [attempt(name, folder, rest) for name in steps]
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
 def run_apart(name: str, arguments: Sequence[str]) -> int:
     """Run one of RUNS in the virtual environment; its exit code, or 2 where there is no environment."""
     try:
-        folder = prepare()
+        folder = with_torch(prepare()) if name in TORCH else prepare()
     except Unusable as error:
         print(error, file=sys.stderr)
         return 2
@@ -97,19 +102,26 @@ def run_apart(name: str, arguments: Sequence[str]) -> int:
     return subprocess.run(command, env=variables(folder), check=False).returncode
 
 
+def attempt(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
+    """Run one step, in the environment that it needs: where that cannot be made, the step has failed."""
+    begin = time.monotonic()
+    try:
+        outcome = run(step, with_torch(folder) if step in TORCH else folder, pytest_arguments)
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        outcome = Outcome(step, 0.0, failed=1)
+    return replace(outcome, step=step, seconds=time.monotonic() - begin)
+
+
 def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
     """Run one step with its output shown as it comes."""
     program, *arguments = STEPS[step]
     arguments += pytest_arguments if step == "pytest" else []
     print(f"\n== {step}: {shlex.join([program, *arguments])}", flush=True)
-    command = [str(folder / "bin" / program), *arguments]
-    begin = time.monotonic()
-    if step == "pytest":
-        outcome = run_pytest(command, variables(folder))
-    else:
-        code = subprocess.run(command, cwd=ROOT, env=variables(folder), check=False).returncode
-        outcome = Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
-    return replace(outcome, seconds=time.monotonic() - begin)
+    if program == "pytest":
+        return run_pytest([str(folder / "bin" / "python3"), "-m", program, *arguments], variables(folder))
+    code = subprocess.run([str(folder / "bin" / program), *arguments], cwd=ROOT, env=variables(folder), check=False).returncode
+    return Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
 
 
 def run_pytest(command: Sequence[str], environment: dict[str, str]) -> Outcome:

@@ -4,13 +4,22 @@ import sys
 from importlib.util import find_spec
 
 from publisher.process import command_line
+from training import environment
 
-VERBS = {"snapshot": "training.commands.snapshot:snapshot"}
-app = command_line.program("Turn events and what came true of them into rows to train on.", VERBS)
+VERBS = {
+    "run": "training.commands.run:run",
+    "list": "training.commands.runs:list_",
+    "show": "training.commands.runs:show",
+    "compare": "training.commands.compare:compare",
+    "reproduce": "training.commands.reproduce:reproduce",
+    "demo": "training.commands.demo:demo",
+}
+app = command_line.program("From labelled events to a promoted version: by hand, on schedule, or when labels come.", VERBS)
 
 
 def main() -> None:
-    """Run the program; exit code 2 where its libraries are missing."""
+    """Run the program, with the pins of environment.py; exit code 2 where its libraries are missing."""
+    environment.pin()
     from model_registry.errors import RegistryError
 
     if find_spec("pyarrow") is None:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, fi
 from pydantic_settings import SettingsConfigDict
 
 from model_registry.errors import RegistryError
+from model_registry.package import paths
 from publisher.errors import USAGE, Fatal
 from publisher.process import configuration
 from publisher.process.configuration import Configuration, Section, SettingsError
@@ -18,6 +19,8 @@ from scorer import settings as scorer_settings
 from scorer.rollout.labels.reading import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
+BLOCKS = (5, 1_000)
+"""The fewest and the most blocks of the hold-out: of fewer nothing is known of how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:
@@ -51,16 +54,14 @@ class SnapshotSection(Section):
     """The last time of labelled events, on which a model is judged."""
     at_least: int = Field(default=50_000, ge=3)
     """Fewer labelled events are too few."""
-    folder: Path = Path("snapshots")
-    """Where the verb `snapshot` keeps snapshots, one folder each. Nothing is ever removed from it."""
     keep: bool = True
     """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
 
 
 class SearchSection(Section):
-    trials: int = Field(default=16, ge=1)
+    trials: int = Field(default=16, ge=1, le=512)
     """How many sets of parameters are tried. 1: those of `parameters`, without a search."""
-    rungs: tuple[int, ...] = (27, 81, 243)
+    rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
     """Trees (epochs, for a network) after which the worse trials stop. The last is how far the best is trained."""
     reduction: int = Field(default=3, ge=2, le=100)
     """After each rung one of so many trials goes on, the best by the validation part; at least one."""
@@ -68,7 +69,7 @@ class SearchSection(Section):
     @field_validator("rungs")
     @classmethod
     def _rising(cls, rungs: tuple[int, ...]) -> tuple[int, ...]:
-        if not rungs or rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
+        if rungs[0] < 1 or any(b <= a for a, b in pairwise(rungs)):
             raise ValueError("rungs are whole numbers that rise, such as [27, 81, 243]")
         return rungs
 
@@ -93,6 +94,13 @@ class GateSection(Section):
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
     """How much worse than the champion a slice may be."""
 
+    @field_validator("slices")
+    @classmethod
+    def _paths(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
+        for each in slices:
+            paths.of_object(each)
+        return slices
+
 
 class PublishSection(Section):
     channel: str | None = None
@@ -115,7 +123,7 @@ class Training(Configuration):
     signature: Path | None = None
     """The signature of the model; default: that of the version in the channel. A first model needs it."""
     folder: Path = Path("runs")
-    """Where runs are kept, one folder each."""
+    """Where runs are kept, one folder each. Nothing is ever removed from it."""
     recipe: Literal["trees", "network"] = "trees"
     """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
     workers: int = Field(default=1, ge=1, le=1_024)
@@ -129,7 +137,7 @@ class Training(Configuration):
     labels: LabelsSection = LabelsSection()
     snapshot: SnapshotSection = Field(default=SnapshotSection(), validate_default=True)
     search: SearchSection = SearchSection()
-    gate: GateSection = GateSection()
+    gate: GateSection = Field(default=GateSection(), validate_default=True)
     publish: PublishSection = PublishSection()
 
     @field_validator("snapshot")
@@ -143,6 +151,19 @@ class Training(Configuration):
             raise ValueError(f"window {written(snapshot.window)} leaves no time to train on beside {told}; make it longer")
         return snapshot
 
+    @field_validator("gate")
+    @classmethod
+    def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
+        """The hold-out has enough blocks to draw from, and not too many to count with."""
+        if "snapshot" not in info.data:
+            return gate
+        hold_out = info.data["snapshot"].hold_out
+        blocks = hold_out / gate.block
+        if not BLOCKS[0] <= blocks <= BLOCKS[1]:
+            told = f"block {written(gate.block)} parts snapshot.hold_out {written(hold_out)} into {blocks:,.4g} blocks"
+            raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are drawn from")
+        return gate
+
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settings.Settings]:
     """The settings, and those of the scorer. Raises Fatal (2) naming key, value and way out."""
@@ -152,16 +173,17 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settin
     except (SettingsError, RegistryError) as error:
         raise Fatal(str(error), exit_code=USAGE) from None
     labels_topic(scorer)
-    base = path.parent.resolve()
-    snapshot = training.snapshot.model_copy(update={"folder": base / training.snapshot.folder})
-    return training.model_copy(update={"snapshot": snapshot, "folder": base / training.folder}), scorer
+    publish = training.publish
+    if publish.rollout and publish.channel not in (None, scorer.model.tag):
+        told = f"publish.channel is {publish.channel!r}, and a rollout moves the scorer's model.tag {scorer.model.tag!r}"
+        raise Fatal(told, "leave publish.channel out, or publish.rollout", USAGE)
+    return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
     """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
     sections: list[tuple[Any, Sequence[str]]] = [
         (values, PATHS),
-        (values.get("snapshot"), ("folder",)),
         (values.get("publish"), ("key_file", "password_file", "rollout")),
     ]
     for section, keys in sections:

@@ -25,7 +25,10 @@ PasswordFile = Annotated[
     typer.Option(metavar="FILE", help="Holds the key's password; or set MODEL_REGISTRY_KEY_PASSWORD.", show_default=False),
 ]
 Type = Annotated[
-    str, typer.Option("--type", help="slsa-provenance, test-result, evaluation, or an https:// URI.", show_default=False)
+    str,
+    typer.Option(
+        "--type", help="slsa-provenance, test-result, evaluation, comparison, or an https:// URI.", show_default=False
+    ),
 ]
 
 
@@ -71,13 +74,16 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     store, target = open_repository(ctx, ref)
     digest, now = options.champion_of(store, target), datetime.now(UTC)
     name = options.names_of(store, target, digest)[0]
+    told: dict[str, str | None] = {}
     if held:
-        signer = Gate(held, None).check(store, digest, name.rpartition(":")[2], now)
-        signers = [signer] if signer else []
+        gate = Gate(held, None)
+        signer = gate.check(store, digest, name.rpartition(":")[2], now)
+        signers, told = [signer] if signer else [], {"comparison": gate.compared(store, digest, now)}
     else:
         signers = signing.verify(store, digest, trusted, now, name)
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
-    output.show(json, {"digest": digest, "keys": signers}, output.plain(text))
+    text += f"; it passed a comparison, says {told['comparison']}" if told.get("comparison") else ""
+    output.show(json, {"digest": digest, "keys": signers, **told}, output.plain(text))
 
 
 def attest(

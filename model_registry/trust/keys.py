@@ -20,6 +20,15 @@ PASSWORD = "MODEL_REGISTRY_KEY_PASSWORD"
 _HASH = ec.ECDSA(hashes.SHA256())
 
 
+def _signing() -> ec.ECDSA:
+    """The same data gives the same signature (RFC 6979), so that a thing said twice is stored once. OpenSSL before 3.2 draws a
+    number for each."""
+    try:
+        return ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+    except UnsupportedAlgorithm:
+        return _HASH
+
+
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     key: ec.EllipticCurvePublicKey
@@ -53,7 +62,7 @@ class PrivateKey:
 
     def sign(self, data: bytes) -> bytes:
         """An ASN.1 DER signature."""
-        return self.key.sign(data, _HASH)
+        return self.key.sign(data, _signing())
 
     def pem(self, password: bytes | None) -> bytes:
         """The private key file, encrypted where there is a password."""

@@ -1,5 +1,5 @@
-"""What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) is required,
-and the digests that are never loaded, even if signed. model_registry/README.md describes it.
+"""What a scorer may load: a file that names the trusted keys, whether a signature (and in it the version's name) and a passed
+comparison are required, and the digests that are never loaded, even if signed. model_registry/README.md describes it.
 
 Files of keys resolve from the policy's folder. A key vouches for nothing once its `not_after` has passed (a day counts to its
 end, UTC): what only it signed has to be signed again by its successor before then.
@@ -33,6 +33,7 @@ class Policy:
     keys: tuple[TrustedKey, ...]
     denied: frozenset[str]
     named: bool = False
+    compared: bool = False
 
 
 def _until(raw: Any) -> datetime | None:
@@ -63,6 +64,7 @@ class _Document(Part):
     kind = "mapping"
     signatures: Literal["required", "optional"]
     names: Literal["required", "optional"] = "optional"
+    comparisons: Literal["required", "optional"] = "optional"
     keys: list[_Key] | None = None
     denied: list[Annotated[str, BeforeValidator(_digest)]] | None = None
 
@@ -80,10 +82,12 @@ def read(path: Path) -> Policy:
         documents.each_once((one.key.fingerprint for one in trusted), "keys: the key")
     except ValueError as error:
         _fail(path, str(error))
-    required = found.signatures == "required"
-    if required and not trusted:
-        _fail(path, "signatures are required, but there are no keys; list at least one under keys")
-    return Policy(path, required, trusted, frozenset(found.denied or ()), found.names == "required")
+    for what, asked in (("signatures", found.signatures), ("comparisons", found.comparisons)):
+        if asked == "required" and not trusted:
+            _fail(path, f"{what} are required, but there are no keys; list at least one under keys")
+    denied = frozenset(found.denied or ())
+    required, named, compared = (asked == "required" for asked in (found.signatures, found.names, found.comparisons))
+    return Policy(path, required, trusted, denied, named, compared)
 
 
 class _Loader(yaml.SafeLoader):

@@ -17,6 +17,7 @@ from model_registry.stores import Store
 
 MAX_READ = 256  # referrers looked into: a writer to the store can list any number
 ATTEMPTS = 20
+EMPTY = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
@@ -62,14 +63,26 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises NotFound (no such manifest), Conflict where the list of referrers changed with every attempt, Unreachable.
     """
+    layer = manifest.content(artifact_type, content)
+    document = build(store, digest, artifact_type, (layer,), annotations)
+    store.push_blob(layer, io.BytesIO(content))
+    return refer(store, document)
+
+
+def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descriptor, ...], annotations: dict[str, str]) -> bytes:
+    """The manifest of an artifact of these layers that refers to the manifest `digest`. Raises NotFound, Unreachable."""
     about = store.manifest(digest)
     subject = manifest.content(manifest.describe(about).media_type, about)
-    empty, layer = manifest.content(manifest.EMPTY_TYPE, manifest.EMPTY), manifest.content(artifact_type, content)
-    for described, data in ((empty, manifest.EMPTY), (layer, content)):
-        store.push_blob(described, io.BytesIO(data))
-    pushed = store.push_manifest(manifest.build(artifact_type, empty, (layer,), annotations, subject))
-    if store.referrers(digest) is None:
-        _list(store, digest, pushed, annotations)
+    return manifest.build(artifact_type, EMPTY, layers, annotations, subject)
+
+
+def refer(store: Store, document: bytes) -> Descriptor:
+    """Store what `build` made, whose layers are stored, and list it with what it belongs to. Once stored and listed it is left
+    as it is. Raises as `attach` does, NotFound also where a layer is missing."""
+    store.push_blob(EMPTY, io.BytesIO(manifest.EMPTY))
+    pushed, made = store.push_manifest(document), manifest.parse(document)
+    if made.subject is not None and store.referrers(made.subject.digest) is None:
+        _list(store, made.subject.digest, pushed, made.annotations)
     return pushed
 
 

@@ -30,7 +30,7 @@ def console(
         str | None, typer.Option(help="The header in which a proxy that authenticates names who acts.", show_default=False)
     ] = None,
 ) -> None:
-    """Show rollout, scores, flow, regions, dead letters and history in a browser. It has no login of its own."""
+    """Show rollout, scores, flow, regions, dead letters, history and training in a browser. It has no login of its own."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load(path, flags or []).settings
     logs.configure({"console": settings.name}, "WARNING")

@@ -5,6 +5,7 @@ import string
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from scorer.settings import Settings, load
 
 CONNECT_SECONDS = 10.0
 FLUSH_SECONDS = 30.0
+MAX_TIME = 1 << 48  # Unix ms; what is larger is no time
 LARGEST = 100_000_000  # bytes; the broker's limit decides
 TICK = 0.01  # seconds between bursts where a rate is asked for: a request an event would cost broker and client more
 
@@ -44,6 +46,10 @@ def emit(
         str | None, typer.Option(help="The field whose text is written in place of the event.", metavar="FIELD")
     ] = None,
     base64: Annotated[bool, typer.Option("--base64", help="With --value: the bytes that the text is in base64.")] = False,
+    time_field: Annotated[
+        str | None,
+        typer.Option("--time", metavar="FIELD", help="The path of the event's time, its timestamp: ISO 8601 or Unix ms."),
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="Events a second; default: as fast as they come.", min=0.001)] = None,
     as_json: Json = False,
 ) -> None:
@@ -52,8 +58,9 @@ def emit(
     if base64 and value is None:
         raise typer.BadParameter("--base64 is for --value")
     pairs = [(name, value) for name, _, value in (item.partition("=") for item in header or [])]
+    told = (value, base64) if value else None
     with file.open("rb") if file else contextlib.nullcontext(sys.stdin.buffer) as lines:
-        count = write(settings, lines, topic=topic, key=key, headers=pairs, value=(value, base64) if value else None, rate=rate)
+        count = write(settings, lines, topic=topic, key=key, headers=pairs, value=told, time_field=time_field, rate=rate)
     print_data(as_json, {"written": count}, lambda: f"{count} events written")
 
 
@@ -102,6 +109,21 @@ def value_of(field: str, base64: bool, line: bytes, number: int) -> bytes:
     raise Fatal(said, "check --value and the event", USAGE)
 
 
+def time_of(field: str, line: bytes, number: int) -> int:
+    """The time of an event in Unix ms, at a path: a number, or ISO 8601 text, UTC where it names no zone. Raises Fatal."""
+    try:
+        found = look_up(orjson.loads(line), paths.of_object(field))
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < MAX_TIME:
+            return found
+        if isinstance(found, str):
+            moment = datetime.fromisoformat(found)
+            return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
+        said = f"line {number}: {found!r:.100} at {field!r} is no time"
+    except (TypeError, ValueError) as error:
+        said = f"line {number}: no time at {field!r}: {error}"
+    raise Fatal(said, "check --time and the event: ISO 8601, or Unix milliseconds", USAGE)
+
+
 class Pace:
     """When an event may be written, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
 
@@ -135,11 +157,12 @@ class _Writer:
         except KafkaException as error:
             raise Fatal(f"no Kafka broker answers: {error.args[0].str()}", "check kafka.bootstrap_servers") from error
 
-    def write(self, key: bytes | None, event: bytes, headers: Sequence[tuple[str, bytes]]) -> None:
+    def write(self, key: bytes | None, event: bytes, headers: Sequence[tuple[str, bytes]], time_ms: int | None) -> None:
         """Hand over one event; waits where the queue is full."""
         self._producer.poll(0)
+        stated: dict[str, Any] = {} if time_ms is None else {"timestamp": time_ms}
         produce = partial(
-            self._producer.produce, self._topic, event, key, on_delivery=self._note, headers=list(headers) or None
+            self._producer.produce, self._topic, event, key, on_delivery=self._note, headers=list(headers) or None, **stated
         )
         try:
             produce()
@@ -169,11 +192,13 @@ def write(
     key: str | None = None,
     headers: Sequence[tuple[str, str]] = (),
     value: tuple[str, bool] | None = None,
+    time_field: str | None = None,
     rate: float | None = None,
 ) -> int:
     """Write the lines; the number written, each confirmed by the broker. `key` and the values of `headers` are templates;
-    `value` is a field that is written in place of the line, and whether it is in base64. `rate` is events a second. Partitions
-    are chosen by key as the Java client does (murmur2). Raises Fatal where the broker did not take an event."""
+    `value` is a field that is written in place of the line, and whether it is in base64; `time_field` has the time of the
+    event. `rate` is events a second. Partitions are chosen by key as the Java client does (murmur2). Raises Fatal where the
+    broker did not take an event."""
     writer = _Writer(settings, topic or settings.input.topics[0])
     pace, count = Pace(rate, time.monotonic()), 0
     for event in filter(None, (line.rstrip(b"\r\n") for line in lines)):
@@ -183,7 +208,8 @@ def write(
             time.sleep(pause)
         count += 1
         told = [(name, filled(text, "header", event, count) if {*"{}"} & {*text} else text.encode()) for name, text in headers]
-        writer.write(key_of(key, event, count), value_of(*value, event, count) if value else event, told)
+        at = None if time_field is None else time_of(time_field, event, count)
+        writer.write(key_of(key, event, count), value_of(*value, event, count) if value else event, told, at)
         if count == 1:  # it waits half a second for its producer id: the others begin after that
             writer.confirm()
             pace = Pace(rate, time.monotonic())

@@ -8,25 +8,19 @@ import typer
 from rich.console import Group
 from rich.markup import escape
 
-from model_registry.channels import channel
 from model_registry.commands import options
 from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, answered
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
-from publisher.kafka.reader import TopicReader
 from publisher.process.command_line import Config, Json, LogLevel, Set, print_data, print_json, talk
 from scorer.commands.rollout_shown import shown, told
-from scorer.rollout.controller import controller, topic, verifying
+from scorer.rollout.controller import controller, starting, topic, verifying
 from scorer.rollout.controller import plan as plans
 from scorer.rollout.controller.course import Next
 from scorer.rollout.controller.entries import Verb
 from scorer.rollout.controller.ledger import SILENT_SECONDS, Ledger, Rollout
-from scorer.rollout.controller.plan import Plan
 from scorer.rollout.controller.verifying import Verification
-from scorer.rollout.judgement.versions import Named, Rivals, named
-from scorer.rollout.labels.reading import labels_topic
-from scorer.servables.source import open_source
-from scorer.settings import Settings, load
+from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
 Reason = Annotated[str, typer.Option(help="Why; it stands in the log.")]
@@ -49,38 +43,9 @@ def start(
 ) -> None:
     """Begin a rollout. A controller (`scorer rollout run`) does the rest. Exit code 3 where another one runs."""
     settings, wanted = load(path, flags or []).settings, plans.read(plan)
-    revision, rivals = _rivals(settings, wanted)
-    _check_topics(settings, wanted)
-    if wanted.rules.brier is not None:
-        labels_topic(settings)
-    name = topic.begin(settings, wanted, rivals, revision, options.actor(), reason)
+    name, rivals = starting.start(settings, wanted, options.actor(), reason)
     text = f"{name}: {rivals.candidate.version} beside {rivals.champion.version}, in {len(wanted.steps)} steps"
     print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
-
-
-def _rivals(settings: Settings, plan: Plan) -> tuple[int, Rivals]:
-    """The channel's revision and champion, and the candidate. Raises RegistryError, Fatal."""
-    standing = channel.resolve(open_source(settings), settings.model.tag)
-    if not standing.revision:
-        hint = "follow a channel: model-registry promote REPO --to VERSION makes one"
-        raise Fatal(f"model.tag {settings.model.tag!r} is no channel, and cannot be moved", hint, REFUSED)
-    candidate = named(settings, plan.candidate)
-    if candidate.digest == standing.digest:
-        raise Fatal(f"{candidate.version} is the champion already", "name another candidate in the plan", REFUSED)
-    if candidate.version != plan.candidate:
-        raise Fatal(f"candidate: {plan.candidate!r} is no version's tag", "name a version, not a channel or a digest", USAGE)
-    return standing.revision, Rivals(Named(standing.digest, standing.version), candidate)
-
-
-def _check_topics(settings: Settings, plan: Plan) -> None:
-    """Raises Fatal (2) where a topic that the rollout needs is missing."""
-    needed = [settings.rollouts_topic, *([settings.shadow_topic] if plan.judged else [])]
-    try:
-        TopicReader(settings.kafka, settings.rollout_group).partitions(needed)
-    except Fatal as error:
-        if error.exit_code == USAGE:
-            raise Fatal(str(error), controller.CREATE_HINT, USAGE) from None
-        raise
 
 
 @app.command()

@@ -31,6 +31,16 @@ class CommandLines:
         """`scorer rollout pause`, and its like."""
         return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
 
+    def show(self, run: str) -> str:
+        """`python deploy/training show`, of a run by its id."""
+        return shlex.join(["python", "deploy/training", "show", run])
+
+    def inspect(self, version: str) -> str:
+        """`model-registry inspect`: a version's attestations, whole, and which of these keys signed each."""
+        return shlex.join(
+            ["model-registry", "inspect", f"{self.settings.model.source}:{version}", "--key", "KEY.pub", "--json"]
+        )
+
     def _move(self, verb: list[str], channel: str, reason: str, revision: int) -> str:
         other = ["--set", f"model.tag={channel}"] if channel != self.settings.model.tag else []
         expected = ["--reason", reason, "--expect-revision", str(revision)]

@@ -17,7 +17,7 @@ def environment() -> Environment:
     """The templates of this package; everything is escaped, and a name that is not there is an error."""
     loader = PackageLoader("scorer.console")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters = count, seconds, milliseconds, when, short, tone, percent, figure, sentence, options
+    filters = count, seconds, milliseconds, when, short, tone, percent, figure, measured, change, sentence, options
     made.filters |= {each.__name__: each for each in filters}
     return made
 
@@ -32,6 +32,22 @@ def figure(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return DASH
     return f"{value:.3g}" if abs(value) < 1_000 else f"{value:,.0f}"
+
+
+def measured(value: float | None) -> str:
+    """A figure of a model, with four decimal places where it is of that size; a dash where there is none."""
+    if value is None:
+        return DASH
+    return (
+        f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10 else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    )
+
+
+def change(value: float | None) -> str:
+    """A difference of two such figures, with its sign."""
+    if value is None:
+        return DASH
+    return f"{value:+.3g}".replace("-", "\N{MINUS SIGN}") if value else "0"
 
 
 def seconds(value: float | None) -> str:

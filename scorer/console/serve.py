@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model_registry.commands.options import actor
+from model_registry.trust import policy
 from publisher.errors import USAGE, Fatal
 from scorer.console.actions import Actions
 from scorer.console.bus import BusFeed
 from scorer.console.command_lines import CommandLines
 from scorer.console.registry import RegistryFeed
 from scorer.console.state import State
+from scorer.console.training.reading import TrainingFeed
 from scorer.servables.source import open_source
 from scorer.settings import Settings
 
@@ -31,7 +33,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, with the options of `scorer console`; `told` hears the address. Raises Fatal (2) for an
     address that cannot be listened on, and where the extra is not installed; RegistryError for a repository that nothing can be
-    opened with."""
+    opened with, and for a policy that does not read."""
     try:
         import uvicorn
 
@@ -41,7 +43,8 @@ def serve(
         raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
     listener, host = _listener(listen)
     state, lines, store = State(), CommandLines(settings, str(config)), open_source(settings)
-    bus, registry = BusFeed(settings, state), RegistryFeed(store, state)
+    keys = policy.read(settings.model.policy).keys if settings.model.policy else ()
+    bus, registry, training = BusFeed(settings, state), RegistryFeed(store, state), TrainingFeed(store, state, keys)
     actions = Actions(settings, lines, store, state, registry.hurry) if allow_actions else None
     hosts = [*LOOPBACK, *allow_hosts, *([host] if host not in ("0.0.0.0", "[::]", "") else [])]
     console = Console(settings, state, lines, actions, hosts, f"{actor()} (console)", user_header, lambda: server.should_exit)
@@ -53,7 +56,7 @@ def serve(
     )  # fmt: skip
     told(f"http://{host if host not in ('0.0.0.0', '') else '127.0.0.1'}:{listener.getsockname()[1]}/")
     with contextlib.ExitStack() as closing:
-        for close in (listener.close, registry.close, bus.close, *([actions.close] if actions else [])):
+        for close in (listener.close, training.close, registry.close, bus.close, *([actions.close] if actions else [])):
             closing.callback(close)
         server.run(sockets=[listener])
 

@@ -18,6 +18,7 @@ from scorer.console.flow import FlowFold
 from scorer.console.labelled import LabelledFold
 from scorer.console.records import DeadLetter, SwapRecord
 from scorer.console.scorers import ScorersFold
+from scorer.console.training.evidence import Library
 from scorer.rollout.controller.ledger import Ledger
 
 DEEDS = 20  # that are remembered
@@ -132,6 +133,7 @@ class State:
     letters: LetterFold = field(default_factory=LetterFold)
     rollouts: Ledger = field(default_factory=Ledger)
     registry: RegistryView = field(default_factory=RegistryView)
+    training: Library = field(default_factory=Library)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     loaded: bool = False
     deeds: tuple[Deed, ...] = ()
@@ -142,7 +144,7 @@ class State:
         self.sequence += 1
 
     def trouble(self, source: str, text: str, hint: str, now: float) -> None:
-        """The source `bus` or `registry` does not answer. The first time counts."""
+        """The source `bus`, `registry` or `attestations` does not answer. The first time counts."""
         before = self.troubles.get(source)
         self.troubles[source] = Trouble(text, hint, before.since if before else now)
         self.changed()

@@ -24,6 +24,8 @@ from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
 from scorer.console.guard import StrictHeaders, Tokens, form
 from scorer.console.state import State
+from scorer.console.training import view as training_view
+from scorer.console.training.reading import SOURCE
 from scorer.events.decoder import Reason
 from scorer.rollout.controller.entries import Verb
 from scorer.settings import Settings
@@ -33,6 +35,7 @@ SILENCE_SECONDS = 15.0  # proxies end streams that say nothing for longer
 VIEWS = (
     ("/", "rollout", "Rollout"), ("/scores", "scores", "Scores"), ("/flow", "flow", "Flow"),
     ("/regions", "regions", "Regions"), ("/dead-letters", "letters", "Dead letters"), ("/history", "history", "History"),
+    ("/training", "training", "Training"),
 )  # fmt: skip
 MAX_REASON = 500
 
@@ -127,6 +130,14 @@ class Console:
         return self._page(
             request, "history", names=names, channel=channel, chosen=name, moves=moves, command=command, query=query
         )
+
+    def training(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        with self.state.lock:
+            library, channels, trouble = self.state.training, self.state.registry.channels, self.state.troubles.get(SOURCE)
+        view = training_view.training(library, channels.values(), query)
+        shown = training_view.shown(view.run, self.lines) if view.run else None
+        return self._page(request, "training", found=view, shown=shown, query=query, trouble=trouble)
 
     def data(self, request: Request) -> Response:
         figures = pages.scores_data if request.url.path.endswith("scores") else pages.flow_data

@@ -1,10 +1,11 @@
 """The decoder and the reader of ids for the configured format. What a format needs is imported only where it is chosen."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from model_registry.package import sources
 from model_registry.package.signature import Signature
-from scorer.events.carrying import CarryingDecoder, PathReader
+from scorer.events.carrying import CarryingDecoder, Path, PathReader
 from scorer.events.decoder import Decoder, Unsuited
 from scorer.events.elsewhere import ElsewhereDecoder
 from scorer.settings import Settings
@@ -31,7 +32,7 @@ def decoder(settings: Settings, signature: Signature) -> Decoder:
         plain = ElsewhereDecoder(plain, signature)
     if not settings.output.carry:
         return plain
-    return CarryingDecoder(plain, _path_reader(settings), settings.output.carry)
+    return CarryingDecoder(plain, path_reader(settings, [field.path for field in settings.output.carry]), settings.output.carry)
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
@@ -73,8 +74,8 @@ def _decoder(settings: Settings, signature: Signature) -> Decoder:
             return SchemaDecoder(signature, settings)
 
 
-def _path_reader(settings: Settings) -> PathReader:
-    paths = [field.path for field in settings.output.carry]
+def path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
+    """Reads what stands at these paths of events in `input.format`, one of scorer.settings.carry.SOURCES. Raises Fatal."""
     if settings.input.format == "json":
         from scorer.events.json.carried import JsonCarried
 

@@ -275,7 +275,8 @@ class VersionManager:
                 raise
             self._cache.release(digest)
             refusal = Refusal(aspired.version, str(error))
-            log.error("version %s is refused: %s", aspired.version, error)  # noqa: TRY400 - a finding, not a bug
+            hint = f" (hint: {error.hint})" if isinstance(error, RegistryError) and error.hint else ""
+            log.error("version %s is refused: %s%s", aspired.version, error, hint)  # noqa: TRY400 - a finding, not a bug
             with self._lock:
                 self._shared.refused[digest] = refusal
             self._on_refused(refusal)

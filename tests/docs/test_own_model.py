@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from model_registry.cli import app
+from model_registry.trust import predicates
 from tests.docs import pages
 from tests.support.environment import ROOT
 
@@ -46,3 +47,8 @@ def test_the_pages_commands_work_with_its_policy(tmp_path: Path, monkeypatch: py
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
     assert "is signed by release-2026" in result.stdout
+
+
+def test_the_pages_comparison_is_one() -> None:
+    said = json.loads(pages.blocks(PAGE)["comparison"])
+    predicates.check(predicates.COMPARISON, said, said["challenger"]["digest"])

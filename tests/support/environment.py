@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
+WITH_TORCH = ROOT / "deploy" / "requirements" / "network.txt"
 NATIVE = ROOT / "scorer" / "events" / "native"
 """What is compiled when the project is installed."""
 OLDEST = (3, 11)
@@ -39,6 +40,25 @@ def prepare() -> Path:
         install(python)
         stamp.write_text(wanted)
     return folder
+
+
+def with_torch(folder: Path) -> Path:
+    """The folder of an environment beside this one, which sees what that has, and torch (5 GB on Linux). Raises Unusable."""
+    beside = folder.with_name(f"{folder.name}-network")
+    python, stamp = beside / "bin" / "python3", beside / STAMP
+    wanted = hashlib.sha256(WITH_TORCH.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return beside
+    if not python.exists():
+        _say(f"making {beside}")
+        _run(str(folder / "bin" / "python3"), "-m", "venv", "--without-pip", str(beside))
+    packages = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    link = Path(_ask(python, packages), "beside.pth")
+    link.write_text(f"import site; site.addsitedir({_ask(folder / 'bin' / 'python3', packages)!r})\n")
+    _say(f"installing {WITH_TORCH.relative_to(ROOT)} (5 GB; some minutes the first time)")
+    _run(*_pip(python), "--require-hashes", "-r", str(WITH_TORCH))
+    stamp.write_text(wanted)
+    return beside
 
 
 def _state() -> str:
@@ -69,9 +89,8 @@ def install(python: Path) -> None:
     if not _ask(python, "from importlib.util import find_spec as f; print('pip' if f('pip') else '')"):
         _run(str(python), "-m", "ensurepip")
     _say(f"installing {REQUIREMENTS.relative_to(ROOT)} (a minute or two the first time)")
-    pip = (str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--no-input")
-    _run(*pip, "--require-hashes", "-r", str(REQUIREMENTS))
-    _run(*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    _run(*_pip(python), "--require-hashes", "-r", str(REQUIREMENTS))
+    _run(*_pip(python), "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 
 
 def variables(folder: Path) -> dict[str, str]:
@@ -80,6 +99,10 @@ def variables(folder: Path) -> dict[str, str]:
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "VIRTUAL_ENV": str(folder), "PATH": path}
+
+
+def _pip(python: Path) -> tuple[str, ...]:
+    return (str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--no-input")
 
 
 def _run(*command: str) -> None:

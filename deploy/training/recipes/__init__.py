@@ -1,6 +1,7 @@
 """Recipes: how rows become a model. One module a recipe; the search, the training and the export know this protocol only."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,8 @@ from training.snapshot.rows import Rows
 
 Params = Mapping[str, int | float | str]
 """What a trial of the search chooses: names and values of one recipe."""
+
+RECIPES = {"trees": "training.recipes.trees:Trees", "network": "training.recipes.network:Network"}
 
 
 class Fitted(Protocol):
@@ -25,7 +28,17 @@ class Fitted(Protocol):
 
 
 class Recipe(Protocol):
-    """One way to train. Every method is a function of its arguments: the same rows, parameters and seed give the same bytes."""
+    """One way to train. Every method is a function of its arguments: the same rows, parameters and seed give the same bytes.
+    It can be pickled: worker processes get it."""
+
+    name: str
+    """As `recipe` of training.yaml states it."""
+
+    def check(self, signature: Signature) -> None:
+        """Raises Fatal (2) for a signature that the recipe does not serve, naming what in it."""
+
+    def parameters(self, stated: Params) -> Params:
+        """All parameters of the recipe: those stated, and defaults. Raises Fatal (2), naming one that the recipe lacks."""
 
     def suggest(self, trial: Any) -> Params:
         """Parameters for a trial of the search (`optuna.Trial`)."""
@@ -38,3 +51,10 @@ class Recipe(Protocol):
         `folder` keeps the checkpoints: whatever is there is gone on from, so that a killed training and a larger budget cost
         only the rest. How often a training was broken off, and the number of workers, leave no trace in the model.
         """
+
+
+def named(name: str) -> Recipe:
+    """The recipe of this name in the settings. Its libraries are imported here."""
+    module, _, kind = RECIPES[name].partition(":")
+    recipe: Recipe = getattr(import_module(module), kind)()
+    return recipe

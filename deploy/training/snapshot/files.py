@@ -5,7 +5,7 @@ column `headers` is a map as it was written, null where a record has none or the
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,10 +152,15 @@ def path_of(kind: Kind, partition: Partition) -> str:
 def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
     """Write the manifest of files that are closed, by path with their records. Raises OSError."""
     files = {path: File(_sha256(folder / path), count, (folder / path).stat().st_size) for path, count in records.items()}
-    listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
-    copied = Copied(frozen, files, f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}")
+    copied = Copied(frozen, files, digest_of(files))
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(copied), indent=1))
     return copied
+
+
+def digest_of(files: Mapping[str, File]) -> str:
+    """Of a snapshot of these files, by path."""
+    listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
+    return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}"
 
 
 def verified(folder: Path, frozen: Frozen) -> Copied:

@@ -6,9 +6,8 @@ last of a partition counts, of those the one with the latest time, and a null va
 the newest counts by the same rule.
 """
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
+from model_registry.package.sources import elsewhere
 from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
 from scorer.events.batch import Headers
@@ -32,44 +32,34 @@ from scorer.rollout.labels.newest import Newest
 from scorer.settings import Settings
 from training.settings import Training, written
 from training.snapshot.files import Copied, Frozen, batches, verified
-from training.snapshot.rows import Places, Rows, Split
+from training.snapshot.rows import Beside, Places, Rows, Split
+from training.snapshot.told import Told
 
 Columns = dict[str, list[Any]]
 WITHOUT_EVENT, CONFLICTING, WITHDRAWN, REPLACED = "without-event", "conflicting", "withdrawn", "replaced"
 PARTS = ("training", "validation", "hold-out")
 
 
-@dataclass
-class Told:
-    """How often something was seen, by reason, and of some where first: `topic[partition]@offset` and what is wrong."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reason: str, count: int, first: str = "") -> None:
-        if count:
-            self.counts[reason] += count
-            if first:
-                self.first.setdefault(reason, first)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{reason} {count}" for reason, count in self.counts.most_common()) or "none"
-
-
 @dataclass(frozen=True)
 class Joined:
     """Labelled events in order of (time, topic, partition, offset); `classes` are what the outcomes 0 and 1 are called.
 
-    `mature` events, the last at `mature_ms`, are old enough to have a label, and each has an id of its own. `left_out` tells
-    the events that are not among them, `labels` the labels that do not count, or of which another counts.
+    Events up to `mature_ms` are old enough to have a label: `mature_times` (M,) int64 are those of all of these, in order, each
+    event with an id of its own. `left_out` tells the events that are not among them, `labels` the labels that do not count, or
+    of which another counts.
     """
 
     rows: Rows
     classes: tuple[str, str]
-    mature: int
+    mature_times: NDArray[np.int64]
     mature_ms: int
     left_out: Told
     labels: Told
+
+    @property
+    def mature(self) -> int:
+        """How many events are old enough."""
+        return len(self.mature_times)
 
     @property
     def coverage(self) -> float:
@@ -90,13 +80,20 @@ class Joined:
 
 
 def join(
-    folder: Path, frozen: Frozen, settings: Settings, training: Training, signature: Signature, decoder: Decoder
+    folder: Path,
+    frozen: Frozen,
+    settings: Settings,
+    training: Training,
+    signature: Signature,
+    decoder: Decoder,
+    others: Sequence[Signature] = (),
 ) -> Joined:
-    """The labelled events of the snapshot in this folder. Raises Fatal: 3 where it is not whole, more than half of the events
+    """The labelled events of the snapshot in this folder. Keys and headers are kept where the signature, or one of the others
+    that will score the rows, reads from them. Raises Fatal: 3 where it is not whole, more than half of the events
     cannot be decoded, or a class has no event; 2 where there are not two classes."""
     classes = known(settings, signature)
     copied = verified(folder, frozen)
-    events = _Events(settings, frozen, training, decoder)
+    events = _Events(settings, frozen, training, decoder, any(map(elsewhere, (signature, *others))))
     for partition, columns in batches(folder, copied, "events"):
         events.add(partition, columns)
     events.check()
@@ -109,7 +106,7 @@ def join(
     labelled = ~np.isnan(truth)
     names = (str(classes.names[0]), str(classes.names[1]))
     rows = events.chosen(found, mine[labelled], truth[labelled].astype(np.int8))
-    joined = Joined(rows, names, len(found), events.mature_ms, events.left_out, told)
+    joined = Joined(rows, names, np.sort(found.columns["time"]), events.mature_ms, events.left_out, told)
     _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {told}")
     return joined
 
@@ -162,7 +159,7 @@ def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str
 class _Events:
     """Takes in the events of a snapshot: `rows` are those that count, by id."""
 
-    def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder) -> None:
+    def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
         self.left_out = Told()
         self.rows = newest.Rows()
         self.mature_ms = frozen.now_ms - training.labels.after
@@ -172,6 +169,7 @@ class _Events:
         self._region = settings.region
         self._decoder = decoder
         self._values: list[bytes] = []
+        self._beside = Beside([], []) if beside else None
         self._tensors: list[dict[str, NDArray[Any]]] = []
         self._tried = 0
         self._undecodable = Told()
@@ -194,6 +192,8 @@ class _Events:
         at = np.arange(len(self._values), len(self._values) + len(decoded.rows))
         self.rows.add(newest.hashed(named), self._places.index(partition), places, moments, at=at)
         self._values += [values[row] for row in decoded.rows]
+        if self._beside:
+            self._beside.add([keys[row] for row in decoded.rows], [headers[row] for row in decoded.rows])
         self._tensors.append(decoded.tensors)
 
     def check(self) -> None:
@@ -219,7 +219,8 @@ class _Events:
         at = found.columns["at"][mine][order]
         tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
         places = Places(self._topics, topic, partition, offset, time).select(order)
-        return Rows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()])
+        beside = self._beside and self._beside.select(at)
+        return Rows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
 
     def _usable(self, columns: Columns) -> list[int]:
         """The indices of events that are in the window and mature, and have a value."""

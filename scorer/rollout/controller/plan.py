@@ -164,8 +164,8 @@ class Plan(Section):
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
 
-def read(path: Path) -> Plan:
-    """A plan's file. Raises Fatal (2), with a line for each fault."""
+def read(path: Path, candidate: str | None = None) -> Plan:
+    """A plan's file; a `candidate` stands in for the one that it names. Raises Fatal (2), with a line for each fault."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -177,6 +177,8 @@ def read(path: Path) -> Plan:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise Fatal(f"{path} is not YAML: {error}".replace("\n", " "), HINT, USAGE) from None
+    if candidate is not None and isinstance(values, dict):
+        values = {**values, "candidate": candidate}
     return parse(values, str(path))
 
 

@@ -96,6 +96,19 @@ def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_ri
     until(lambda: rig.answered() == 110, "scores after going on")
 
 
+def test_events_are_written_with_the_times_that_they_name(make_rig: MakeRig) -> None:
+    rig = make_rig().stocked()
+    history = [{**event, "at": {"time": time}} for event, time in zip(events(2), ("2025-03-01T12:00:00", 7), strict=True)]
+    (rig.folder / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in history))
+    rig.run("scorer", "emit", "scorer.yaml", "--file", "history.jsonl", "--time", "at.time")
+    rig.start().ready()
+    until(lambda: rig.answered() == 2, "the scores")
+    lines = rig.run("scorer", "tail", "scorer.yaml", "--from-beginning", "--no-follow").stdout.splitlines()
+    assert {json.loads(line)["event_ms"] for line in lines} == {7, 1_740_830_400_000}
+    said = rig.run("scorer", "emit", "scorer.yaml", "--file", "history.jsonl", "--time", "at", code=2).stderr
+    assert "line 1: {'time': '2025-03-01T12:00:00'} at 'at' is no time" in said
+
+
 def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> None:
     rig = make_rig().stocked()
     first, second = rig.start("a").ready(), rig.start("b").ready()

@@ -83,7 +83,7 @@ def test_a_swap_a_rollback_and_a_replay_in_the_browser(make_rig: MakeRig) -> Non
         version_is_rolled_back(rig, page)
         promotion_that_cannot_be_made_is_told(page)
         letters_are_replayed(rig, page)
-        for path in ("/", "/scores", "/flow", "/regions", "/dead-letters", "/history"):
+        for path in ("/", "/scores", "/flow", "/regions", "/dead-letters", "/history", "/training"):
             page.goto(f"{address}{path}")
             page.emulate_media(color_scheme="light")
             assert barriers(page) == [], path
@@ -106,3 +106,5 @@ def test_a_console_whose_sources_are_away_says_so_and_is_read_only(make_rig: Mak
         assert fetched(address, "elsewhere.example.com").status_code == 400
         taken = address.removeprefix("http://")
         assert "cannot listen" in rig.run("scorer", "console", "scorer.yaml", "--listen", taken, code=2).stderr
+    unread = rig.run("scorer", "console", "scorer.yaml", "--set", "model.policy=gone.yaml", "--listen", "127.0.0.1:0", code=2)
+    assert "gone.yaml" in unread.stderr

@@ -7,6 +7,7 @@ import yaml
 
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
 from tests.support import models
+from tests.support.attested import comparison
 
 REPO = "oci:./registry/model"
 
@@ -58,3 +59,42 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
     assert second.stop() == 0
     policy(rig, denied=[digest])
     assert "is denied by the policy" in rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+
+
+def attest(rig: Rig, version: str, digest: str, verdict: str = "passed") -> None:
+    (rig.folder / "comparison.json").write_text(json.dumps(comparison(digest, verdict)))
+    said = ("--type", "comparison", "--predicate", "comparison.json", "--key", "release.key")
+    rig.run("model-registry", "attest", f"{REPO}:{version}", *said)
+
+
+def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_that(make_rig: MakeRig) -> None:
+    rig = make_rig(model={"policy": "./policy.yaml"})
+    rig.run("model-registry", "keygen", "release")
+    for version, factor in (("1.0.0", 2.0), ("2.0.0", 3.0)):
+        rig.push(models.linear_package(rig.folder / version, factor), version)
+    digests = {version: sign(rig, version) for version in ("1.0.0", "2.0.0")}
+    rig.promote("1.0.0")
+    policy(rig, comparisons="required")
+    rig.create(code=1)
+    refused = rig.run("scorer", "run", "scorer.yaml", code=3).stderr
+    assert "it has no comparison" in refused
+    assert f"@{digests['1.0.0']} --type comparison" in refused
+    attest(rig, "1.0.0", digests["1.0.0"])
+    rig.run("scorer", "check", "scorer.yaml")
+
+    first = rig.start("a").ready()
+    attest(rig, "2.0.0", digests["2.0.0"], "refused")
+    rig.promote("2.0.0")
+    until(lambda: first.metric("scorer_versions_refused_total") == 1, "the refusal")
+    assert "'release' says 'refused': the rule not-worse did not pass" in first.said
+    rig.emit(events(50))
+    until(lambda: rig.answered() == 50, "scores of the version that passed")
+    attest(rig, "2.0.0", digests["2.0.0"])
+    rig.promote("2.0.0", "compared again")
+    until(lambda: first.metric("scorer_model_revision") == 3, "the version that passed since")
+    assert first.stop() == 0
+
+    shutil.move(rig.folder / "registry", rig.folder / "away")
+    second = rig.start("b").ready()
+    assert "last version known good" in second.said
+    assert second.stop() == 0

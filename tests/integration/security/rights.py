@@ -109,6 +109,20 @@ def mover(name: str) -> dict[str, Right]:
     return {"group": (GROUP, name, READ), "events": (TOPIC, f"{name}.events", READ)}
 
 
+def training(name: str) -> dict[str, Right]:
+    """`python deploy/training run`; the verb `snapshot` needs no group."""
+    return {
+        "events": (TOPIC, f"{name}.events", READ),
+        "labels": (TOPIC, f"{name}.labels", READ),
+        "trigger": (GROUP, f"{name}.training", READ),
+    }
+
+
+def trigger(name: str) -> dict[str, Right]:
+    """What begins runs by the lag of their group: KEDA."""
+    return {"labels": (TOPIC, f"{name}.labels", DESCRIBE), "trigger": (GROUP, f"{name}.training", DESCRIBE)}
+
+
 def relay_source(name: str) -> dict[str, Right]:
     """`publisher run` at its source."""
     return {"source": (TOPIC, f"{name}.scores", READ)}

@@ -1,10 +1,11 @@
-"""`python deploy/training snapshot` as it is typed, on a real broker: what it tells, how it ends, and what a kill leaves."""
+"""`python deploy/training run --until join` as it is typed, on a real broker: what rows there are, and what a kill leaves."""
 
 import json
 import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ class Stage(NamedTuple):
     labels: str
 
     def run(self, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [*PROGRAM, "snapshot", "training.yaml", *options]
+        command = [*PROGRAM, "run", "training.yaml", "--until", "join", *options]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == code, done.stderr
         return done
@@ -72,31 +73,41 @@ def stage(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Stage:
         "scorer": "scorer.yaml",
         "signature": "package/signature.json",
         "labels": {"after": "1h", "coverage": 0.5},
+        "publish": {"key_file": "training.key"},
         "snapshot": {"window": "49h", "validation": "8h", "hold_out": "8h", "at_least": 100},
     }
     models.linear_package(tmp_path / "package", 2.0)
+    registry(tmp_path, "keygen", "training")
     (tmp_path / "scorer.yaml").write_text(yaml.safe_dump(scorer))
     (tmp_path / "training.yaml").write_text(yaml.safe_dump(training))
     return Stage(tmp_path, broker.bootstrap_servers, events, labels)
 
 
+def registry(folder: Path, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "model_registry", *arguments], cwd=folder, check=True)
+
+
 def test_events_and_labels_become_parts_by_time(stage: Stage) -> None:
     stage.write(COUNT)
     told = stage.found()
-    assert told["records"]["labels"] == COUNT - UNLABELLED
-    assert abs(told["records"]["events"] - COUNT * 49 // 50) <= 1
-    assert told["labelled"] == sum(part["events"] for part in told["parts"])
-    assert 0 <= told["mature"] - told["labelled"] - (UNLABELLED - COUNT // 50) <= 1
-    assert [part["part"] for part in told["parts"]] == ["training", "validation", "hold-out"]
-    assert all(before["to"] < after["from"] for before, after in zip(told["parts"], told["parts"][1:], strict=False))
-    assert {name: sum(part["classes"][name] for part in told["parts"]) for name in ("low", "high")} == told["classes"]
-    folder = Path(told["folder"])
-    assert json.loads((folder / "rows.json").read_text()) == told
-    assert {path.name for path in folder.iterdir()} == {"frozen.json", "records", "rows.json"}
-    shown = stage.run().stdout
-    assert "hold-out" in shown
-    assert told["frozen"] not in shown
-    assert len(list((stage.folder / "snapshots").glob("*/rows.json"))) == 2
+    rows, copied = told["rows"], told["snapshot"]
+    assert copied["labels"] == COUNT - UNLABELLED
+    assert abs(copied["events"] - COUNT * 49 // 50) <= 1
+    assert rows["labelled"] == sum(part["rows"] for part in rows["parts"])
+    assert 0 <= rows["mature"] - rows["labelled"] - (UNLABELLED - COUNT // 50) <= 1
+    assert [part["part"] for part in rows["parts"]] == ["training", "validation", "hold-out"]
+    assert all(before["to_ms"] < after["from_ms"] for before, after in pairwise(rows["parts"]))
+    assert {name: sum(part["classes"][name] for part in rows["parts"]) for name in ("low", "high")} == rows["classes"]
+    assert (told["outcome"], told["version"]) == (
+        "not ended",
+        f"{told['snapshot']['frozen'][:10].replace('-', '')}-{told['run']}",
+    )
+    assert {path.name for path in Path(told["folder"]).iterdir()} == {"steps", "records"}
+    again = stage.found()
+    assert again == told, "nothing is done twice"
+    stage.write(1)
+    assert stage.found("--new")["folder"] != told["folder"]
+    assert "hold-out" in stage.run().stdout
 
 
 def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> None:
@@ -104,46 +115,54 @@ def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> N
     training = yaml.safe_load((stage.folder / "training.yaml").read_text())
     del training["signature"]
     (stage.folder / "training.yaml").write_text(yaml.safe_dump(training))
-    assert "no OCI layout at" in stage.run(code=4).stderr
-    registry = [sys.executable, "-m", "model_registry"]
-    subprocess.run([*registry, "push", "package", "oci:./registry/model:1.0.0"], cwd=stage.folder, check=True)
-    subprocess.run([*registry, "promote", "oci:./registry/model", "--to", "1.0.0"], cwd=stage.folder, check=True)
-    assert stage.found()["labelled"] > 0
+    assert "has no champion with a signature under 'prod'" in stage.run(code=2).stderr
+    registry(stage.folder, "push", "package", "oci:./registry/model:1.0.0")
+    registry(stage.folder, "promote", "oci:./registry/model", "--to", "1.0.0")
+    assert stage.found()["rows"]["labelled"] > 0
 
 
-def test_too_few_labels_end_with_a_finding_and_too_few_rows_are_refused(stage: Stage) -> None:
+def test_too_few_labels_end_a_run_and_too_few_rows_are_refused(stage: Stage) -> None:
     stage.write(COUNT)
-    done = stage.run("--set", "labels.coverage=0.99", code=1)
-    assert "of the events have a label; labels.coverage is 99.0%" in done.stderr
-    assert "hold-out" in done.stdout
     done = stage.run("--set", "snapshot.at_least=100000", code=3)
     assert "labelled events are too few" in done.stderr
     assert "snapshot.at_least is 100000" in done.stderr
+    done = stage.run("--set", "labels.coverage=0.99", code=1)
+    assert "of the events have a label; labels.coverage is 99.0%" in done.stderr
+    done = stage.run("--set", "labels.coverage=0.99")
+    assert "no label came since the run" in done.stdout
+    assert stage.found("--set", "labels.coverage=0.98")["rows"]["labelled"] > 0, "configured otherwise, it is another run"
 
 
 def test_a_copy_that_was_killed_goes_on_as_it_was_frozen(stage: Stage) -> None:
     stage.write(MANY)
-    snapshots = stage.folder / "snapshots"
-    command = [*PROGRAM, "snapshot", "training.yaml"]
+    runs = stage.folder / "runs"
+    command = [*PROGRAM, "run", "training.yaml", "--until", "join"]
     with subprocess.Popen(command, cwd=stage.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
-        until(lambda: [*snapshots.glob("*/records.part/events/*/*.parquet")], "the first file of the copy", every=0.001)
+        until(lambda: [*runs.glob("*/records.part/events/*/*.parquet")], "the first file of the copy", every=0.001)
         first.send_signal(signal.SIGKILL)
-    (frozen,) = snapshots.glob("*/frozen.json")
-    assert not frozen.with_name("records").exists()
+    (frozen,) = runs.glob("*/steps/freeze.json")
+    folder = frozen.parents[1]
+    assert not (folder / "records").exists()
     before = frozen.read_bytes()
     stage.write(COUNT)
     told = stage.found()
-    assert (Path(told["folder"]), frozen.read_bytes()) == (frozen.parent, before)
-    assert told["records"]["labels"] == MANY - UNLABELLED
-    assert not frozen.with_name("records.part").exists()
+    assert (Path(told["folder"]), frozen.read_bytes()) == (folder, before)
+    assert told["snapshot"]["labels"] == MANY - UNLABELLED
+    assert not (folder / "records.part").exists()
+
+
+def test_a_run_needs_a_key(stage: Stage) -> None:
+    (stage.folder / "training.key").unlink()
+    assert "training.key" in stage.run(code=2).stderr
+    assert not [*stage.folder.glob("runs/*")], "nothing is begun"
 
 
 def test_two_at_a_time_are_refused(stage: Stage) -> None:
     stage.write(COUNT)
-    (stage.folder / "snapshots").mkdir()
-    with files.locked(stage.folder / "snapshots" / ".lock"):
-        assert "another snapshot is under way" in stage.run(code=3).stderr
-    assert stage.found()["labelled"] > 0
+    (stage.folder / "runs").mkdir()
+    with files.locked(stage.folder / "runs" / ".lock"):
+        assert "another run is under way" in stage.run(code=3).stderr
+    assert stage.found()["rows"]["labelled"] > 0
 
 
 def test_a_signature_that_is_none_is_told(stage: Stage) -> None:

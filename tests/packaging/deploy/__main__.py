@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.packaging.deploy.manifests import CLUSTERS, DIGEST, OVERLAYS, RENDERED, SOURCES, digest_of, file_of, lines
+from tests.packaging.deploy.manifests import CLUSTERS, DIGEST, OVERLAYS, RENDERED, SOURCES, TRAINING, digest_of, file_of, lines
 from tests.support.golang import program
 
 PROGRAMS = ("sigs.k8s.io/kustomize/kustomize/v5@v5.7.1", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0")
@@ -23,19 +23,19 @@ def main() -> int:
     kustomize, kube_score = map(program, PROGRAMS)
     RENDERED.mkdir(exist_ok=True)
     stale, judged = [], []
-    for name in (*OVERLAYS, *CLUSTERS):
+    for name in (*OVERLAYS, *TRAINING, *CLUSTERS):
         text = output(kustomize, "build", str(SOURCES / name))
         if write:
             file_of(name).write_text(lines(text))
         elif not file_of(name).exists() or file_of(name).read_text() != lines(text):
             stale.append(name)
-        if name in OVERLAYS and not scored(kube_score, name, text):
+        if name not in CLUSTERS and not scored(kube_score, name, text):
             judged.append(name)
     if write:
         DIGEST.write_text(digest_of(SOURCES) + "\n")
     for name in stale:
         print(f"{name}: the kept manifests are not those of today: python -m tests deploy --write")
-    print(f"{len(OVERLAYS) + len(CLUSTERS)} rendered, {len(stale)} stale, {len(judged)} with criticals")
+    print(f"{len(OVERLAYS) + len(TRAINING) + len(CLUSTERS)} rendered, {len(stale)} stale, {len(judged)} with criticals")
     return 1 if stale or judged else 0
 
 

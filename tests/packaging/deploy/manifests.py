@@ -14,6 +14,7 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
+from tests.packaging.deploy.schemas import EMBEDDED
 from tests.packaging.deploy.schemas import FOLDER as SCHEMAS
 from tests.support.environment import ROOT
 
@@ -22,7 +23,8 @@ RENDERED = Path(__file__).with_name("rendered")
 DIGEST = RENDERED / "sources.sha256"
 KUBERNETES = "1.34"
 OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "cpu-rollouts", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
-CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "eu-west", "us-east", "ap-south"))
+TRAINING = tuple(f"overlays/{name}" for name in ("training", "training-on-labels", "training-gpu", "training-nodes"))
+CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "training", "eu-west", "us-east", "ap-south"))
 REGIONS = ("eu-west", "us-east", "ap-south")
 
 Object = dict[str, Any]
@@ -61,10 +63,20 @@ def validate(thing: Object) -> None:
     try:
         if schema.exists():
             jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(thing)
+            for part in embedded(thing):
+                validate(part)
         else:
             kubernetes_validate.validate(thing, KUBERNETES, strict=True)
     except jsonschema.ValidationError as error:
         raise Invalid(f"{title(thing)}: {'.'.join(map(str, error.absolute_path))}: {error.message}") from error
+
+
+def embedded(thing: Object) -> Sequence[Object]:
+    """The Jobs in an object of a custom kind, as objects of their own. Pure."""
+    found: list[Any] = [thing] if thing["kind"] in EMBEDDED else []
+    for step in EMBEDDED.get(thing["kind"], ()):
+        found = [part for whole in found for part in (whole if step == "*" else [whole[step]])]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": thing["metadata"], "spec": spec} for spec in found]
 
 
 def title(thing: Object) -> str:

@@ -1,7 +1,8 @@
 """`python -m tests.packaging.deploy.schemas CRD.yaml...`: JSON schemas from the definitions of custom resources, into schemas/.
 
-They come from KEDA (config/crd/bases), Strimzi (install/cluster-operator) and the Prometheus operator (example/
-prometheus-operator-crd), all Apache-2.0. As an API server prunes unknown fields in silence, these refuse them.
+They come from KEDA (config/crd/bases), Strimzi (install/cluster-operator), the Prometheus operator (example/
+prometheus-operator-crd) and Kubeflow Trainer (manifests/base/crds), all Apache-2.0. As an API server prunes unknown fields in
+silence, these refuse them. The parts that are Kubernetes' own (EMBEDDED) are left open: they are held against its schemas.
 """
 
 import json
@@ -17,6 +18,13 @@ KEPT = {
     "type", "properties", "required", "items", "enum", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "anyOf", "oneOf", "allOf", "not", "additionalProperties",
 }  # fmt: skip
+EMBEDDED = {
+    "ScaledJob": ("spec", "jobTargetRef"),
+    "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", "*", "template", "spec"),
+}
+"""Where a custom resource holds the `spec` of a Job; `*`: in each of a list."""
+UNUSED = {"runtimePatches", "initializer"}
+"""Fields that no manifest here has: refused like unknown ones, since their schemas are the longest."""
 ENVELOPE = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
 
 
@@ -28,7 +36,7 @@ def strict(schema: Any) -> Any:
         return {"type": ["integer", "string"]}
     result: dict[str, Any] = {key: value for key, value in schema.items() if key in KEPT}
     if "properties" in result:
-        result["properties"] = {name: strict(value) for name, value in result["properties"].items()}
+        result["properties"] = {name: strict(value) for name, value in result["properties"].items() if name not in UNUSED}
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
             result.setdefault("additionalProperties", False)
     for key in ("items", "additionalProperties", "not"):
@@ -41,6 +49,13 @@ def strict(schema: Any) -> Any:
     return result
 
 
+def leave_open(schema: dict[str, Any], path: Sequence[str]) -> None:
+    """Let the schema take any object at this path."""
+    for step in path[:-1]:
+        schema = schema["items"] if step == "*" else schema["properties"][step]
+    schema["properties"][path[-1]] = {"type": "object"}
+
+
 def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """File name to schema, for each served version of a CustomResourceDefinition. Pure."""
     spec = definition["spec"]
@@ -50,7 +65,10 @@ def of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
             schema = strict(version["schema"]["openAPIV3Schema"])
             schema["properties"] = {**schema["properties"], **ENVELOPE}
             schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
-            found[f"{spec['names']['kind']}-{spec['group']}-{version['name']}.json"] = schema
+            kind = spec["names"]["kind"]
+            if kind in EMBEDDED:
+                leave_open(schema, EMBEDDED[kind])
+            found[f"{kind}-{spec['group']}-{version['name']}.json"] = schema
     return found
 
 

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from tests.packaging.deploy import manifests
-from tests.packaging.deploy.manifests import CLUSTERS, OVERLAYS, Object, matches, of_kind, pod_of, rendered, title, workloads
+from tests.packaging.deploy.manifests import (
+    CLUSTERS,
+    OVERLAYS,
+    TRAINING,
+    Object,
+    matches,
+    of_kind,
+    pod_of,
+    rendered,
+    title,
+    workloads,
+)
 from tests.support.environment import ROOT
 
 COMMANDS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
@@ -28,7 +39,7 @@ def test_what_is_kept_was_rendered_from_todays_sources() -> None:
     assert manifests.DIGEST.read_text().strip() == digest, "render them again: python -m tests deploy --write"
 
 
-@pytest.mark.parametrize("name", [*OVERLAYS, *CLUSTERS])
+@pytest.mark.parametrize("name", [*OVERLAYS, *TRAINING, *CLUSTERS])
 def test_every_object_is_valid(name: str) -> None:
     for thing in rendered(name):
         manifests.validate(thing)
@@ -43,12 +54,20 @@ def test_every_object_is_valid(name: str) -> None:
         ("TriggerAuthentication", ("spec", "secretTargetRef", 0)),
         ("PodMonitor", ("spec", "podMetricsEndpoints", 0)),
         ("PrometheusRule", ("spec", "groups", 0, "rules", 0)),
+        ("CronJob", ("spec", "jobTemplate", "spec")),
+        ("ScaledJob", ("spec", "rollout")),
+        ("ScaledJob", ("spec", "jobTargetRef")),
+        ("ScaledJob", ("spec", "jobTargetRef", "template", "spec", "containers", 0)),
+        ("TrainingRuntime", ("spec", "mlPolicy")),
+        ("TrainingRuntime", ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
         ("KafkaTopic", ("spec",)),
         ("KafkaUser", ("spec", "authorization", "acls", 0)),
     ],
 )
 def test_an_unknown_field_is_refused(kind: str, path: tuple[str | int, ...]) -> None:
-    name = "kafka/cluster" if kind.startswith("Kafka") else "overlays/cpu-rollouts"
+    named = {"Kafka": "kafka/cluster", "CronJob": "overlays/training", "ScaledJob": "overlays/training-on-labels"}
+    named["TrainingRuntime"] = "overlays/training-nodes"
+    name = next((named[start] for start in named if kind.startswith(start)), "overlays/cpu-rollouts")
     thing = copy.deepcopy(next(iter(of_kind(rendered(name), kind).values())))
     place: Any = thing
     for step in path:

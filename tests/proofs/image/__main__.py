@@ -15,7 +15,7 @@ from pathlib import Path
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.scorer.rig import Rig
 from tests.proofs.findings import Finding, told
-from tests.proofs.image import build, stages
+from tests.proofs.image import build, stages, training
 
 PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
 """Each is a Debian package of its name."""
@@ -44,14 +44,19 @@ STAGES: dict[str, Stage] = {
     "relays": stages.relays,
 }
 GPU_STAGES: dict[str, Stage] = {"refuses-without-a-card": on_a_rig(stages.refuses_without_a_card)}
+TRAINING_STAGES: dict[str, Stage] = {"snapshots": on_a_rig(training.snapshots)}
+BYTES = {"cpu": 600e6, "gpu": 8e9, "training": 1.2e9, "network": 8e9}
+"""The image with each list of requirements is smaller."""
 
 
 def main() -> int:
     """Exit code 0 where every claim holds, 1 where one does not, 2 where a program is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests image", description=__doc__)
-    parser.add_argument("--only", action="append", choices=list(STAGES), help="only this stage; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*STAGES, *TRAINING_STAGES], help="only this stage; may be repeated")
     parser.add_argument("--image", help="run this image of the local storage instead of building one")
-    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="gpu: no card is needed, but 20 GB of disk")
+    parser.add_argument(
+        "--extra", choices=list(BYTES), default="cpu", help="gpu, network: no card is needed, but 20 GB of disk"
+    )
     options = parser.parse_args()
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         build.say(f"missing: apt-get install -y --no-install-recommends {' '.join(missing)}")
@@ -66,13 +71,14 @@ def proved(options: argparse.Namespace) -> Iterator[Finding]:
         began = time.monotonic()
         options.image = build.image(options.extra)
         yield Finding("built in", f"{time.monotonic() - began:.0f} s", True)
-        size = build.bytes_of(options.image) / 1e6
-        yield Finding("size", f"{size:.0f} MB", size < {"cpu": 600, "gpu": 8_000}[options.extra])
+        size = build.bytes_of(options.image)
+        yield Finding("size", f"{size / 1e6:.0f} MB", size < BYTES[options.extra])
     with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         yield from stages.contents(options.image, folder, options.extra)
-        known = STAGES if options.extra == "cpu" else GPU_STAGES
+        trains = options.extra in build.TRAINING
+        known = TRAINING_STAGES if trains else GPU_STAGES if options.extra == "gpu" else STAGES
         for stage in [name for name in known if not options.only or name in options.only]:
             build.say(f"== {stage}")
             for finding in attempt(known[stage], options.image, broker.bootstrap_servers, folder / stage):

@@ -14,6 +14,8 @@ BASE = "localhost/python-base:ci"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 STORAGE = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 """Works without overlay file systems and without user namespaces: in a container too."""
+TRAINING = ("training", "network")
+"""The lists of requirements of images that train."""
 SUITE = "trixie"
 PYTHON_PACKAGES = "python3,python3-venv,ca-certificates"
 TRUST = (Path("/etc/ssl/certs"), Path("/etc/pip.conf"))
@@ -40,14 +42,15 @@ def base() -> None:
 
 
 def image(extra: str) -> str:
-    """Make the image from the working tree, with the extra `cpu` or `gpu`, on the base; its name."""
+    """Make the image from the working tree, with one of the lists in deploy/requirements, on the base; its name."""
     name = f"localhost/scorestream:ci-{extra}"
     volumes = [f"--volume={path}:{path}:ro" for path in TRUST if path.exists()]
     revision = _run("git", "rev-parse", "HEAD").strip()
+    target = ["--target", "training"] if extra in TRAINING else []
     say(f"building {name}")
     _run(
         "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
-        "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, ".",
+        "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, *target, ".",
     )  # fmt: skip
     return name
 

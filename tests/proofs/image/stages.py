@@ -15,6 +15,7 @@ from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import Rig, events, until
 from tests.proofs.bench.machine import cpu_seconds
 from tests.proofs.findings import Finding
+from tests.proofs.image.build import TRAINING
 from tests.proofs.image.container import CACHE, GRACE_SECONDS, Container, podman
 from tests.support import models
 
@@ -39,16 +40,20 @@ def contents(image: str, folder: Path, extra: str) -> list[Finding]:
         Finding("no entry point, no health check", "", not config.get("Entrypoint") and not config.get("Healthcheck")),
         Finding("labels", " ".join(sorted(labels)), labels >= wanted),
     ]
-    for command in ("scorer", "publisher", "model-registry"):
-        code, said = ended(image, folder, command, "--help")
-        found.append(Finding(f"{command} --help", f"exit code {code}", code == 0 and "Usage" in said))
+    commands: list[tuple[str, ...]] = [("scorer",), ("publisher",), ("model-registry",)]
+    if extra in TRAINING:
+        commands.append(("python3", "/opt/scorestream/deploy/training"))
+    for command in commands:
+        code, said = ended(image, folder, *command, "--help")
+        found.append(Finding(f"{' '.join(command)} --help", f"exit code {code}", code == 0 and "Usage" in said))
     which = "from scorer.events.native.library import native; print(native().why)"
     said = ended(image, folder, "python3", "-c", which)[1].strip()
     found.append(Finding("native scanner", said, said == "built and in use"))
     bill = json.loads(ended(image, folder, "python3", "-c", f"print(open({SBOM!r}).read())")[1])
     parts = {part["name"].lower(): part["version"] for part in bill["components"]}
-    runtime = {"cpu": "onnxruntime", "gpu": "onnxruntime-gpu"}[extra]
+    runtime = {"gpu": "onnxruntime-gpu"}.get(extra, "onnxruntime")
     needed = {"confluent-kafka", runtime, "numpy", "pydantic", "cryptography"}
+    needed |= {"lightgbm", "pyarrow"} if extra in TRAINING else set()
     known = bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "scorestream"
     return [*found, Finding("bill of materials", f"{len(parts)} components", known and needed <= set(parts))]
 

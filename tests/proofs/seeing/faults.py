@@ -3,7 +3,8 @@
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from confluent_kafka import KafkaException, Producer
@@ -16,6 +17,7 @@ from tests.support.waiting import within
 
 MOST_PAUSES, HELD_SECONDS = 30, 4.0  # of a broker, until one finds a transaction open
 LOOK_SECONDS = 0.2
+DAY = 86_400
 
 
 @contextmanager
@@ -131,9 +133,22 @@ def no_card(fleet: Fleet) -> Iterator[None]:
         'kube_pod_container_resource_requests{namespace="scoring",pod="gpu-0",container="scorer",resource="nvidia_com_gpu"} 1\n'
     )
     with hostile() as exporter:
-        exporter.always(Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"}))
+        exporter.always(_metrics(series))
         fleet.prometheus.scrape(exporter.address)
         yield
+        fleet.prometheus.forget(exporter.address)
+
+
+@contextmanager
+def refused_runs(fleet: Fleet) -> Iterator[None]:
+    """As kube-state-metrics tells: a run ended well nine days ago, and the last one failed. Then one ends well."""
+    now = int(time.time())
+    with hostile() as exporter:
+        exporter.always(_told({"created": now - 90 * DAY, "good": now - 9 * DAY, "bad": now - DAY}))
+        fleet.prometheus.scrape(exporter.address)
+        yield
+        exporter.always(_told({"created": now - 90 * DAY, "good": now, "bad": now - DAY}))
+        fleet.prometheus.clears("TrainingFailed", "TrainingStale")
         fleet.prometheus.forget(exporter.address)
 
 
@@ -148,6 +163,22 @@ def destination_away(fleet: Fleet) -> Iterator[None]:
         yield
     finally:
         fleet.there.resume()
+
+
+def _metrics(series: str) -> Reply:
+    return Reply(body=series.encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+def _told(times: Mapping[str, int]) -> Reply:
+    """Of the CronJob and of two Jobs, one that ended well and one that failed. `times`: Unix seconds."""
+    good, bad = 'namespace="scoring",job_name="training-1"', 'namespace="scoring",job_name="training-2"'
+    lines = (
+        f'kube_cronjob_created{{namespace="scoring",cronjob="training"}} {times["created"]}',
+        f"kube_job_status_completion_time{{{good}}} {times['good']}",
+        f"kube_job_status_start_time{{{bad}}} {times['bad']}",
+        f'kube_job_failed{{{bad},condition="true"}} 1',
+    )
+    return _metrics("".join(f"{line}\n" for line in lines))
 
 
 def _held(scorer: ScorerProcess) -> bool:
@@ -168,6 +199,7 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
     "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),
     "no-card": (no_card, ("ScorerGpuMissing",)),
+    "refused-runs": (refused_runs, ("TrainingFailed", "TrainingStale")),
     "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
 }
 """Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the

@@ -29,7 +29,7 @@ try:
 except urllib.error.HTTPError as error:
     print(error.read().decode())
 ' "$2" ;;
-    logs|describe|delete|patch|rollout|cordon|top) : ;;
+    logs|describe|delete|patch|rollout|cordon|top|create) : ;;
     *) echo "no such verb: $verb" >&2; exit 64 ;;
 esac
 """

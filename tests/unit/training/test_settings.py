@@ -35,7 +35,7 @@ def write(folder: Path, training: dict[str, Any], **scorer: Any) -> Path:
 def test_a_file_that_names_only_its_scorer_has_every_default(tmp_path: Path) -> None:
     training, scorer = load(write(tmp_path, {}))
     assert (training.scorer, training.signature) == (tmp_path / "scorer.yaml", None)
-    assert training.snapshot.folder == tmp_path / "snapshots"
+    assert training.folder == tmp_path / "runs"
     assert (training.labels.after, training.snapshot.window) == (DAY_MS, 90 * DAY_MS)
     assert scorer.labels.topic == "labels"
 
@@ -52,10 +52,11 @@ def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
 
 
 def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
-    stated = {"signature": "s.json", "snapshot": {"folder": "made/here"}}
+    stated = {"signature": "s.json", "folder": "made/here", "publish": {"key_file": "k.key", "rollout": "plan.yaml"}}
     training, _ = load(write(tmp_path, stated))
     assert training.signature == tmp_path / "s.json"
-    assert training.snapshot.folder == tmp_path / "made" / "here"
+    assert training.folder == tmp_path / "made" / "here"
+    assert (training.publish.key_file, training.publish.rollout) == (tmp_path / "k.key", tmp_path / "plan.yaml")
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -72,6 +73,9 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"snapshot": {"window": "28d"}}, "window 28d leaves no time to train on"),
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
         ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),
+        ({"search": {"rungs": [3, 3]}}, "rungs are whole numbers that rise, such as [27, 81, 243]"),
+        ({"search": {"rungs": []}}, "Tuple should have at least 1 item"),
+        ({"recipe": "forest"}, "'forest' is not one of 'trees' or 'network'"),
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
     ],
 )

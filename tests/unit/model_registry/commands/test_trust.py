@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from model_registry.stores.layout import REF_NAME
+from tests.support.attested import comparison
 from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run
 
 REF = f"{REPO}:1.0.0"
@@ -107,6 +108,22 @@ def test_verify_says_what_scorers_with_a_policy_do(folder: Path) -> None:
     (folder / "policy.yaml").write_text(f"signatures: optional\ndenied: ['{digest}']\n")
     assert "is denied" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
     assert "nowhere.yaml" in run("verify", REF, "--policy", "nowhere.yaml", code=2).stderr
+
+
+def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_one(folder: Path) -> None:
+    (folder / "policy.yaml").write_text("signatures: optional\ncomparisons: required\nkeys: [{id: runs, file: release.pub}]\n")
+    refused = run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    assert "it has no comparison" in refused
+    assert "--type comparison" in refused
+    digest = answer("sign", REF, "--key", "release.key")["digest"]
+    (folder / "c.json").write_text(json.dumps(comparison(digest, "refused")))
+    attest = ("attest", REF, "--predicate", "c.json", "--type", "comparison", "--key", "release.key")
+    run(*attest)
+    assert "says 'refused'" in run("verify", REF, "--policy", "policy.yaml", code=3).stderr
+    (folder / "c.json").write_text(json.dumps(comparison(digest)))
+    run(*attest)
+    assert answer("verify", REF, "--policy", "policy.yaml") == {"digest": digest, "keys": ["runs"], "comparison": "runs"}
+    assert "it passed a comparison, says runs" in run("verify", REF, "--policy", "policy.yaml").stdout
 
 
 def test_what_is_attested_is_inspected(folder: Path) -> None:

@@ -7,7 +7,9 @@ import pytest
 from model_registry.errors import BadFile, BadReference
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import bundle, referrers, signing
-from model_registry.trust.attestation import EVALUATION, PROVENANCE, TEST_RESULT, attest, attestations, type_uri
+from model_registry.trust.attestation import attest, attestations, type_uri
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE, TEST_RESULT
+from tests.support.attested import comparison
 from tests.unit.model_registry.keyring import NOW, ONE, TWO, trusted, version
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -56,11 +58,51 @@ def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
 
 
 def test_types() -> None:
-    names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION}
+    names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION, "comparison": COMPARISON}
     assert {name: type_uri(name) for name in names} == names
     for bad in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
         with pytest.raises(BadReference, match="no type of an attestation"):
             type_uri(bad)
+
+
+def test_a_comparison_is_attested_whatever_its_verdict_and_of_a_first_model_too(store: LayoutStore) -> None:
+    digest = version(store)
+    said = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [comparison(digest, champion=None)]
+    for one in said:
+        attest(store, digest, "comparison", one, ONE, NOW)
+    assert [found.predicate for found in attestations(store, digest, trusted(ONE), NOW)] == said
+
+
+RULE = {"name": "leak", "value": 0, "bound": 0, "passed": True}
+BAD_COMPARISONS: list[tuple[dict[str, Any], str]] = [
+    ({"run": ""}, "run is ''"),
+    ({"rows": None}, "rows is missing"),
+    ({"rows": {"digest": "abc"}}, "rows.digest is 'abc'"),
+    ({"challenger": {"digest": f"sha256:{7:064x}"}}, "and the version that it is about is sha256:"),
+    ({"challenger": {}}, "challenger.digest is None"),
+    ({"champion": {"digest": "1.0.0"}}, "champion.digest is '1.0.0'"),
+    ({"champion": "1.0.0"}, "champion is missing, or no object"),
+    ({"verdict": "yes"}, "verdict is 'yes', none of passed, refused, same"),
+    ({"verdict": None}, "verdict is None"),
+    ({"rules": []}, "rules must list"),
+    ({"rules": [RULE | {"passed": "true"}]}, "rules[0] must have a name"),
+    ({"rules": [RULE | {"passed": False}]}, "verdict is 'passed', and the rule 'leak' did not pass"),
+    ({"rules": [RULE | {"value": float("inf")}]}, "rules[0].value is inf"),
+    ({"rules": [RULE | {"bound": "0.9"}]}, "rules[0].bound is '0.9'"),
+    ({"rules": [{"name": "leak", "passed": True, "bound": 0}]}, "rules[0] ('leak') has no value"),
+]
+
+
+@pytest.mark.parametrize(("changes", "fault"), BAD_COMPARISONS)
+def test_a_comparison_says_what_it_names(store: LayoutStore, changes: dict[str, Any], fault: str) -> None:
+    digest = version(store)
+    with pytest.raises(BadFile) as refused:
+        attest(store, digest, "comparison", comparison(digest) | changes, ONE, NOW)
+    assert fault in str(refused.value)
+    without = comparison(digest)
+    del without["champion"]
+    with pytest.raises(BadFile, match="it is null where there is none"):
+        attest(store, digest, "comparison", without, ONE, NOW)
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [

@@ -11,7 +11,8 @@ import pytest
 from model_registry.errors import BadFile, Refused, Unreachable
 from model_registry.oci import digests
 from model_registry.stores.layout import LayoutStore
-from model_registry.trust import bundle, gate, signing
+from model_registry.trust import bundle, signing
+from model_registry.trust import proofs as kept_proofs
 from model_registry.trust.gate import Gate, admission
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.policy import Policy
@@ -131,7 +132,7 @@ def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Pa
         asked.check(store, digest, "1.0.0", NOW)
         os.utime(proofs / f"{digests.hex_of(digest)}.json", (number, number))
     asked.check(away(store), signed[0], "1.0.0", NOW)
-    monkeypatch.setattr(gate, "KEPT", 3)
+    monkeypatch.setattr(kept_proofs, "KEPT", 3)
     signing.sign(store, signed[-1], ONE, NOW)
     asked.check(store, signed[-1], "1.0.0", NOW)
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_of(digest) for digest in (signed[0], *signed[-2:])}

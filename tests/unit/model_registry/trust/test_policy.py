@@ -42,6 +42,8 @@ denied: ["{DENIED}"]
     )
     assert (found.required, found.named) == (True, False)
     assert read(folder, "signatures: optional\nnames: required\nkeys: [{id: a, file: one.pub}]").named
+    assert read(folder, "signatures: optional\ncomparisons: required\nkeys: [{id: a, file: one.pub}]").compared
+    assert not found.compared
     assert [(key.id, key.key.fingerprint) for key in found.keys] == [
         ("new", ONE.public().fingerprint),
         ("old", TWO.public().fingerprint),
@@ -74,6 +76,8 @@ WRONG = {
     "{}": "'signatures' is missing",
     "signatures: yes": "neither required nor optional",
     "signatures: required": "there are no keys",
+    "signatures: optional\ncomparisons: required": "comparisons are required, but there are no keys",
+    "signatures: optional\ncomparisons: yes": "comparisons: True is neither required nor optional",
     "signatures: optional\nnames: yes": "names: True is neither required nor optional",
     "signature: required": "did you mean 'signatures'",
     "signatures: optional\nkeys: {}": "keys: {} is no list",

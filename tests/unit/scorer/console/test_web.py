@@ -11,10 +11,11 @@ from scorer.console.actions import Actions
 from scorer.console.command_lines import CommandLines
 from scorer.console.guard import BODY_BYTES
 from scorer.console.state import Deed, State
+from scorer.console.training.evidence import Evidence, Library
 from scorer.console.web import VIEWS, Console
 from scorer.rollout.controller.entries import Kind, Planned, Verb
 from scorer.rollout.labels.label import Label
-from tests.support import rollouts
+from tests.support import rollouts, trained
 from tests.unit.scorer.console import told
 from tests.unit.scorer.minimal import minimal
 
@@ -67,6 +68,7 @@ def busy() -> State:
     told.rollout(
         state, rollouts.entry(told.NOW, 5, Kind.INTENDED, 1, by=SCRIPT, why=[SCRIPT], at_ms=2**62, move=Planned(3, SCRIPT))
     )
+    state.training = told.a_run(SCRIPT)
     state.flow.tick(state.scorers, told.NOW)
     state.did(Deed(1, 2.0**40, "ann", "command", "failed", SCRIPT))
     state.trouble("bus", SCRIPT, "hint", 0.0)
@@ -92,6 +94,15 @@ def test_nothing_that_others_wrote_becomes_part_of_a_page(path: str) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_run_of_training_is_escaped_wherever_somebody_wrote_something() -> None:
+    page = client(busy(), noting()).get(f"/training?run={trained.version(1)}")
+    assert page.status_code == 200
+    assert SCRIPT not in page.text
+    assert page.text.count("&lt;script&gt;alert") > 20
+    assert not re.search(r"<[^>]+\sstyle=|<style|\son\w+=", page.text)
+    assert "&lt;script&gt;" in client(busy()).get(f"/training?run={SCRIPT}").text
 
 
 def test_everything_a_page_names_is_served_from_here() -> None:
@@ -203,6 +214,53 @@ def test_a_controller_is_asked_about_the_step_that_was_looked_at() -> None:
     told.rollout(state, rollouts.entry(told.NOW, 5, Kind.MOVED, 2, revision=4))
     (who, rollout, verb, reason), _ = noted.ask.call_args
     assert (who, rollout.id, rollout.step, verb, reason) == ("ann@host (console)", "r", 1, Verb.APPROVE, "seen")
+
+
+def test_runs_of_training_say_at_once_which_was_refused_and_why() -> None:
+    state = State(training=told.a_run(), loaded=True)
+    page = client(state).get("/training").text
+    newest, *_ = re.findall(r'<p class="lead">(.*?)</p>', page, re.DOTALL)
+    assert re.search(r'<span class="pill bad">refused</span>.* auc -0\.0061: the lower bound', newest)
+    assert "claimed, not verified" not in page
+    assert f'href="/training?run={trained.version(1)}"' in page
+    assert "auc: \u22120.0061, from \u22120.0079 to \u22120.0043, the margin is \u22120.002" in page
+    one = client(state).get(f"/training?run={trained.version(1)}").text
+    assert one.count("signed by training") == 3
+    assert re.search(r"not worse: auc</th><td><span class=\"pill bad\">broken", one)
+    assert "16 trials, 864 trees of 3,888 without stopping: 78 % saved" in one
+    assert f"python deploy/training show {trained.run_id(1)}" in one
+    assert "No such run" in client(state).get("/training?run=elsewhere").text
+    assert "No run matches" in client(state).get("/training?show=same").text
+
+
+def test_a_verdict_that_no_trusted_key_signed_is_called_a_claim() -> None:
+    state = State(training=told.a_run(key=None, change=0.0021), loaded=True)
+    for path in ("/training", f"/training?run={trained.version(1)}"):
+        page = client(state).get(path).text
+        assert re.search(r'pill wait">passed</span> <span class="pill wait">claimed, not verified', page)
+    assert "no trusted key signed it" in page
+    assert 'pill good">passed' not in page
+
+
+def test_attestations_that_are_not_read_are_told_unless_the_registry_is_away() -> None:
+    state = State(training=told.a_run())
+    state.trouble("attestations", "no answer", "try", 0.0)
+    assert (
+        "attestations are not read</strong> since 1970-01-01 00:00:00Z: no answer (try)" in client(state).get("/training").text
+    )
+    state.trouble("registry", "gone", "hint", 0.0)
+    page = client(state).get("/training").text
+    assert "attestations are not read" not in page
+    assert "The registry is away" in page
+    assert trained.version(1) in page
+
+
+def test_many_runs_are_paged() -> None:
+    every = tuple(Evidence(trained.version(number), told.digest("1")) for number in range(120))
+    page = client(State(training=Library(every, 7, read=True))).get("/training?page=3&show=not+judged").text
+    assert page.count('class="because"') == 20
+    assert "page 3 of 3" in page
+    assert "7 older versions were not looked at" in page
 
 
 @pytest.mark.parametrize(

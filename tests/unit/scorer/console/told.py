@@ -6,10 +6,13 @@ from typing import Any
 import msgspec
 
 from model_registry.channels.history import Move
+from model_registry.trust.attestation import Attestation
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
 from scorer.console.records import DeadLetter, ScoreRecord, Source, SwapRecord
 from scorer.console.state import Channel, RegistryView, State
+from scorer.console.training.evidence import Library, gathered
 from scorer.observe.status import PartitionStatus, ScorerStatus, VersionStatus
-from tests.support import rollouts
+from tests.support import rollouts, trained
 from tests.support.rollouts import Told
 
 NOW = 1_700_000_000.0
@@ -82,3 +85,33 @@ def rollout(state: State, *told: Told) -> None:
 def in_canary(state: State, **changed: Any) -> None:
     """A rollout whose canary of 5 percent is at revision 3; `changed` is of what its controller told a second ago."""
     rollout(state, *rollouts.in_canary(NOW), rollouts.state(NOW - 1, 1, **changed))
+
+
+def _documents(text: str, change: float) -> dict[str, dict[str, Any]]:
+    """The documents of the run 1, with this text wherever one may stand."""
+    champion = ("1.0.0", digest("1.0.0"))
+    comparison = trained.comparison(1, digest("2.0.0"), champion, change)
+    provenance, evaluation = trained.provenance(1, champion), trained.evaluation()
+    if text:
+        comparison["rules"].append({"name": text, "passed": False, "value": 1, "bound": 2})
+        comparison["slices"].append({"field": text, "value": text, "rows": 1, "difference": None})
+        comparison |= {"metric": text, "because": text, "run": text}
+        comparison["rows"] |= {"digest": text, "from": text, "to": text}
+        for rival in ("champion", "challenger"):
+            comparison[rival] |= {"version": text, "digest": text, "metrics": {text: 0.5}}
+            comparison[rival]["confusion_matrix"] = {"labels": [text, "b"], "counts": [[1, 2], [3, 4]]}
+        made = provenance["buildDefinition"]["internalParameters"]
+        made |= {"run": text, "recipe": text, "parameters": {text: text}}
+        made["search"]["metric"] = text
+        made["search"]["best"]["parameters"] = {text: [text]}
+        provenance["buildDefinition"]["resolvedDependencies"] += [{"name": "events", "uri": text}]
+        for one in provenance["buildDefinition"]["resolvedDependencies"]:
+            one["digest"] = {"sha256": text}
+    return {PROVENANCE: provenance, EVALUATION: evaluation, COMPARISON: comparison}
+
+
+def a_run(text: str = "", key: str | None = "training", change: float = -0.0061) -> Library:
+    """What one run has attested, signed by this trusted key, or by none."""
+    why = "" if key else "no trusted key signed it"
+    said = [Attestation(type_, one, digest("3"), key, why) for type_, one in _documents(text, change).items()]
+    return Library((gathered(trained.version(1), digest("2.0.0"), said),), read=True)

@@ -1,0 +1,44 @@
+"""The verb `compare`: hold any two versions against each other on the held-out rows of a run."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from model_registry.channels import channel
+from publisher.errors import FINDING
+from publisher.process.command_line import Config, Json, Set, print_data, talk
+from training.commands import telling
+from training.commands.run import progress
+from training.commands.runs import found
+from training.settings import load
+from training.steps.judging import compared
+from training.steps.results import Standing
+from training.steps.run import Run
+
+Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
+Against = Annotated[str | None, typer.Option("--against", metavar="VERSION", show_default="the channel's champion")]
+Name = Annotated[
+    str | None, typer.Option("--run", help="Whose held-out rows, by id, version or folder.", show_default="the newest")
+]
+
+
+def compare(
+    path: Config, version: Version, against: Against = None, name: Name = None, flags: Set = None, as_json: Json = False
+) -> None:
+    """Judge a version beside another one by the rules of the gate. Moves nothing. Exit code 1 where it is refused."""
+    training, settings = load(path, flags or [])
+    with progress() as shown:
+        run = Run(training, settings, found(training.folder, name), shown)
+        comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
+    told = msgspec.to_builtins(comparison)
+    print_data(as_json, told, lambda: telling.comparison(told))
+    talk.print(f"{comparison.verdict}: {comparison.because}", markup=False)
+    if comparison.verdict == "refused":
+        raise typer.Exit(FINDING)
+
+
+def _standing(run: Run, version: str) -> Standing:
+    """Raises RegistryError."""
+    resolved = channel.resolve(run.store, version)
+    return Standing(resolved.version, resolved.digest, resolved.revision)

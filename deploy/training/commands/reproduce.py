@@ -1,0 +1,32 @@
+"""The verb `reproduce`: train a version again from its own snapshot, as its signed provenance says, and compare the digests."""
+
+from typing import Annotated, Any
+
+import typer
+
+from publisher.errors import FINDING
+from publisher.process.command_line import Config, Json, Set, print_data, table, talk
+from training.commands.run import progress
+from training.settings import load
+from training.steps import reproduction
+from training.steps.folder import alone
+
+Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
+
+
+def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json = False) -> None:
+    """Train a version again from the snapshot beside it, and say whether it has the same digest. Exit code 1 where not."""
+    training, settings = load(path, flags or [])
+    with alone(training.folder), progress() as shown:
+        run, recorded = reproduction.begin(training, settings, version, shown)
+        found = reproduction.reproduced(run, recorded, lambda step, seconds: talk.print(f"{step:<10}{seconds:8.1f} s"))
+    print_data(as_json, found, lambda: table(("", "recorded", "now", "same"), _rows(found)))
+    if not found["same"]:
+        raise typer.Exit(FINDING)
+
+
+def _rows(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    return [
+        (name, each["recorded"], each["now"], "yes" if each["recorded"] == each["now"] else "NO")
+        for name, each in found["parts"].items()
+    ]

@@ -1,0 +1,43 @@
+"""The verbs `list` and `show`: the runs that there were, and one of them whole."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from publisher.errors import USAGE, Fatal
+from publisher.process.command_line import Config, Json, Set, print_data, table
+from training.commands import telling
+from training.settings import load
+from training.steps.folder import runs
+
+COLUMNS = ("began", "run", "version", "outcome", "because")
+Name = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, version or folder.", show_default="the newest")]
+
+
+def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
+    """List the runs in the folder, the newest first: what came of each, and why."""
+    training, _ = load(path, flags or [])
+    told = [telling.document(folder) for folder in reversed(runs(training.folder))]
+    rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in told]
+    print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
+
+
+def show(path: Config, name: Name = None, flags: Set = None, as_json: Json = False) -> None:
+    """Show one run: its rows, its search, the rules of its judgement, and what every step took."""
+    training, _ = load(path, flags or [])
+    told = telling.document(found(training.folder, name))
+    print_data(as_json, told, lambda: telling.shown(told))
+
+
+def found(folder: Path, name: str | None) -> Path:
+    """The folder of the run with this id, version or name, by default of the newest. Raises Fatal (2)."""
+    there = list(reversed(runs(folder)))
+    if name is None and there:
+        return there[0]
+    for each in there:
+        told = telling.document(each)
+        if name in (each.name, told["run"], told["version"]):
+            return each
+    known = ", ".join(each.name for each in there[:10]) or "none"
+    raise Fatal(f"no run {name!r} in {folder}" if name else f"no run in {folder}", f"runs: {known}", USAGE)

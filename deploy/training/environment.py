@@ -1,0 +1,99 @@
+"""What a run computes with: the variables that make it compute the same on every machine, and a digest of what is installed.
+
+Libraries choose code by the processor they find, and split sums by the number of threads; either changes the last bits of a
+sum, and so a model. Every machine with AVX2 (x86-64-v3, from 2013 on) runs the code that is chosen here:
+
+- OpenBLAS: the kernels for Haswell, one thread: both its core type and its thread count change bytes.
+- OpenMP: one thread where nothing else is said. LightGBM and torch are told how many, and give the same bytes for any. Threads
+  that wait sleep: by default they spin, which takes ten times as long on a machine that has other things to do.
+- ATen and oneDNN (torch), MKL: AVX2, one thread.
+- NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
+- Python: no random hashes, so that a set is walked in the same order.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+import model_registry
+import publisher
+import scorer
+
+PINS = {
+    "OPENBLAS_CORETYPE": "Haswell",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OMP_DYNAMIC": "FALSE",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "MKL_NUM_THREADS": "1",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    "PYTHONHASHSEED": "0",
+}
+INSTALLERS = ("pip", "setuptools", "wheel", "uv")
+"""They install and compute nothing: a machine has the versions that it came with."""
+OURS = "scorestream"
+PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer))
+SOURCES = (".py", ".c", ".h")
+NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json")
+"""Files of a distribution's `.dist-info` that say how it was installed, or from where."""
+
+
+def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
+    """The environment with the pins; None where it has them already."""
+    if all(environ.get(name) == value for name, value in PINS.items()):
+        return None
+    return {**environ, **PINS}
+
+
+def pin() -> None:
+    """Start this program again with the pins, unless it has them: libraries read them when they are loaded."""
+    if environ := pinned(os.environ):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
+
+
+def digest() -> str:
+    """The digest (`sha256:...`) of the Python version, of every installed distribution, and of the sources of this program.
+    Machines on which the same wheels are installed have the same, wherever they are installed."""
+    found = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
+    for line in distributions(metadata.distributions()):
+        found.update(f"{line}\n".encode())
+    for folder in sorted((*PACKAGES, Path(__file__).parent), key=lambda folder: folder.name):
+        for line in sources(folder):
+            found.update(f"{folder.name}/{line}\n".encode())
+    return f"sha256:{found.hexdigest()}"
+
+
+def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
+    """Name, version and the digest of the files of each, in order of the names."""
+    found = set()
+    for one in installed:
+        name = one.metadata["Name"].lower().replace("_", "-").replace(".", "-")
+        if name not in (*INSTALLERS, OURS):
+            files = "\n".join(sorted(recorded(one.read_text("RECORD") or "")))
+            found.add(f"{name} {one.version} {hashlib.sha256(files.encode()).hexdigest()}")
+    return sorted(found)
+
+
+def recorded(record: str) -> Iterator[str]:
+    """The lines of a RECORD that are the wheel's own: no compiled Python, no script outside, no note of the installation."""
+    for line in record.splitlines():
+        path = Path(line.partition(",")[0].strip('"'))
+        outside = path.is_absolute() or ".." in path.parts
+        noted = path.parent.suffix == ".dist-info" and path.name in NOTED
+        if line and not outside and not noted and "__pycache__" not in path.parts and path.suffix != ".pyc":
+            yield line
+
+
+def sources(folder: Path) -> list[str]:
+    """Path and SHA-256 of each source below a folder, in order."""
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in SOURCES)
+    return [f"{path} {hashlib.sha256((folder / path).read_bytes()).hexdigest()}" for path in paths]

@@ -1,0 +1,40 @@
+"""The model card: README.md of the package."""
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from training.recipes import Params
+
+LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", "onnx", "onnxruntime")}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What is told of a version. `rows`: events by part; `metrics`: figures by what they are of, such as "AUC (validation)".
+    `facts` stand as they are: the run, the dataset, spans of time."""
+
+    title: str
+    recipe: str
+    parameters: Params
+    seed: int
+    rows: Mapping[str, int]
+    metrics: Mapping[str, float]
+    facts: Mapping[str, str]
+
+
+def text(card: Card, parity: float, size: int) -> str:
+    """Markdown. The same card gives the same text under the same libraries."""
+    rows = [
+        *card.facts.items(),
+        ("Recipe", card.recipe),
+        *((f"`{name}`", f"{value:g}" if isinstance(value, float) else str(value)) for name, value in card.parameters.items()),
+        ("Seed", str(card.seed)),
+        *((f"Events: {part}", f"{count:,}") for part, count in card.rows.items()),
+        *((name, f"{value:.4f}") for name, value in card.metrics.items()),
+        ("Size of model.onnx", f"{size:,} bytes"),
+        ("ONNX against what was trained", f"scores differ by at most {parity:.0e}"),
+        ("Libraries", ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES[card.recipe])),
+    ]
+    lines = [f"| {name} | {value} |" for name, value in rows]
+    return "\n".join([f"# {card.title}", "", "| | |", "|---|---|", *lines, ""])

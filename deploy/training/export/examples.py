@@ -1,0 +1,66 @@
+"""Golden examples: a few events of the hold-out, chosen by a rule, with the scores that the ONNX model gives them.
+
+An event has the fields of the signature at their paths and no others, as decoders read them: so it is the same in any format,
+and nothing else of a record is published with the model.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from model_registry.package.event_tree import placed
+from model_registry.package.signature import InputField, Signature
+from scorer.scores.outputs import Scores
+from training.snapshot.rows import Rows
+
+TOLERANCE = 1e-4
+
+
+def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
+    """The lowest, median and highest score (B,), overall and of each class, and the first event without each field that may
+    lack: indices in order of time."""
+    order = np.argsort(scores, kind="stable")
+    groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
+    found = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
+    for field in signature.fields:
+        if not field.required and len(lacking := np.flatnonzero(absent(rows.tensors, signature, field))):
+            found.add(int(lacking[0]))
+    return np.array(sorted(found), np.intp)
+
+
+def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
+    """A line of golden.jsonl for each row, whose outputs these are."""
+    answers = Scores(signature, outputs).encoded()
+    for at, answer in enumerate(answers):
+        event = placed(_values(rows.tensors, signature, at))
+        yield msgspec.json.encode({"event": event, "score": orjson.loads(answer), "tolerance": TOLERANCE}) + b"\n"
+
+
+def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
+    """The tensors that a field feeds, and the elements of their rows that it is."""
+    for tensor in signature.fed:
+        for at, one in enumerate(tensor.fields):
+            if one == field:
+                yield tensor.tensor, slice(0, tensor.width) if field.array is not None else slice(at, at + 1)
+
+
+def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:
+    """(B,) booleans: where a field that may lack has its default."""
+    tensor, place = next(columns(signature, field))
+    values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
+    same = np.isnan(values) if field.allows_nan else values == field.default
+    return np.asarray(np.all(same, axis=1), np.bool_)
+
+
+def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
+    """The values of an event at their paths. What has its default for want of a number is left out."""
+    for field in signature.fields:
+        tensor, place = next(columns(signature, field))
+        values = tensors[tensor][row].ravel()[place].tolist()
+        if field.allows_nan and any(value != value for value in values):
+            continue
+        yield field.steps, values if field.array is not None else values[0]

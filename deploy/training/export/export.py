@@ -1,0 +1,82 @@
+"""Writes the package of a trained model, and tries it as a scorer would before it is there."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry import files
+from model_registry.errors import Refused
+from model_registry.package import GOLDEN, MODEL, SIGNATURE, Package, read, sources
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, Fatal
+from scorer.backends import ModelRefused
+from scorer.backends.onnx.onnx_runtime import OnnxRuntime
+from scorer.events.json.objects import JsonDecoder
+from scorer.servables.loaded import made_ready
+from scorer.settings import Settings
+from training.export import card, examples, parity
+from training.export.card import Card
+from training.recipes import Fitted
+from training.snapshot.rows import Rows
+
+README = "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A package that a scorer takes. `scores` (B,) are the ONNX model's of the hold-out; `parity` the largest difference from
+    what was trained."""
+
+    package: Package
+    scores: NDArray[np.float64]
+    parity: float
+
+
+def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, scorer: Settings, told: Card) -> Exported:
+    """Write the package into `folder`, as a whole or not at all; an earlier one there is replaced. The same arguments give the
+    same bytes.
+
+    Raises Fatal (3): ONNX Runtime, set up as the scorer does on a CPU, gives other scores than `fitted` by more than 1e-6; the
+    scorer would refuse the package; the disk is full.
+    """
+    settings = scorer.model_copy(update={"model": scorer.model.model_copy(update={"device": "cpu", "buckets": []})})
+    try:
+        with _part(folder) as part:
+            (part / MODEL).write_bytes(fitted.onnx())
+            (part / SIGNATURE).write_bytes(msgspec.json.format(signature.to_json().encode(), indent=2) + b"\n")
+            model = OnnxRuntime(settings.model).open(read(part))
+            scores, difference = parity.check(model.run, fitted, hold_out, signature)
+            few = hold_out.select(examples.chosen(hold_out, scores, signature))
+            (part / GOLDEN).write_bytes(b"".join(examples.lines(few, model.run(dict(few.tensors)), signature)))
+            (part / README).write_text(card.text(told, difference, (part / MODEL).stat().st_size), encoding="utf-8")
+            package = read(part)
+            decoder = JsonDecoder(sources.by_name(signature), None, settings.input.max_event_bytes)
+            made_ready(model, decoder, package.golden, settings).model.close()
+    except (Refused, ModelRefused) as error:
+        hint = getattr(error, "hint", "") or "a scorer would not take this version"
+        raise Fatal(f"the model that was trained is refused: {error}", hint, REFUSED) from None
+    except OSError as error:
+        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+    return Exported(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
+
+
+@contextmanager
+def _part(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder`, which takes its place if all goes well."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    yield part
+    for path in part.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
+    files.sync_directory(folder.parent)

@@ -1,0 +1,73 @@
+"""Holds an ONNX model against what was trained, on events as they are, without each field, and with names that are new."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.signature import InputField, Signature
+from publisher.errors import REFUSED, Fatal
+from scorer.rollout.labels.columns import Place
+from training.export.examples import columns
+from training.recipes import Fitted
+from training.snapshot.rows import Rows
+
+LARGEST = 1e-6  # difference of two scores
+BATCH = 1_024
+CHANGED = 2_000  # events that are changed
+NEW = "\N{REPLACEMENT CHARACTER}new"  # a name that training never saw
+
+Tensors = Mapping[str, NDArray[Any]]
+Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
+
+
+def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
+    """The probabilities (B,) of the second class that a model gives, which are the last number of its output's rows."""
+    outputs = signature.outputs[0].tensor
+    count = len(next(iter(tensors.values())))
+    found = [run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)]
+    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in found]).astype(np.float64)
+
+
+def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[NDArray[np.float64], float]:
+    """The ONNX model's scores (B,) of the rows, and the largest difference. Raises Fatal (3), naming the worst event, where
+    that is more than 1e-6."""
+    first: list[NDArray[np.float64]] = []
+    worst = 0.0
+    for changed, tensors in _cases(rows.tensors, signature):
+        found, trained = scores(run, signature, tensors), fitted.scores(tensors)
+        first = first or [found]
+        difference = np.nan_to_num(np.abs(found - trained), nan=np.inf)
+        at = int(difference.argmax())
+        worst = max(worst, float(difference[at]))
+        if worst > LARGEST:
+            places = rows.places
+            here = Place((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
+            told = f"the ONNX model scores the event {here}{changed} {float(found[at])}, what was trained {float(trained[at])}"
+            raise Fatal(f"{told}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
+    return first[0], worst
+
+
+def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensors]]:
+    """What is scored, each with how it was changed."""
+    yield "", tensors
+    few = {name: tensor[:CHANGED] for name, tensor in tensors.items()}
+    everything: Tensors = few
+    for field in signature.fields:
+        if not field.required:
+            yield f" without {field.name!r}", _with(few, signature, field, field.default)
+            everything = _with(everything, signature, field, field.default)
+        if field.dtype == "string":
+            yield f" with a new {field.name!r}", _with(few, signature, field, NEW)
+            everything = _with(everything, signature, field, NEW)
+    yield " with all fields absent or new", everything
+
+
+def _with(tensors: Tensors, signature: Signature, field: InputField, value: Any) -> Tensors:
+    """Tensors in which a field has this value everywhere."""
+    changed = dict(tensors)
+    for name, place in columns(signature, field):
+        changed[name] = changed[name].copy()
+        changed[name].reshape(len(changed[name]), -1)[:, place] = value
+    return changed

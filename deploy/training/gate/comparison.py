@@ -1,0 +1,95 @@
+"""The document of a comparison: what was compared with what, on which rows, by which rules, and what came of it.
+
+It becomes the predicate of an attestation (https://scorestream.io/attestations/comparison/v1). Every number is finite.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Verdict = Literal["passed", "refused", "same"]
+"""`passed` alone may be signed and promoted. `same`: the challenger gives the champion's scores, and nothing is to be moved."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The challenger's figure minus the champion's, and the interval of that."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ConfusionMatrix(msgspec.Struct, frozen=True):
+    """Counts of rows by what came true (row) and what was decided (column)."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A version on the rows. `revision`: that of the channel at which the champion was read."""
+
+    version: str
+    digest: str
+    revision: int | None = None
+    metrics: dict[str, float]
+    confusion_matrix: ConfusionMatrix
+
+
+class Compared(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
+    """The rows that both versions scored: their digest, their time span, and the blocks that they are drawn again by."""
+
+    digest: str
+    count: int
+    begin: str
+    end: str
+    blocks: int
+
+
+class Discordant(msgspec.Struct, frozen=True):
+    """Rows that one version alone decides rightly. McNemar's exact test of these is shown and decides nothing."""
+
+    only_champion_right: int
+    only_challenger_right: int
+    mcnemar_p: float
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """The rows whose field has this value. The intervals of all slices hold at once."""
+
+    field: str
+    value: str
+    rows: int
+    difference: Difference
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rule. `value` None: there is nothing to hold against the bound. `bound` None: the rule does not apply. `difference`:
+    the interval that the value is an end of."""
+
+    name: str
+    value: float | None
+    bound: float | None
+    passed: bool
+    difference: Difference | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole. `champion` and `difference` are None for a first model."""
+
+    run: str
+    rows: Compared
+    metric: str
+    champion: Judged | None
+    challenger: Judged
+    difference: Difference | None
+    discordant: Discordant | None
+    slices: tuple[Slice, ...]
+    rules: tuple[Rule, ...]
+    verdict: Verdict
+    because: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the JSON document."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found

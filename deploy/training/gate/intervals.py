@@ -1,0 +1,115 @@
+"""How much of a difference is chance: the hold-out drawn again by whole blocks of time, for both models alike. Pure.
+
+Events of one stretch of time are alike, so that rows drawn one by one would make intervals too narrow. A resample draws as
+many blocks as there are, with replacement, and is written as how often it has each block: `draws` (R, K). Whatever is a sum
+over rows is then a matrix product with its sums by block, and so is the AUC: of the pairs (positive of block i, negative of
+block j) it is known once how many are in the right order.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
+
+Numbers = NDArray[np.float64]
+Truth = NDArray[np.bool_]
+DRAWN = 0.99  # of the resamples a figure must be defined in so many; else nothing is known of it
+
+
+class Interval(NamedTuple):
+    """A figure, and what it may be between as well."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+
+class Figure(NamedTuple):
+    """A figure of the rows as they are, and of each resample (R,): NaN where it is not defined there."""
+
+    value: float
+    resampled: Numbers
+
+    def minus(self, other: "Figure") -> "Figure":
+        """The paired difference: both of the same resamples."""
+        return Figure(self.value - other.value, self.resampled - other.resampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """`of` (B,): the block of each row, 0 to K-1. `draws` (R, K) float64: how often each resample has each block."""
+
+    of: NDArray[np.intp]
+    draws: Numbers
+
+    @classmethod
+    def drawn(cls, time_ms: NDArray[np.int64], block_ms: int, resamples: int, seed: int) -> "Blocks":
+        """Blocks of this length from the epoch on; those without a row are none. The seed decides the resamples."""
+        stretches, of = np.unique(time_ms // block_ms, return_inverse=True)
+        count = len(stretches)
+        if not count:
+            return cls(of, np.zeros((resamples, 0)))
+        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
+        return cls(of, draws.astype(np.float64))
+
+    @property
+    def count(self) -> int:
+        return int(self.draws.shape[1])
+
+    def select(self, chosen: NDArray[np.bool_]) -> "Blocks":
+        """The same resamples of these rows alone."""
+        return Blocks(self.of[chosen], self.draws)
+
+    def ratio(self, numerator: NDArray[Any], denominator: NDArray[Any] | None = None) -> Figure:
+        """The sum of one (B,) column over that of another, or its mean."""
+        above, below = self._sums(numerator), self._sums(np.ones(len(self.of)) if denominator is None else denominator)
+        return Figure(_over(above.sum(), below.sum()), _each_over(self.draws @ above, self.draws @ below))
+
+    def auc(self, scores: Numbers, positive: Truth) -> Figure:
+        """The area under the ROC curve, ties half: Mann and Whitney (1947), exactly, in every resample."""
+        wins = self._wins(scores, positive)
+        positives, negatives = self._sums(positive), self._sums(~positive)
+        won = ((self.draws @ wins) * self.draws).sum(axis=1)
+        pairs = (self.draws @ positives) * (self.draws @ negatives)
+        return Figure(_over(wins.sum(), positives.sum() * negatives.sum()), _each_over(won, pairs))
+
+    def _sums(self, column: NDArray[Any]) -> Numbers:
+        """(K,)"""
+        return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
+
+    def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
+        """(K, K): pairs of a positive of block i and a negative of block j with the positive above; ties count half."""
+        wins = np.zeros((self.count, self.count))
+        order = np.argsort(scores[positive], kind="stable")
+        mine, ascending = self.of[positive][order], scores[positive][order]
+        for block in range(self.count):
+            theirs = np.sort(scores[~positive & (self.of == block)])
+            below = np.searchsorted(theirs, ascending, "left") + np.searchsorted(theirs, ascending, "right")
+            wins[:, block] = np.bincount(mine, below / 2, self.count)
+        return wins
+
+    def interval(self, figure: Figure, confidence: float) -> Interval | None:
+        """Two-sided, by expanded percentiles: of few blocks the plain ones are too narrow, so that the tails are those of
+        Student's t. Hesterberg, What Teachers Should Know About the Bootstrap (2015). None where nothing is known."""
+        known = figure.resampled[np.isfinite(figure.resampled)]
+        if self.count < 2 or not np.isfinite(figure.value) or len(known) < DRAWN * len(figure.resampled):
+            return None
+        spread = np.sqrt(self.count / (self.count - 1))
+        tail = float(ndtr(spread * stdtrit(self.count - 1, (1 - confidence) / 2)))
+        low, high = np.quantile(known, (tail, 1 - tail))
+        return Interval(figure.value, float(low), float(high))
+
+
+def _over(above: float, below: float) -> float:
+    return float(above / below) if below else float("nan")
+
+
+def _each_over(above: Numbers, below: Numbers) -> Numbers:
+    found: Numbers = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
+    return found

@@ -1,0 +1,93 @@
+"""Tensors of a signature as a matrix of numbers, a column an element. Strings are categories: their numbers stand in the order
+of their share of the second class among the rows that were learned from, so that one split of a tree parts them well."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.signature import InputField, Signature, TensorInput
+
+Matrix = NDArray[np.float64]
+UNKNOWN = -1.0  # a name that was not learned
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Element `place` of the row of a tensor. `names` are its categories, in the order of their numbers; None: numbers."""
+
+    tensor: str
+    place: int
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What may lack in an event: the numbers of the columns that a field feeds, and what stands there without it."""
+
+    field: str
+    columns: tuple[int, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Every column of the matrix, in order."""
+
+    columns: tuple[Column, ...]
+
+    def matrix(self, tensors: Mapping[str, NDArray[Any]]) -> Matrix:
+        """Tensors (B, ...) by name to (B, number of columns)."""
+        count = len(next(iter(tensors.values())))
+        flat = {name: tensor.reshape(count, -1) for name, tensor in tensors.items()}
+        made = np.empty((count, len(self.columns)))
+        for at, column in enumerate(self.columns):
+            values = flat[column.tensor][:, column.place]
+            made[:, at] = values if column.names is None else _numbered(values, column.names)
+        return made
+
+
+def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> Encoding:
+    """The encoding of these rows: their categories, by share of `outcomes` (B,), ties by name."""
+    columns = []
+    for tensor in signature.fed:
+        flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
+        for place in range(tensor.width):
+            names = _by_share(flat[:, place], outcomes) if tensor.dtype == "string" else None
+            columns.append(Column(tensor.tensor, place, names))
+    return Encoding(tuple(columns))
+
+
+def gaps(signature: Signature) -> Iterator[Gap]:
+    """What a model must be taught to miss: every category, since a name may be new, and every number that is not required."""
+    first: dict[str, int] = {}
+    width = 0
+    for tensor in signature.fed:
+        first[tensor.tensor] = width
+        width += tensor.width
+    for field in signature.fields:
+        if field.dtype == "string" or not field.required:
+            fed = [first[one.tensor] + at for one in signature.fed for at in _places(one, field)]
+            value = UNKNOWN if field.dtype == "string" else float(field.default or 0)
+            yield Gap(field.name, tuple(fed), value)
+
+
+def _places(tensor: TensorInput, field: InputField) -> list[int]:
+    """The elements of a tensor's row that a field feeds."""
+    if field.array is not None:
+        return list(range(tensor.width)) if field in tensor.fields else []
+    return [at for at, one in enumerate(tensor.fields) if one == field]
+
+
+def _numbered(values: NDArray[Any], names: tuple[str, ...]) -> Matrix:
+    numbers = {name: float(number) for number, name in enumerate(names)}
+    return np.fromiter((numbers.get(value, UNKNOWN) for value in values.tolist()), np.float64, len(values))
+
+
+def _by_share(values: NDArray[Any], outcomes: NDArray[np.int8]) -> tuple[str, ...]:
+    names = sorted(set(values.tolist()))
+    which = _numbered(values, tuple(names)).astype(np.intp)
+    share = np.bincount(which, outcomes) / np.bincount(which)
+    return tuple(names[at] for at in np.argsort(share, kind="stable").tolist())

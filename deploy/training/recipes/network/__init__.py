@@ -1,0 +1,130 @@
+"""The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several (extra: network).
+
+1, 2, 4 and 8 processes give the same bytes (epochs.py says how), on CPUs with the pins that the run's environment states. GPUs
+give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry import files
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, USAGE, Fatal
+from training.recipes import Params
+from training.recipes.network import encoding, epochs, graph, job
+from training.recipes.network.encoding import Encoding
+from training.recipes.network.epochs import Share
+from training.recipes.network.job import Encoded, Job
+from training.recipes.network.launching import launch
+from training.recipes.network.layers import Parameters, logits, settled, views
+from training.snapshot.rows import Rows
+
+ROWS_AT_ONCE = 65_536
+
+
+class Network:
+    """The recipe (`training.recipes.Recipe`). `gpus`: how many it may take, one a process; 0: none."""
+
+    def __init__(self, gpus: int = 0) -> None:
+        self._gpus = gpus
+        self._last: tuple[Rows, Signature, Encoding, Encoded] | None = None
+
+    def suggest(self, trial: Any) -> Params:
+        """Parameters for a trial of the search (`optuna.Trial`)."""
+        return {
+            "width": trial.suggest_categorical("width", [32, 64, 128, 256]),
+            "depth": trial.suggest_int("depth", 1, 3),
+            "learning_rate": trial.suggest_float("learning_rate", 3e-4, 1e-2, log=True),
+            "dropout": trial.suggest_categorical("dropout", [0.0, 0.1, 0.3]),
+            "weight_decay": trial.suggest_float("weight_decay", 1e-6, 1e-2, log=True),
+            "batch": trial.suggest_categorical("batch", [512, 1024, 2048]),
+        }
+
+    def fit(
+        self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
+    ) -> "Perceptron":
+        """Train up to `budget` epochs, from the newest checkpoint in `folder` on, which is made if need be.
+
+        The largest power of two up to `workers` (or to the GPUs) and 8 is the number of processes; one, on a CPU, is this one.
+        Raises Fatal: 2 for a signature or parameters that the recipe does not take, or without torch; 3 where checkpoints are
+        of another training, or the weights have become infinite; 4 where processes died more often than they are started anew.
+        """
+        parameters = _parameters(params)
+        encoding.check(signature)
+        graph.column(signature)
+        processes = epochs.processes(self._gpus or workers)
+        self._check(processes)
+        learned, encoded = self._encoded(rows, signature)
+        found = job.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if job.begun(folder, found, budget).epoch < budget:
+                _train(folder, found, encoded, budget, processes)
+        except OSError as error:
+            raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+        return _fitted(folder, found, signature, budget)
+
+    def _encoded(self, rows: Rows, signature: Signature) -> tuple[Encoding, Encoded]:
+        """Kept for the next trial of a search, which has the same rows."""
+        if self._last is None or self._last[0] is not rows or self._last[1] != signature:
+            learned = encoding.learned(rows.tensors, signature)
+            encoded = Encoded(learned.numeric(rows.tensors), learned.named(rows.tensors), rows.outcomes.astype(np.float32))
+            self._last = (rows, signature, learned, encoded)
+        return self._last[2:]
+
+    def _check(self, processes: int) -> None:
+        if find_spec("torch") is None:
+            raise Fatal("recipe network: torch is missing", "pip install -e '.[network]'", USAGE)
+        if self._gpus and (there := settled().cuda.device_count()) < processes:
+            raise Fatal(f"gpus is {self._gpus}, and torch finds {there} here", "set gpus: 0, or to what there is", USAGE)
+
+
+class Perceptron:
+    """A trained network (`training.recipes.Fitted`)."""
+
+    def __init__(self, signature: Signature, encoding: Encoding, weights: list[NDArray[np.float32]]) -> None:
+        self._signature, self._encoding, self._weights = signature, encoding, weights
+
+    def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """The probabilities (B,) of the second class, from torch on a CPU."""
+        torch = settled()
+        weights = [torch.from_numpy(part) for part in self._weights]
+        numbers, names = (torch.from_numpy(of(tensors)) for of in (self._encoding.numeric, self._encoding.named))
+        with torch.inference_mode():
+            parts = zip(numbers.split(ROWS_AT_ONCE), names.split(ROWS_AT_ONCE), strict=True)
+            found: NDArray[np.float64] = torch.cat([logits(weights, *part).sigmoid() for part in parts]).double().numpy()
+        return found
+
+    def onnx(self) -> bytes:
+        """The model file, with the inputs and the output of the signature."""
+        return graph.onnx(self._signature, self._encoding, self._weights)
+
+
+def _parameters(params: Params) -> Parameters:
+    try:
+        return msgspec.convert(dict(params), Parameters)
+    except msgspec.ValidationError as error:
+        known = ", ".join(Parameters.__struct_fields__)
+        raise Fatal(f"parameters of the recipe network: {error}", f"it has {known}", USAGE) from None
+
+
+def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int) -> None:
+    if processes == 1 and not found.gpus:
+        with files.locked(folder / job.LOCK):
+            epochs.train(folder, found, rows, job.begun(folder, found, budget), budget, Share())
+        return
+    job.write(folder, found, rows)
+    launch(folder, budget, processes)
+
+
+def _fitted(folder: Path, found: Job, signature: Signature, budget: int) -> Perceptron:
+    state = job.begun(folder, found, budget)
+    if not np.isfinite(state.weights).all():
+        raise Fatal(f"the network has become infinite within {budget} epochs", "lower its learning_rate", REFUSED)
+    return Perceptron(signature, found.encoding, views(state.weights, found.shapes))

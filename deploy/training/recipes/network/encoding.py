@@ -1,0 +1,138 @@
+"""How tensors of a signature become what a network takes: numbers that are standardised, and names as indices.
+
+Learned from the rows to train on, in float64. A missing number (NaN) becomes the column's median. Numbers are held to ten
+standard deviations around the mean, infinities too. A column that is constant, or has no finite number, becomes zeros. A name
+seen fewer than `RARE` times, or beyond the `MOST` most frequent of its column, is unknown: index 0.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry.package.signature import Signature
+from publisher.errors import USAGE, Fatal
+
+RARE, MOST = 5, 10_000
+DEVIATIONS = 10.0
+STRING = "string"
+Floats = tuple[float, ...]
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """The n columns of a numeric tensor: (min(max(x, low), high) - mean) * scale, where x is `median` for NaN."""
+
+    tensor: str
+    median: Floats
+    low: Floats
+    high: Floats
+    mean: Floats
+    scale: Floats
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The columns of a string tensor: the known names of each in order; the index of the first is 1."""
+
+    tensor: str
+    known: tuple[tuple[str, ...], ...]
+
+
+class Encoding(msgspec.Struct, frozen=True):
+    """What there is to know of each tensor, in the order of the signature."""
+
+    numbers: tuple[Numbers, ...]
+    names: tuple[Names, ...]
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return sum(len(one.mean) for one in self.numbers)
+
+    @property
+    def vocabularies(self) -> list[tuple[str, ...]]:
+        """The known names of each column."""
+        return [known for one in self.names for known in one.known]
+
+    def numeric(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
+        """(B, width): the standardised numbers."""
+        parts = [_standardised(one, columns(tensors[one.tensor], np.float64)) for one in self.numbers]
+        return np.concatenate([np.empty((_rows(tensors), 0), np.float32), *parts], axis=1)
+
+    def named(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.int64]:
+        """(B, columns): the index of each name; 0 is unknown."""
+        found = [np.empty((_rows(tensors), 0), np.int64)]
+        for one in self.names:
+            for column, known in zip(columns(tensors[one.tensor], np.object_).T, one.known, strict=True):
+                index = {name: at for at, name in enumerate(known, 1)}
+                found.append(np.array([[index.get(name, 0)] for name in column], np.int64).reshape(-1, 1))
+        return np.concatenate(found, axis=1)
+
+
+def check(signature: Signature) -> None:
+    """Raises Fatal (2) for tensors that a network of this recipe does not take."""
+    for one in signature.inputs:
+        if not one.fields or one.varies or not one.batch:
+            told = "is a constant or made of another" if not one.fields else "has a length that varies" if one.varies else ""
+            hint = "give a signature whose tensors have fields and a fixed shape, or take recipe: trees"
+            raise Fatal(f"recipe network: the tensor {one.tensor!r} {told or 'has no batch dimension'}", hint, USAGE)
+
+
+def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:
+    """The encoding that these rows teach."""
+    numeric = [one.tensor for one in signature.inputs if one.dtype != STRING]
+    strings = [one.tensor for one in signature.inputs if one.dtype == STRING]
+    return Encoding(
+        tuple(_numbers(name, columns(tensors[name], np.float64)) for name in numeric),
+        tuple(Names(name, tuple(_known(column) for column in columns(tensors[name], np.object_).T)) for name in strings),
+    )
+
+
+def columns(tensor: NDArray[np.generic], dtype: type[Any]) -> NDArray[Any]:
+    """(B, n): the tensor (B, *row) with its rows laid flat."""
+    return tensor.reshape(len(tensor), -1).astype(dtype)
+
+
+def _rows(tensors: Mapping[str, NDArray[np.generic]]) -> int:
+    return len(next(iter(tensors.values())))
+
+
+def _numbers(name: str, values: NDArray[np.float64]) -> Numbers:
+    found = np.array([_column(column) for column in values.T]).reshape(-1, 5)
+    return Numbers(name, *(tuple(part.tolist()) for part in found.T))
+
+
+def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
+    """Median, low, high, mean and scale."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 0.0, 0.0, 0.0, 0.0
+    median = float(np.median(values))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(values.mean()), float(values.std())
+        reach = DEVIATIONS * deviation
+        limits = mean - reach, mean + reach
+    if values.min() == values.max() or not deviation or not np.isfinite([1 / deviation, *limits]).all():
+        return median, 0.0, 0.0, 0.0, 0.0
+    return median, *limits, mean, 1 / deviation
+
+
+def _standardised(one: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """As the graph of `graph.py` does it, to the bit."""
+    values = np.where(np.isnan(values), np.array(one.median), values)
+    values = np.minimum(np.maximum(values, np.array(one.low)), np.array(one.high))
+    standardised: NDArray[np.float32] = ((values - np.array(one.mean)) * np.array(one.scale)).astype(np.float32)
+    return standardised
+
+
+def _known(column: NDArray[np.object_]) -> tuple[str, ...]:
+    counts = Counter(column.tolist())
+    frequent = sorted((name for name, count in counts.items() if count >= RARE), key=lambda name: (-counts[name], name))
+    return tuple(sorted(filter(_storable, frequent[:MOST])))
+
+
+def _storable(name: str) -> bool:
+    """Whether ONNX can hold it: lone surrogates are no UTF-8."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)

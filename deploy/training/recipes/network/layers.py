@@ -1,0 +1,93 @@
+"""The multilayer perceptron: the shapes of its weights, their first values, and what it computes. Its weights are one flat
+vector: each table and each layer is a view of a stretch of it.
+
+torch is imported where it is needed: the recipe's other parts work without."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isqrt, prod
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from training.recipes.network.encoding import Encoding
+
+SHARDS = 8
+"""Parts of a batch whose gradients are computed one by one, however many processes share them."""
+WEIGHTS, ORDER, MASKS = range(3)  # what random numbers are drawn for
+HIDDEN_SHARE = 0.02  # of the names, hidden while training: what is unknown must mean something
+MOST_DIMENSIONS = 16
+Shape = tuple[int, ...]
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trial of the search chooses."""
+
+    width: Annotated[int, Meta(ge=1, le=4096)] = 64
+    """Numbers of a hidden layer."""
+    depth: Annotated[int, Meta(ge=1, le=8)] = 2
+    """Hidden layers."""
+    learning_rate: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    dropout: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
+    weight_decay: Annotated[float, Meta(ge=0, le=1)] = 1e-4
+    batch: Annotated[int, Meta(ge=SHARDS, le=1 << 20)] = 1024
+    """Rows a step."""
+
+
+def chance(*of: int) -> np.random.Generator:
+    """The random numbers of one place, such as (seed, MASKS, epoch, step, shard): no place depends on another."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(of)))
+
+
+def shapes(encoding: Encoding, parameters: Parameters) -> list[Shape]:
+    """Of the tables (names + 1, dimensions), one a column of names; then of each layer's weights (out, in) and bias (out,)."""
+    tables = [(len(known) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(known)))) for known in encoding.vocabularies]
+    widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
+    layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
+    return [*tables, *layers]
+
+
+def views(flat: Any, found: Sequence[Shape]) -> list[Any]:
+    """The stretches of a flat vector of numpy or torch, in these shapes, without a copy."""
+    ends = np.cumsum([prod(shape) for shape in found]).tolist()
+    return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, found, strict=True)]
+
+
+def first(found: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
+    """The flat weights before the first step. What an unknown name says is zero, biases too."""
+    draw = chance(seed, WEIGHTS)
+    parts = []
+    for at, shape in enumerate(found):
+        bound = np.sqrt(6 / shape[-1]) if tables <= at < len(found) - 2 else 1 / np.sqrt(shape[-1])
+        part = draw.uniform(-bound, bound, shape) if len(shape) == 2 else np.zeros(shape)
+        if at < tables:
+            part[0] = 0
+        parts.append(part.ravel())
+    return np.concatenate(parts).astype(np.float32)
+
+
+def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
+    """(B,) before the sigmoid, of numbers (B, n) float32 and names (B, c) int64. `masks` multiply the hidden layers."""
+    import torch
+    from torch.nn import functional
+
+    tables = [functional.embedding(names[:, at], weights[at]) for at in range(names.shape[1])]
+    layers = weights[names.shape[1] :]
+    hidden = torch.cat([numbers, *tables], dim=1)
+    for at in range(0, len(layers) - 2, 2):
+        hidden = functional.relu(functional.linear(hidden, layers[at], layers[at + 1]))
+        hidden = hidden * masks[at // 2] if masks else hidden
+    return functional.linear(hidden, layers[-2], layers[-1]).squeeze(1)
+
+
+def settled() -> Any:
+    """torch, made to give the same bits each time: one thread, no algorithm that depends on who is first."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    return torch

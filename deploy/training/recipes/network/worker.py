@@ -1,0 +1,58 @@
+"""One process of a training: `torchrun ... -m training.recipes.network.worker FOLDER EPOCHS`, with deploy/ on PYTHONPATH.
+
+Rank 0 holds the folder's lock, takes the newest checkpoint, sends it to the others, and writes one after each epoch. Started
+anew by torchrun after any of them has died, they go on from it. torchrun may be started by this program (launching.py), or on
+several nodes by another (RANK, WORLD_SIZE, MASTER_ADDR); then FOLDER is on a volume that all of them have.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from model_registry import files
+from publisher.errors import USAGE, Fatal
+from training.recipes.network import epochs, job
+from training.recipes.network.epochs import Share
+from training.recipes.network.launching import die_with_parent
+from training.recipes.network.layers import SHARDS, settled
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train what is in the folder up to so many epochs. Raises Fatal (2)."""
+    die_with_parent()
+    folder, wanted = Path(arguments[0]), int(arguments[1])
+    share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    if epochs.processes(share.processes) != share.processes:
+        raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS}", USAGE)
+    torch = settled()
+    from torch import distributed
+
+    found, rows = job.read(folder)
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if found.gpus else "cpu"
+    if found.gpus:
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if found.gpus else "gloo")
+    with files.locked(folder / job.LOCK) if share.rank == 0 else nullcontext():
+        state = _sent(torch, job.begun(folder, found, wanted), device)
+        epochs.train(folder, found, rows, state, wanted, share, device)
+    distributed.destroy_process_group()
+
+
+def _sent(torch: Any, state: job.State, device: str) -> job.State:
+    """Rank 0's state, in every process."""
+    counts = torch.tensor(state[:2], device=device)
+    vectors = [torch.tensor(vector, device=device) for vector in state[2:]]
+    for tensor in (counts, *vectors):
+        torch.distributed.broadcast(tensor, 0)
+    return job.State(*counts.tolist(), *(vector.cpu().numpy() for vector in vectors))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Fatal as error:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,49 @@
+"""Which signatures a recipe for two classes serves, and the shape of the output that each asks for."""
+
+from model_registry.package.signature import Argmax, Output, Signature
+from publisher.errors import USAGE, Fatal
+
+
+def check(signature: Signature, recipe: str) -> None:
+    """Raises Fatal (2), naming the tensor, field or output that the recipe cannot serve."""
+    if fault := _fault(signature):
+        hint = "give a signature of tensors with a fixed shape and one output, or train the model elsewhere and push it"
+        raise Fatal(f"recipe {recipe} does not serve this signature: {fault}", hint, USAGE)
+
+
+def output_row(signature: Signature) -> tuple[int, ...]:
+    """The shape of the output that follows the batch: (2,) for the probabilities of both classes; (1,) or () for that of the
+    second class alone."""
+    output = signature.outputs[0]
+    if output.index is not None:
+        return (output.index + 1,)
+    if output.top or signature.labelled or isinstance(signature.decision, Argmax):
+        return (2,)
+    return (1,) if output.shape is None else output.shape
+
+
+def _fault(signature: Signature) -> str | None:
+    for one in signature.inputs:
+        if one.fields and not one.batch:
+            return f"tensor {one.tensor!r} has no batch dimension"
+        if one.varies or one.mask_of or one.length_of:
+            return f"tensor {one.tensor!r} has a length that varies"
+    for field in signature.fields:
+        if field.raw:
+            return f"field {field.name!r} comes as bytes"
+    if len(signature.outputs) > 1:
+        return f"it has {len(signature.outputs)} outputs: {', '.join(repr(one.name) for one in signature.outputs)}"
+    return _output_fault(signature, signature.outputs[0])
+
+
+def _output_fault(signature: Signature, output: Output) -> str | None:
+    labels = signature.labels_of(output)
+    if labels and len(labels) != 2:
+        return f"it has {len(labels)} labels, and there are two classes"
+    if output.index is not None and output.index > 1:
+        return f"output {output.tensor!r} is read at column {output.index}, and there are two classes"
+    if output.index == 0 and labels:
+        return f"output {output.tensor!r} is read at column 0, and the score is of the second class"
+    if output_row(signature) not in ((), (1,), (2,)):
+        return f"output {output.tensor!r} has the shape {list(output.shape or ())}; it may be [], [1] or [2]"
+    return None

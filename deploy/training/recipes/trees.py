@@ -1,0 +1,221 @@
+"""The recipe `trees`: gradient boosted trees by LightGBM.
+
+Trees are grown in chunks. A chunk is a LightGBM model of its own that starts from the sum of the chunks before it; its seed is
+the run's and the number of trees so far. Each is kept as text. So a training that was broken off, or goes on to a larger
+budget, ends in the same model as one that was not: with `init_model` and bagging LightGBM would grow others.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from model_registry import files
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, USAGE, Fatal
+from training.recipes import Params, ensemble, suited
+from training.recipes.encoding import Encoding, Matrix, gaps, learned
+from training.snapshot.rows import Rows
+
+CHUNK = 27  # trees
+TAUGHT = 0.02  # of the rows, once more for each field that may lack, without it
+DEFAULTS: dict[str, int | float | str] = {
+    "learning_rate": 0.1,
+    "num_leaves": 31,
+    "min_data_in_leaf": 50,
+    "lambda_l2": 0.0,
+    "feature_fraction": 1.0,
+    "bagging_fraction": 1.0,
+    "max_bin": 255,
+}
+FIXED = {
+    "objective": "binary",
+    "boost_from_average": False,
+    "bagging_freq": 1,
+    "feature_pre_filter": False,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbose": -1,
+}
+SEEDS = 2**31
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Trees as LightGBM writes them. `key` is what they were grown from; `asked` how many were to be grown, of which LightGBM
+    grows fewer where no split is left."""
+
+    key: str
+    asked: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows to grow trees on: those of `rows`, and of each gap a sample of them once more. `binned` is how LightGBM holds them,
+    by `max_bin`."""
+
+    rows: Rows
+    signature: Signature
+    seed: int
+    encoding: Encoding
+    matrix: Matrix
+    outcomes: NDArray[np.int8]
+    digest: str
+    binned: dict[Any, lightgbm.Dataset] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTrees:
+    """A trained model: `start` and the sum of all trees are the logarithm of the odds. Of the last chunk `last` trees count."""
+
+    signature: Signature
+    encoding: Encoding
+    start: float
+    chunks: tuple[lightgbm.Booster, ...]
+    last: int
+
+    def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """The probabilities (B,) of the second class."""
+        matrix = self.encoding.matrix(tensors)
+        total = np.full(len(matrix), self.start)
+        for chunk in self.chunks[:-1]:
+            total += _sums(chunk, matrix)
+        total += _sums(self.chunks[-1], matrix, self.last)
+        probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-total))
+        return probabilities
+
+    def onnx(self) -> bytes:
+        trees = [tree for chunk in self.chunks[:-1] for tree in chunk.dump_model()["tree_info"]]
+        trees += self.chunks[-1].dump_model(num_iteration=self.last)["tree_info"]
+        return ensemble.model(self.signature, self.encoding, self.start, [tree["tree_structure"] for tree in trees])
+
+
+class Trees:
+    """The recipe. It remembers the rows that it trained on last: the trials of a search share them."""
+
+    name = "trees"
+
+    def __init__(self) -> None:
+        self._last: Prepared | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+    def check(self, signature: Signature) -> None:
+        suited.check(signature, self.name)
+
+    def parameters(self, stated: Params) -> Params:
+        for name, value in stated.items():
+            if name not in DEFAULTS:
+                raise Fatal(f"parameters.{name}: recipe trees has no such parameter", f"it has {', '.join(DEFAULTS)}", USAGE)
+            if isinstance(value, str):
+                raise Fatal(f"parameters.{name}: {value!r} is no number", "write a number", USAGE)
+        return DEFAULTS | dict(stated)
+
+    def suggest(self, trial: Any) -> Params:
+        return {
+            "learning_rate": trial.suggest_float("learning_rate", 0.03, 0.3, log=True),
+            "num_leaves": trial.suggest_int("num_leaves", 7, 127, log=True),
+            "min_data_in_leaf": trial.suggest_int("min_data_in_leaf", 5, 200, log=True),
+            "lambda_l2": trial.suggest_float("lambda_l2", 1e-3, 10.0, log=True),
+            "feature_fraction": trial.suggest_float("feature_fraction", 0.5, 1.0),
+            "bagging_fraction": trial.suggest_float("bagging_fraction", 0.5, 1.0),
+        }
+
+    def fit(
+        self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
+    ) -> FittedTrees:
+        """`workers` are threads. Raises Fatal: 2 for a signature or parameters that are not served, 3 where a disk is full."""
+        self.check(signature)
+        last = self._last
+        if last is None or last.rows is not rows or (last.signature, last.seed) != (signature, seed):
+            last = self._last = _prepared(rows, signature, seed)
+        full = self.parameters(params)
+        growth = _Growth(last, full, folder, workers)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            chunks = [growth.chunk(first, min(CHUNK, budget - first)) for first in range(0, budget, CHUNK)]
+        except lightgbm.basic.LightGBMError as error:
+            raise Fatal(f"LightGBM refuses the parameters {full}: {error}", "see parameters in training.yaml", USAGE) from None
+        except OSError as error:
+            raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
+        return FittedTrees(signature, last.encoding, growth.start, tuple(chunks), budget - (len(chunks) - 1) * CHUNK)
+
+
+class _Growth:
+    """Grows the chunks of one training, in order, or takes them from the folder."""
+
+    def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
+        self._prepared, self._folder, self._threads = prepared, folder, threads
+        self._params = FIXED | dict(params) | {"num_threads": threads}
+        ones = int(prepared.outcomes.sum())
+        self.start = float(np.log(ones / (len(prepared.outcomes) - ones)))
+        self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
+        self._summed: list[lightgbm.Booster] = []
+        told = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
+        self._key = hashlib.sha256(f"{prepared.digest}{told}".encode()).hexdigest()
+
+    def chunk(self, first: int, count: int) -> lightgbm.Booster:
+        """The trees from `first` on, `count` or more of them."""
+        path = self._folder / f"trees-{first:06}.json"
+        found = self._kept(path)
+        if found is None or found.asked < count:
+            found = Chunk(self._key, count, self._grown(first, count))
+            files.replace(path, [msgspec.json.encode(found)])
+        booster = lightgbm.Booster(model_str=found.model)
+        self._summed.append(booster)
+        return booster
+
+    def _kept(self, path: Path) -> Chunk | None:
+        """What the folder holds, where that was grown from the same and is whole."""
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Chunk)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return found if found.key == self._key else None
+
+    def _grown(self, first: int, count: int) -> str:
+        """The text of `count` trees that follow those so far."""
+        prepared = self._prepared
+        while self._summed:
+            self._totals = self._totals + _sums(self._summed.pop(0), prepared.matrix, threads=self._threads)
+        bins = self._params["max_bin"]
+        if bins not in prepared.binned:
+            prepared.binned[bins] = lightgbm.Dataset(prepared.matrix, prepared.outcomes, params=self._params).construct()
+        data = prepared.binned[bins].set_init_score(self._totals)
+        booster = lightgbm.Booster({**self._params, "seed": (prepared.seed + first) % SEEDS}, data)
+        for _ in range(count):
+            if booster.update():
+                break
+        text: str = booster.model_to_string()
+        return text
+
+
+def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
+    """The sums (B,) of the first so many trees."""
+    return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
+
+
+def _prepared(rows: Rows, signature: Signature, seed: int) -> Prepared:
+    """Encode the rows, and add for each gap a sample of them without it. Untaught, LightGBM takes a NaN for 0, and a name that
+    is new for the one with the smallest share."""
+    encoding = learned(rows.tensors, rows.outcomes, signature)
+    matrices, outcomes = [encoding.matrix(rows.tensors)], [rows.outcomes]
+    for number, gap in enumerate(gaps(signature)):
+        drawn = np.random.default_rng([seed, number]).choice(len(rows), round(TAUGHT * len(rows)), replace=False)
+        without = matrices[0][np.sort(drawn)]
+        without[:, list(gap.columns)] = gap.value
+        matrices.append(without)
+        outcomes.append(rows.outcomes[np.sort(drawn)])
+    matrix, truth = np.concatenate(matrices), np.concatenate(outcomes)
+    digest = hashlib.sha256(matrix.tobytes())
+    digest.update(truth.tobytes())
+    digest.update(signature.to_json().encode())
+    return Prepared(rows, signature, seed, encoding, matrix, truth, digest.hexdigest())

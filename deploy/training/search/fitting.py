@@ -1,0 +1,37 @@
+"""Trains the model that a search found the parameters of, on all rows that it may see."""
+
+from pathlib import Path
+
+import numpy as np
+
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, Fatal
+from training.recipes import Fitted, Recipe
+from training.search.halving import Best
+from training.settings import Training
+from training.snapshot.rows import Places, Rows
+
+
+def train(
+    training: Rows, validation: Rows, signature: Signature, settings: Training, recipe: Recipe, best: Best, folder: Path
+) -> Fitted:
+    """Train with the best parameters to the last rung, on the rows to train on and the validation part. `folder` keeps the
+    checkpoints: a training that was broken off goes on. Raises Fatal."""
+    rows = together(training, validation)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return recipe.fit(rows, signature, best.parameters, best.budget, folder, seed=settings.seed, workers=settings.workers)
+    except OSError as error:
+        raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
+
+
+def together(first: Rows, second: Rows) -> Rows:
+    """The rows of two parts of one snapshot, in order."""
+    places = (first.places, second.places)
+    columns = [np.concatenate([getattr(each, name) for each in places]) for name in Places.__slots__[1:]]
+    return Rows(
+        {name: np.concatenate([tensor, second.tensors[name]]) for name, tensor in first.tensors.items()},
+        np.concatenate([first.outcomes, second.outcomes]),
+        Places(first.places.topics, *columns),
+        [*first.values, *second.values],
+    )

@@ -1,0 +1,69 @@
+"""Rows as files that processes map into memory, so that many workers read one copy of the numbers."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from training.snapshot.rows import Places, Rows
+
+INDEX = "rows.json"
+PLACES = ("topic", "partition", "offset", "time_ms")
+
+
+class Column(msgspec.Struct):
+    """A tensor in `file`; with `names` that holds the numbers of strings."""
+
+    tensor: str
+    file: str
+    names: list[str] | None = None
+
+
+class Index(msgspec.Struct):
+    topics: tuple[str, ...]
+    columns: list[Column]
+
+
+def write(rows: Rows, folder: Path) -> str:
+    """Write all but the records themselves into a folder; what is there is replaced. The SHA-256 of tensors and outcomes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    columns = []
+    for at, (name, tensor) in enumerate(sorted(rows.tensors.items())):
+        column = Column(name, f"tensor-{at}.npy")
+        if tensor.dtype == object:
+            column.names = sorted(set(tensor.ravel().tolist()))
+            numbers = {text: number for number, text in enumerate(column.names)}
+            flat = np.fromiter((numbers[text] for text in tensor.ravel().tolist()), np.int32, tensor.size)
+            tensor = flat.reshape(tensor.shape)
+        columns.append(column)
+        np.save(folder / column.file, tensor)
+        digest.update(msgspec.json.encode([name, str(tensor.dtype), tensor.shape, column.names]))
+        digest.update(np.ascontiguousarray(tensor).tobytes())
+    np.save(folder / "outcomes.npy", rows.outcomes)
+    digest.update(rows.outcomes.tobytes())
+    for name in PLACES:
+        np.save(folder / f"{name}.npy", getattr(rows.places, name))
+    (folder / INDEX).write_bytes(msgspec.json.encode(Index(rows.places.topics, columns)))
+    return digest.hexdigest()
+
+
+def read(folder: Path) -> Rows:
+    """The rows, mapped into memory. `values` are empty."""
+    index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
+    tensors = {column.tensor: _tensor(folder, column) for column in index.columns}
+    places = Places(index.topics, *(_mapped(folder / f"{name}.npy") for name in PLACES))
+    return Rows(tensors, _mapped(folder / "outcomes.npy"), places, ())
+
+
+def _tensor(folder: Path, column: Column) -> NDArray[Any]:
+    found = _mapped(folder / column.file)
+    return found if column.names is None else np.array(column.names, object)[found]
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    found: NDArray[Any] = np.load(path, mmap_mode="r")
+    return found

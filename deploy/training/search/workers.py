@@ -1,0 +1,155 @@
+"""Processes that train and score trials. One that dies is replaced, and its trial repeated; none outlives its parent."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model_registry.package.signature import Signature
+from publisher.errors import REFUSED, Fatal
+from scorer.rollout.labels.quality import auc
+from training.recipes import Params, Recipe
+from training.search import shared_rows
+
+ATTEMPTS = 3  # of a trial at a rung, each ended by the death of its process
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every trial has in common: the folders of its rows, as `shared_rows` writes them, and how to train."""
+
+    training: Path
+    validation: Path
+    signature: Signature
+    recipe: Recipe
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A trial to be trained up to a budget, from the checkpoints in its folder."""
+
+    trial: int
+    parameters: Params
+    budget: int
+    folder: Path
+
+
+class Workers:
+    """Up to `count` processes; they start when there is work, and end with the context."""
+
+    def __init__(self, bench: Bench, count: int) -> None:
+        self._bench, self._count = bench, count
+        self._idle: list[_Worker] = []
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._idle:
+            worker.stop()
+
+    def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
+        """Each task with its score, as they end. Raises Fatal: what the recipe raised; 3 where processes die over a task."""
+        waiting, attempts = list(reversed(tasks)), dict.fromkeys((task.trial for task in tasks), 0)
+        busy: dict[Any, tuple[_Worker, Task]] = {}
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < self._count:
+                    worker, task = self._idle.pop() if self._idle else _Worker(self._bench), waiting.pop()
+                    busy[worker.connection] = worker, task
+                    worker.give(task)
+                for ready in wait(list(busy)):
+                    worker, task = busy.pop(ready)
+                    score = worker.score()
+                    if score is not None:
+                        self._idle.append(worker)
+                        yield task, score
+                        continue
+                    attempts[task.trial] += 1
+                    if attempts[task.trial] == ATTEMPTS:
+                        _died(task, worker.process)
+                    waiting.append(task)
+        finally:
+            for worker, _ in busy.values():
+                worker.stop()
+
+
+def _died(task: Task, process: BaseProcess) -> None:
+    code = process.exitcode or 0
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    hint = "if it was killed for its memory, set fewer workers; finished rungs are kept, run again"
+    raise Fatal(
+        f"the process of trial {task.trial} died {ATTEMPTS} times on the way to {task.budget}, last by {how}", hint, REFUSED
+    )
+
+
+class _Worker:
+    """One process, and the parent's end of the pipe to it."""
+
+    def __init__(self, bench: Bench) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, bench, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def give(self, task: Task) -> None:
+        with contextlib.suppress(OSError):  # it has died: the end of the pipe says so
+            self.connection.send(task)
+
+    def score(self) -> float | None:
+        """Of the task that it has; None where it died. Raises Fatal."""
+        try:
+            found = self.connection.recv()
+        except (EOFError, OSError):
+            self.stop()
+            return None
+        if isinstance(found, float):
+            return found
+        self.stop()
+        raise Fatal(*found)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def _serve(connection: Connection, bench: Bench, parent: int) -> None:
+    """Train and score tasks until the parent is gone."""
+    _end_with(parent)
+    training, validation = shared_rows.read(bench.training), shared_rows.read(bench.validation)
+    while True:
+        try:
+            task: Task = connection.recv()
+        except EOFError:
+            return
+        try:
+            fitted = bench.recipe.fit(
+                training, bench.signature, task.parameters, task.budget, task.folder, seed=bench.seed, workers=1
+            )
+            score = auc(np.asarray(fitted.scores(validation.tensors), np.float64), validation.outcomes == 1)
+        except Fatal as error:
+            connection.send((str(error), error.hint, error.exit_code))
+        else:
+            alone = ("the validation part has one class only", "make snapshot.validation longer", REFUSED)
+            connection.send(alone if score is None else score)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, in any way. Ctrl-C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,131 @@
+"""A copied snapshot as an artifact beside the version that was made from it: its files as layers, the version as its subject.
+
+It stays and goes with the version (`model-registry prune`). The same snapshot beside the same version has the same digest;
+beside another version the layers are the same, and the small manifest is another one. Files are streamed, whatever their size.
+"""
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from model_registry import files
+from model_registry.errors import Corrupt, NotFound, Refused
+from model_registry.oci import digests, manifest
+from model_registry.oci.manifest import Descriptor
+from model_registry.oci.plan import reader
+from model_registry.stores import Store, transfer
+from model_registry.trust import referrers
+from training.snapshot.files import MANIFEST, Copied, digest_of
+
+DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
+PARQUET_TYPE, JSON_TYPE = "application/vnd.apache.parquet", "application/json"
+SNAPSHOT = "io.scorestream.dataset.snapshot"
+MAX_FILES = 5_000
+MAX_BYTES = 256 << 30
+MAX_MANIFEST = 8 << 20
+_RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
+
+
+def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
+    """Store the files of a copied snapshot beside the version with this digest, once; the digest of the artifact.
+
+    Raises NotFound (no such version), Refused (too many files, or names that cannot be written everywhere), Corrupt where a
+    file is not as it was copied, Unreachable.
+    """
+    with files.reported(f"the snapshot {folder}"):
+        described = (folder / MANIFEST).read_bytes()
+        if msgspec.json.decode(described, type=Copied) != copied:
+            raise Corrupt(f"{folder / MANIFEST} is of another snapshot than {copied.digest}")
+        layers = {MANIFEST: manifest.content(JSON_TYPE, described)}
+        for path, file in sorted(copied.files.items()):
+            layers[path] = Descriptor(media_type=PARQUET_TYPE, digest=f"sha256:{file.sha256}", size=file.bytes)
+        try:
+            _check(layers)
+        except Corrupt as error:
+            raise Refused(f"the snapshot in {folder} is kept nowhere: {error}", "set snapshot.keep: false") from None
+        named = tuple(
+            msgspec.structs.replace(layer, annotations={manifest.TITLE: path}) for path, layer in sorted(layers.items())
+        )
+        document = referrers.build(store, digest, DATASET_TYPE, named, {SNAPSHOT: copied.digest})
+        if len(document) > manifest.MAX_BYTES:
+            raise Refused(f"the snapshot in {folder} has too many files for one artifact", "set snapshot.keep: false")
+        made = digests.of_bytes(document)
+        if not any(there.digest == made for there in referrers.listed(store, digest)):
+            transfer.upload(store, [(layer, reader(folder / path)) for path, layer in layers.items()])
+            referrers.refer(store, document)
+    return made
+
+
+def of_version(store: Store, digest: str) -> str:
+    """The digest of the dataset beside a version. Raises NotFound where there is none, Unreachable."""
+    for found, parsed in referrers.read(store, digest, DATASET_TYPE):
+        if isinstance(parsed, manifest.Manifest):
+            return found.digest
+    hint = "it was made with snapshot.keep: false, or by no run; its provenance says which records it was made from"
+    raise NotFound(f"{digest} has no dataset in {store.repository}", hint)
+
+
+def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) -> Copied:
+    """Write a dataset into a folder that is not there yet, every byte checked; it is there as a whole or not at all.
+
+    Raises NotFound, Unreachable; Refused: the folder is there, or more than `max_bytes`; Corrupt: no dataset, files that must
+    not be written, or others than its own manifest names.
+    """
+    found = manifest.parse(store.manifest(digest))
+    if found.artifact_type != DATASET_TYPE:
+        raise Corrupt(f"{digest} is an artifact of type {found.artifact_type or found.config.media_type}, no dataset")
+    layers = {layer.annotations.get(manifest.TITLE, ""): layer for layer in found.layers}
+    if len(layers) != len(found.layers):
+        raise Corrupt(f"the dataset {digest} has two files of one name")
+    _check(layers)
+    if (total := sum(layer.size for layer in layers.values())) > max_bytes:
+        raise Refused(f"the dataset {digest} has {total} bytes, and at most {max_bytes} are read")
+    copied = _described(b"".join(store.blob(layers[MANIFEST])), layers, digest)
+    with files.reported(f"the folder {folder}"), _whole(folder) as part:
+        for path in layers:
+            (part / path).parent.mkdir(parents=True, exist_ok=True)
+        transfer.download(store, [(layer, part / path) for path, layer in layers.items()])
+    return copied
+
+
+def _check(layers: dict[str, Descriptor]) -> None:
+    """Raises Corrupt for files that no snapshot has, or that cannot be written everywhere."""
+    if len(layers) > MAX_FILES:
+        raise Corrupt(f"a dataset of {len(layers)} files; it has at most {MAX_FILES}")
+    if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
+        raise Corrupt(f"a dataset without a {MANIFEST} of at most {MAX_MANIFEST} bytes")
+    if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
+        raise Corrupt(f"{odd!r:.200} is no file of a dataset")
+    files.check_paths(layers)
+
+
+def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
+    """The snapshot's own manifest, which must name these files. Raises Corrupt."""
+    copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
+    named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
+    there = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
+    if named != there or digest_of(copied.files) != copied.digest:
+        raise Corrupt(f"the {MANIFEST} of the dataset {digest} names other files than it has")
+    return copied
+
+
+@contextlib.contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """A folder beside its place, renamed there at the end. Raises Refused where the place is taken."""
+    if folder.exists():
+        raise Refused(f"{folder} is there already", "choose a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder.parent))
+    try:
+        yield part
+        part.chmod(0o755)
+        part.rename(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    files.sync_directory(folder.parent)

@@ -1,0 +1,62 @@
+"""Pieces of pictures: their frame, text, and a matrix of counts. Pure.
+
+Every piece has a colour, for a picture in a file, and a class, by which the style sheet of a page may give it another.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from xml.sax.saxutils import escape
+
+TONES = {
+    "ink": "#17212b", "muted": "#586172", "line": "#d0d7de", "axis": "#8b98a5", "good": "#0b6e4f", "bad": "#ae2338",
+    "mark": "#b3541e", "none": "none",
+}  # fmt: skip
+"""What the classes look like in a file."""
+DARKEST = 0.45  # of a cell: its text is read on every darkness
+PERCENT_FROM = 44.0  # pixels of height of a cell that has room for its share too
+
+
+def picture(width: int, height: int, parts: Iterable[str]) -> str:
+    """The text of the SVG, on white paper."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
+    paper = f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>'
+    return "\n".join([head, paper, *parts, "</svg>", ""])
+
+
+def text(
+    x: float, y: float, said: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
+) -> str:
+    """A line of text, whatever characters it has."""
+    style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
+    plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: float = 1) -> str:
+    place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {place} class="stroke {tone}" stroke="{TONES[tone]}" stroke-width="{width}"/>'
+
+
+def matrix(
+    rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]], left: float, top: float, side: float
+) -> Iterator[str]:
+    """Counts in a square of `side` pixels: the darker, the larger the share of its row. Names stand left of it and above."""
+    wide, high = side / len(columns), side / len(rows)
+    for j, name in enumerate(columns):
+        yield text(left + (j + 0.5) * wide, top - 6, short(name), anchor="middle", size=11)
+    for i, (name, row) in enumerate(zip(rows, counts, strict=True)):
+        yield text(left - 6, top + (i + 0.5) * high + 4, short(name), anchor="end", size=11)
+        total = max(1, sum(row))
+        for j, count in enumerate(row):
+            x, y, share = left + j * wide, top + i * high, count / total
+            place = f'x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}"'
+            dark = f'fill="{TONES["good"]}" fill-opacity="{DARKEST * share:.3f}" stroke="{TONES["line"]}"'
+            yield f'<rect {place} class="cell" {dark}/>'
+            room = high >= PERCENT_FROM
+            yield text(x + wide / 2, y + high / 2 + (0 if room else 4), f"{count:,}", anchor="middle")
+            if room:
+                yield text(x + wide / 2, y + high / 2 + 16, f"{100 * share:.1f} %", anchor="middle", size=11, tone="muted")
+
+
+def short(name: str, most: int = 18) -> str:
+    """A name that fits beside a picture."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

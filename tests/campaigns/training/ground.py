@@ -1,0 +1,109 @@
+"""Where a round is played: topics with events and what came true of them, a registry in a folder or over HTTP, two files."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support import models
+from tests.support.environment import ROOT
+from tests.support.topics import settle
+
+PROGRAM = [sys.executable, str(ROOT / "deploy" / "training")]
+HOUR_MS, HOURS = 3_600_000, 240
+EVENTS, PARTITIONS = 4_000, 3
+KINDS = ("shoes", "books", "games", "")
+SIGNATURE = {
+    "inputs": [
+        {"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": "nan"}]},
+        {"tensor": "kind", "dtype": "string", "fields": ["kind"]},
+    ],
+    "output": {"tensor": "probabilities", "index": 1},
+    "decision": {"threshold": 0.5, "at_or_above": "high", "below": "low"},
+}
+CHAMPIONS = models.LINEAR | {
+    "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": 0.0}]}]
+}
+TRAINING = {
+    "scorer": "scorer.yaml",
+    "signature": "signature.json",
+    "labels": {"after": "1h"},
+    "snapshot": {"window": "239h", "validation": "48h", "hold_out": "72h", "at_least": 1_000},
+    "search": {"trials": 4, "rungs": [4, 12], "reduction": 2},
+    "workers": 2,
+    "gate": {"margin": 0.05, "block": "6h", "class_margin": 0.2, "resamples": 200},
+    "publish": {"key_file": "training.key"},
+}
+
+
+class Ground:
+    """The folder of a round. `source` is the repository; with `champion` a worse version serves already."""
+
+    def __init__(self, servers: str, folder: Path, registry: str | None, seed: int, *, champion: bool) -> None:
+        folder.mkdir()
+        self.servers, self.folder, self.name = servers, folder, folder.name
+        self.source = f"{registry}/team/{self.name}" if registry else "oci:./registry/model"
+        (folder / "signature.json").write_text(json.dumps(SIGNATURE))
+        (folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, "seed": seed}))
+        (folder / "scorer.yaml").write_text(yaml.safe_dump(self._scorer(plain_http=registry is not None)))
+        self._create()
+        self._write(seed)
+        self.registry("keygen", "training")
+        if champion:
+            package = models.package(folder / "package", lambda path: models.linear(path, -1.0), CHAMPIONS)
+            self.registry("push", str(package), f"{self.source}:1.0.0")
+            self.registry("promote", self.source, "--to", "1.0.0")
+
+    @property
+    def labels_topic(self) -> str:
+        return f"{self.name}.outcomes"
+
+    def registry(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "model_registry", "--plain-http", *arguments]
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=60)
+
+    def training(self, verb: str, *options: str) -> subprocess.Popen[str]:
+        with (self.folder / "log").open("a") as said:
+            command = [*PROGRAM, verb, "training.yaml", *options, "--json"]
+            return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=said, text=True)
+
+    def steps(self) -> set[str]:
+        """The steps that are done, of any run."""
+        return {path.stem for path in self.folder.glob("runs/*/steps/*.json")}
+
+    def _scorer(self, *, plain_http: bool) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kafka": {"bootstrap_servers": self.servers},
+            "input": {"topics": [f"{self.name}.events"], "id": "id"},
+            "output": {"topic": f"{self.name}.scores"},
+            "model": {"source": self.source, "cache": "cache", "plain_http": plain_http},
+            "labels": {"topic": self.labels_topic, "value": "outcome"},
+        }
+
+    def _create(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        settle(admin.create_topics([NewTopic(f"{self.name}.{what}", PARTITIONS, 1) for what in ("events", "outcomes")]))
+
+    def _write(self, seed: int) -> None:
+        """Events of ten days, every sixth without a b, each with its outcome."""
+        drawn = np.random.default_rng(seed)
+        a, b, kinds = drawn.normal(size=EVENTS), drawn.normal(size=EVENTS), drawn.integers(len(KINDS), size=EVENTS)
+        late = drawn.random(EVENTS) < 1 / (1 + np.exp(-2 * a - b - (kinds - 1)))
+        begin = time.time_ns() // 1_000_000 - HOURS * HOUR_MS
+        producer = Producer({"bootstrap.servers": self.servers})
+        for n in range(EVENTS):
+            event = {"id": f"e{n}", "a": float(a[n]), "b": None if n % 6 == 0 else float(b[n]), "kind": KINDS[kinds[n]]}
+            at = begin + n * HOURS * HOUR_MS // EVENTS
+            producer.produce(f"{self.name}.events", json.dumps(event).encode(), b"k%d" % n, n % PARTITIONS, timestamp=at)
+            value = json.dumps({"outcome": ("low", "high")[int(late[n])]}).encode()
+            producer.produce(self.labels_topic, value, b"e%d" % n, n % PARTITIONS)
+        if producer.flush(60):
+            raise RuntimeError("the broker does not take the events")

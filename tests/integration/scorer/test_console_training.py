@@ -1,0 +1,71 @@
+"""Runs of training in the console, in Debian's Chromium: attested in a real registry, verified by the scorer's policy."""
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.integration.scorer.browser import barriers, chromium, console, open_page
+from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
+from tests.support import trained
+from tests.support.trained import Runs
+
+expect.set_options(timeout=STEP_SECONDS * 1_000)
+PHONE = ViewportSize(width=390, height=844)
+WIDER = """[...document.querySelectorAll("body *")].filter((each) => each.getBoundingClientRect().right > innerWidth
+    && !each.closest(".scroll, .interval, .picture")).map((each) => each.outerHTML.slice(0, 200))"""
+DESKTOP = ViewportSize(width=1280, height=900)
+
+
+def runs_are_listed_with_their_verdicts(page: Page) -> None:
+    expect(page.locator(".runs li")).to_have_count(5)
+    expect(page.locator("#newest .lead")).to_contain_text("refused auc -0.0061: the lower bound")
+    claimed = page.locator(".runs li", has_text=trained.run_id(2))
+    expect(claimed.locator(".pill")).to_have_text(["passed", "claimed, not verified"])
+    expect(page.locator(".runs li", has_text="prod now")).to_have_count(1)
+
+
+def new_run_is_seen_without_a_reload(page: Page, made: Runs) -> None:
+    page.evaluate("document.body.dataset.kept = 'yes'")
+    made.run(5, because="better on every day")
+    made.promote(5)
+    expect(page.locator("#newest .lead")).to_contain_text("passed better on every day")
+    expect(page.locator(".runs li", has_text=trained.run_id(5)).locator(".pill.flipped")).to_have_text("prod now")
+    assert page.evaluate("document.body.dataset.kept") == "yes"
+
+
+def refused_run_is_opened_by_keyboard(page: Page) -> None:
+    page.locator(f"[id='run-{trained.version(4)}']").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#title")).to_contain_text(trained.run_id(4))
+    expect(page.locator("#rules .pill.bad")).to_have_count(2)
+    expect(page.locator("#matrices svg")).to_have_count(2)
+    expect(page.locator("#rungs svg circle")).to_have_count(22)
+    expect(page.locator("#attested .pill.good")).to_have_text(["signed by training"] * 3)
+
+
+def no_page_has_barriers(page: Page, address: str) -> None:
+    """In either scheme, and on a phone nothing but tables is wider than the screen."""
+    for path in ("", *(f"?run={trained.version(number)}" for number in (2, 3, 4))):
+        page.goto(f"{address}/training{path}")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert barriers(page) == [], (path, scheme)
+        page.set_viewport_size(PHONE)
+        assert page.evaluate(WIDER) == [], path
+        page.set_viewport_size(DESKTOP)
+
+
+@pytest.mark.debian("chromium")
+def test_runs_their_verdicts_and_their_pictures_in_the_browser(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    made = trained.a_month(rig.folder)
+    rig.configure(model={"policy": "./policy.yaml"})
+    rig.create()
+    complaints: list[str] = []
+    with console(rig) as address, chromium() as browser:
+        page = open_page(browser, complaints)
+        page.goto(f"{address}/training")
+        runs_are_listed_with_their_verdicts(page)
+        new_run_is_seen_without_a_reload(page, made)
+        refused_run_is_opened_by_keyboard(page)
+        no_page_has_barriers(page, address)
+    assert complaints == []

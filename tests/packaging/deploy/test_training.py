@@ -1,0 +1,288 @@
+"""Training in Kubernetes: one pod spec for three triggers, and manifests that agree with training.yaml, with exit codes, with
+topics and with rights."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
+from publisher.process.time_window import seconds
+from scorer.settings import Settings
+from tests.integration.security import rights
+from tests.packaging.deploy.manifests import (
+    OVERLAYS,
+    SOURCES,
+    TRAINING,
+    Invalid,
+    Object,
+    matches,
+    of_kind,
+    rendered,
+    title,
+    validate,
+)
+from tests.packaging.deploy.test_configuration import KEDA, KINDS, USER_FILES, paths
+from tests.packaging.deploy.test_manifests import STRICT
+from tests.support.environment import ROOT
+from training.settings import Training, load
+
+BY_EVENT = "overlays/training-on-labels"
+NODES = "overlays/training-nodes"
+KAFKA = "kafka/training"
+PROGRAM = Path("/opt/scorestream/deploy/training")
+RUNS = Path("/var/lib/scorestream")
+ENDS_AT_ONCE = [FINDING, USAGE, REFUSED]
+
+
+def cron_job(name: str) -> Object:
+    return of_kind(rendered(name), "CronJob")["training"]
+
+
+def job(name: str) -> Object:
+    """What is run: the same by every trigger."""
+    spec: Object = cron_job(name)["spec"]["jobTemplate"]["spec"]
+    return spec
+
+
+def pod(name: str) -> Object:
+    spec: Object = job(name)["template"]["spec"]
+    return spec
+
+
+def written(name: str) -> dict[str, dict[str, Any]]:
+    """The files of the configuration, by name."""
+    (found,) = of_kind(rendered(name), "ConfigMap").values()
+    return {file: yaml.safe_load(text) for file, text in found["data"].items()}
+
+
+def loaded(name: str, folder: Path) -> tuple[Training, Settings]:
+    """As the product reads it, but for the certificates, which are files of the cluster."""
+    files = written(name)
+    del files["scorer.yaml"]["kafka"]["security"]
+    for file, values in files.items():
+        (folder / file).write_text(yaml.safe_dump(values))
+    return load(folder / "training.yaml")
+
+
+def trigger() -> dict[str, str]:
+    """The metadata of KEDA's trigger."""
+    (found,) = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]["triggers"]
+    assert found["type"] == "kafka"
+    metadata: dict[str, str] = found["metadata"]
+    return metadata
+
+
+def topic(name: str) -> Object:
+    spec: Object = of_kind(rendered(KAFKA), "KafkaTopic")[name]["spec"]
+    return spec
+
+
+def test_every_trigger_runs_the_same() -> None:
+    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]
+    assert by_event["jobTargetRef"] == job(BY_EVENT) == job("overlays/training")
+    assert cron_job(BY_EVENT)["spec"]["suspend"] is True
+    assert cron_job("overlays/training")["spec"].get("suspend", False) is False
+
+
+def test_one_run_at_a_time() -> None:
+    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]
+    assert [by_event["maxReplicaCount"], by_event["rollout"]] == [1, {"strategy": "gradual"}]
+    for name in TRAINING:
+        assert cron_job(name)["spec"]["concurrencyPolicy"] == "Forbid"
+        assert job(name)["podReplacementPolicy"] == "Failed"
+        assert {"parallelism", "completions"}.isdisjoint(job(name))
+        (claim,) = of_kind(rendered(name), "PersistentVolumeClaim").values()
+        assert claim["spec"]["accessModes"] == ["ReadWriteMany" if name == NODES else "ReadWriteOncePod"]
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_what_another_try_cannot_mend_fails_at_once_and_a_disruption_counts_for_nothing(name: str) -> None:
+    disrupted, refused = job(name)["podFailurePolicy"]["rules"]
+    assert disrupted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    container = pod(name)["containers"][0]["name"]
+    assert refused == {
+        "action": "FailJob",
+        "onExitCodes": {"containerName": container, "operator": "In", "values": ENDS_AT_ONCE},
+    }
+    assert UNREACHABLE not in ENDS_AT_ONCE
+    assert pod(name)["restartPolicy"] == "Never"
+    waits = [min(10 * 2**tried, 360) for tried in range(job(name)["backoffLimit"])]  # seconds; Kubernetes' own back-off
+    assert 1_800 < sum(waits) < job(name)["activeDeadlineSeconds"]
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: str) -> None:
+    things = rendered(name)
+    placed = {title(thing): thing["metadata"].get("namespace") for thing in things if thing["kind"] != "PriorityClass"}
+    assert set(placed.values()) == {"scoring"}, placed
+    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Service"} & {thing["kind"] for thing in things}
+    assert of_kind(things, "ServiceAccount")[pod(name)["serviceAccountName"]]["automountServiceAccountToken"] is False
+    assert pod(name)["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod(name))
+    assert pod(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod(name)["containers"]
+    assert container["securityContext"] == STRICT
+    assert all("value" in variable for variable in container["env"])  # secrets come as files
+    assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
+    policy = of_kind(things, "NetworkPolicy")["training"]
+    assert matches(policy["spec"]["podSelector"], job(name)["template"]["metadata"]["labels"])
+    assert policy["spec"]["ingress"] == []
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_what_is_referred_to_is_there(name: str) -> None:
+    things = rendered(name)
+    volumes = {volume["name"]: volume for volume in pod(name)["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in pod(name)["containers"][0]["volumeMounts"]}
+    assert {mount["name"] for mount in mounts.values()} == set(volumes)
+    assert volumes["config"]["configMap"]["name"] in of_kind(things, "ConfigMap")
+    assert volumes["runs"]["persistentVolumeClaim"]["claimName"] in of_kind(things, "PersistentVolumeClaim")
+    assert pod(name)["priorityClassName"] in of_kind(things, "PriorityClass")
+    for scaled in of_kind(things, "ScaledJob").values():
+        known = of_kind(things, "TriggerAuthentication")
+        assert {found["authenticationRef"]["name"] for found in scaled["spec"]["triggers"]} <= set(known)
+    files = written(name)
+    named = {Path(path) for values in files.values() for path in paths(values)}
+    kept = {path for path in named if path.is_relative_to(RUNS)}
+    assert mounts[str(RUNS)]["name"] == "runs"
+    assert {path.parent for path in kept} == {RUNS}
+    assert {path.name for path in named - kept} == USER_FILES | {"training.key", "password"}
+    assert all(mounts[str(path.parent)]["readOnly"] for path in named - kept)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Path) -> None:
+    training, scorer = loaded(name, tmp_path)
+    (container,) = pod(name)["containers"]
+    assert container["command"] == ["python3", str(PROGRAM), "run", "/etc/scorestream/training.yaml"]
+    assert f"COPY deploy/training {PROGRAM}" in (ROOT / "Dockerfile").read_text().splitlines()
+    assert container["image"].endswith({"trees": "-training", "network": "-network"}[training.recipe])
+    assert training.publish.password_file is not None
+    assert training.signature is None  # the champion's
+    cores = int(container["resources"]["limits"]["cpu"])
+    assert training.workers == cores
+    for part in ("requests", "limits"):
+        assert container["resources"][part].get("nvidia.com/gpu", 0) == training.gpus
+    assert not training.gpus or training.gpus == training.workers
+    tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if training.gpus else None
+    assert pod(name).get("tolerations") == tolerated
+    assert training.snapshot.hold_out >= 7 * training.gate.block  # intervals are drawn from its blocks
+    served = yaml.safe_load(next(iter(of_kind(rendered("overlays/cpu"), "ConfigMap").values()))["data"]["scorer.yaml"])
+    own = written(name)["scorer.yaml"]
+    assert own.pop("labels")["topic"] == scorer.labels.topic
+    assert {**own, "http": served["http"]} == served  # but for labels and a port, that of the scorers
+
+
+def test_training_gives_way_to_every_scorer() -> None:
+    for name in TRAINING:
+        given = of_kind(rendered(name), "PriorityClass")[pod(name)["priorityClassName"]]
+        others = [thing["value"] for overlay in OVERLAYS for thing in of_kind(rendered(overlay), "PriorityClass").values()]
+        assert given["value"] < min(0, *others)  # a pod without a class has 0
+        assert given["preemptionPolicy"] == "Never"
+
+
+def test_the_trigger_looks_where_runs_commit(tmp_path: Path) -> None:
+    _, scorer = loaded(BY_EVENT, tmp_path)
+    said = trigger()
+    assert set(said) == KEDA | {"activationLagThreshold", "scaleToZeroOnInvalidOffset"}
+    assert said["consumerGroup"] == f"{scorer.name}.training"
+    assert said["topic"] == scorer.labels.topic
+    assert said["bootstrapServers"] == scorer.kafka.bootstrap_servers
+    assert said["offsetResetPolicy"] == "earliest"  # `latest` would tell a lag of 1 a partition, for ever
+    assert int(said["activationLagThreshold"]) > 100 * topic(said["topic"])["partitions"]
+    never = ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag", "scaleToZeroOnInvalidOffset")
+    assert {json.loads(said[key]) for key in never} == {False}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_path: Path) -> None:
+    training, scorer = loaded(name, tmp_path)
+    longest = training.snapshot.window + job(name)["activeDeadlineSeconds"] * 1_000 + seconds("1d") * 1_000
+    for read in (*scorer.input.topics, str(scorer.labels.topic)):
+        assert int(topic(read)["config"]["retention.ms"]) > longest
+
+
+@pytest.mark.parametrize("user", ["training", "training-trigger"])
+def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
+    _, scorer = loaded(BY_EVENT, tmp_path)
+    named = {"events": scorer.input.topics[0], "labels": scorer.labels.topic}
+    needed = {"training": rights.training, "training-trigger": rights.trigger}[user](scorer.name)
+    wanted = {
+        (KINDS[kind], named.get(name.removeprefix(f"{scorer.name}."), name), operation.name.title())
+        for kind, name, operation in needed.values()
+    }
+    rules = of_kind(rendered(KAFKA), "KafkaUser")[user]["spec"]["authorization"]["acls"]
+    given = {(r["resource"]["type"], r["resource"]["name"], operation) for r in rules for operation in r["operations"]}
+    assert given == wanted
+    assert all("patternType" not in rule["resource"] for rule in rules)
+
+
+def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
+    def without_retention(name: str) -> dict[str, Object]:
+        found = {title(thing): json.loads(json.dumps(thing)) for thing in rendered(name)}
+        del found["KafkaTopic/flights"]["spec"]["config"]["retention.ms"]
+        return found
+
+    ours, theirs = without_retention(KAFKA), without_retention("kafka/cluster")
+    assert set(ours) - set(theirs) == {"KafkaTopic/flights.outcomes", "KafkaUser/training", "KafkaUser/training-trigger"}
+    assert {name: ours[name] for name in theirs} == theirs
+
+
+def nodes() -> Object:
+    """The pods of a training on several nodes."""
+    (replicated,) = of_kind(rendered(NODES), "TrainingRuntime")["training-nodes"]["spec"]["template"]["spec"]["replicatedJobs"]
+    template: Object = replicated["template"]["spec"]["template"]
+    return template
+
+
+def train_job() -> Object:
+    thing: Object = yaml.safe_load((SOURCES / NODES / "train_job.yaml").read_text())
+    return thing
+
+
+def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
+    (container,), one = nodes()["spec"]["containers"], pod(NODES)
+    labels = nodes()["metadata"]["labels"]
+    policies = of_kind(rendered(NODES), "NetworkPolicy")
+    assert [name for name, found in policies.items() if matches(found["spec"]["podSelector"], labels)] == ["training-nodes"]
+    peers = [{"podSelector": policies["training-nodes"]["spec"]["podSelector"]}]
+    assert policies["training-nodes"]["spec"]["ingress"] == [{"from": peers}]
+    assert [rule["to"] for rule in policies["training-nodes"]["spec"]["egress"] if "ports" not in rule] == [peers]
+    assert container["securityContext"] == STRICT
+    alike = (
+        "serviceAccountName",
+        "automountServiceAccountToken",
+        "priorityClassName",
+        "restartPolicy",
+        "securityContext",
+        "tolerations",
+    )
+    assert {key: nodes()["spec"][key] for key in alike} == {key: one[key] for key in alike}
+    assert [volume for volume in nodes()["spec"]["volumes"] if volume not in one["volumes"]] == []
+    assert {volume["name"] for volume in nodes()["spec"]["volumes"]} == {"runs", "tmp"}
+    assert container["image"] == one["containers"][0]["image"]
+
+
+def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> None:
+    training, _ = loaded(NODES, tmp_path)
+    thing, (container,) = train_job(), nodes()["spec"]["containers"]
+    named = {**thing, "metadata": {**thing["metadata"], "name": "training-nodes"}}
+    validate(named)
+    spec = thing["spec"]
+    assert spec["runtimeRef"]["name"] in of_kind(rendered(NODES), spec["runtimeRef"]["kind"])
+    trainer = spec["trainer"]
+    assert trainer["command"] == container["command"] == ["torchrun"]
+    module, folder, epochs = trainer["args"][1:]
+    assert importlib.util.find_spec(module)
+    assert {"name": "PYTHONPATH", "value": str(PROGRAM.parent)} in container["env"]
+    assert Path(folder).parents[1] == training.folder
+    assert int(epochs) == training.search.rungs[-1]
+    assert trainer["numNodes"] * trainer["numProcPerNode"] in (2, 4, 8)
+    assert trainer["numProcPerNode"] == container["resources"]["limits"]["nvidia.com/gpu"]
+    trainer["replicaz"] = 3
+    with pytest.raises(Invalid, match="replicaz"):
+        validate(named)

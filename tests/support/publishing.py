@@ -1,0 +1,74 @@
+"""A whole run of training as far as the registry sees it, for tests that break it off anywhere and look what is there twice."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from model_registry.channels import channel
+from model_registry.stores import Store
+from model_registry.trust import bundle, signing
+from model_registry.trust.keys import PrivateKey
+from model_registry.trust.signing import TrustedKey
+from tests.support.attested import RUN, comparison, provenance
+from training.publish.promoting import Judged, Overtaken, Promoted, promote_once, reason_of
+from training.publish.versions import Origin, push, version_of
+from training.publish.vouching import attest_once, sign_once
+from training.snapshot import dataset
+from training.snapshot.files import Copied, Frozen, finish
+
+AT = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
+KEY = PrivateKey(ec.derive_private_key(23, ec.SECP256R1()))  # the same in every process of a test
+KEYS = [TrustedKey("training", KEY.public())]
+FIRST = Judged()
+VERSION = version_of(RUN, AT)
+EVALUATED = {"dataset": {"name": "hold-out", "digest": {"sha256": f"{2:064x}"}}, "metrics": {"auc": 0.91}}
+
+
+def snapshot(folder: Path, note: bytes = b"", topic: str = "flights") -> Copied:
+    """The files of a copied snapshot; what is in them does not matter here."""
+    paths = [f"events/{topic}/0.parquet", f"events/{topic}/1.parquet", "labels/outcomes/0.parquet"]
+    for number, path in enumerate(paths):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"%d" % number * 5_000 + note)
+    frozen = Frozen(1, "cluster", {topic: "a", "outcomes": "b"}, {topic: [(0, 9), (0, 9)]}, {"outcomes": [(0, 9)]})
+    return finish(folder, frozen, dict.fromkeys(paths, 9))
+
+
+def origin(copied: Copied, run: str = RUN) -> Origin:
+    return Origin(run, copied.digest, f"sha256:{4:064x}", 7, "trees")
+
+
+def publish(
+    store: Store, folder: Path, records: Path, copied: Copied, judged: Judged = FIRST, run: str = RUN, **compared: Any
+) -> Promoted | Overtaken:
+    """Everything that a run leaves in the registry, in its order."""
+    version = version_of(run, AT)
+    digest = push(store, folder, version, origin(copied, run)).digest
+    dataset.push(store, digest, records, copied)
+    champion = None if judged.digest is None else {"version": "x", "digest": judged.digest, "revision": judged.revision}
+    said = {
+        "slsa-provenance": provenance(run),
+        "evaluation": EVALUATED,
+        "comparison": comparison(digest, run=run, champion=champion, **compared),
+    }
+    for type_, predicate in said.items():
+        attest_once(store, digest, type_, predicate, KEY, AT)
+    sign_once(store, digest, version, run, KEY, AT)
+    return promote_once(store, "prod", version, digest, judged, run, "training@host", datetime.now(UTC))
+
+
+def check_once(store: Store, run: str = RUN) -> None:
+    """The registry has each thing of this run once, and serves its version."""
+    digest = store.resolve(version_of(run, AT)).digest
+    kinds = Counter(
+        bundle.parse_statement(bundle.parse(found.data).payload).predicate_type for found in signing.collect(store, digest)
+    )
+    assert kinds[bundle.SIGNED] == 1
+    assert sorted(kinds.values()) == [1, 1, 1, 1], kinds
+    assert dataset.of_version(store, digest)
+    moves = [move for move in channel.history(store, "prod") if move.reason == reason_of(run)]
+    assert len(moves) == 1, moves
+    assert channel.resolve(store, "prod").digest == digest

@@ -1,0 +1,211 @@
+"""Runs as they are shown: by verified documents, by claims, by none, and by documents that somebody hostile wrote."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_registry.channels.roles import Role
+from model_registry.trust.attestation import Attestation
+from model_registry.trust.predicates import COMPARISON, EVALUATION, PROVENANCE
+from scorer.console.command_lines import CommandLines
+from scorer.console.training import documents, runs, view
+from scorer.console.training.documents import Comparison, Difference, Evaluation, Provenance
+from scorer.console.training.evidence import Evidence, Library, gathered
+from tests.support import trained
+from tests.unit.scorer.console import told
+from tests.unit.scorer.minimal import minimal
+
+LINES = CommandLines(minimal(), "scorer.yaml")
+DIGEST = "sha256:" + "c" * 64
+CHAMPION = (trained.version(0), "sha256:" + "b" * 64)
+
+
+def attested(type_: str, predicate: dict[str, Any], key: str | None = "training") -> Attestation:
+    return Attestation(type_, predicate, "sha256:" + "f" * 64, key, "" if key else "no trusted key signed it")
+
+
+def run(*said: Attestation, number: int = 1, moves: tuple[Any, ...] = ()) -> runs.Run:
+    """The run whose version has these attestations."""
+    channels = told.registry(*moves).channels.values() if moves else ()
+    (found,) = runs.runs([gathered(trained.version(number), DIGEST, said)], channels)
+    return found
+
+
+def judged(key: str | None = "training", **stated: Any) -> tuple[Attestation, Attestation]:
+    said = trained.comparison(1, DIGEST, CHAMPION, **stated)
+    return attested(PROVENANCE, trained.provenance(1, CHAMPION), key), attested(COMPARISON, said, key)
+
+
+def test_a_refused_run_says_why_and_by_which_rules() -> None:
+    found = run(*judged(change=-0.0061))
+    assert (found.verdict, found.tone, found.verified, found.id) == ("refused", "bad", True, trained.run_id(1))
+    assert found.because.startswith("auc -0.0061")
+    assert found.failed == ["not worse: auc", "recall of late"]
+    assert (found.date, found.made.recipe, found.made.seed, found.unit) == ("2026-03-02", "trees", 2013, "trees")
+    assert found.bar is not None
+    assert (found.bar.tone, found.bar.margin) == ("bad", 0.002)
+    assert found.bar.edge is not None
+    assert found.bar.left < found.bar.mean < found.bar.right < found.bar.edge < found.bar.zero
+    assert found.dataset == "sha256:" + "d" * 64
+    assert found.metrics[0].name == "auc"
+    assert found.metrics[0].change == pytest.approx(-0.0061)
+    assert found.warnings == []
+
+
+def test_a_verdict_that_is_only_claimed_is_never_shown_as_good() -> None:
+    assert run(*judged()).tone == "good"
+    claimed = run(*judged(key=None))
+    assert (claimed.verdict, claimed.tone, claimed.verified, claimed.claimed) == ("passed", "wait", False, True)
+    assert run(*judged(key=None, change=-0.0061)).tone == "bad"
+
+
+def test_what_is_missing_is_said() -> None:
+    assert (run().verdict, run().because) == ("not judged", "Nothing is attested about it.")
+    half = run(attested(PROVENANCE, trained.provenance(1)), attested(EVALUATION, trained.evaluation()))
+    assert half.because == "Only its provenance and evaluation is attested, no comparison."
+    assert [(each.name, each.champion, each.challenger) for each in half.metrics] == [
+        ("auc", None, 0.9061),
+        ("brier", None, 0.0912),
+    ]
+    first = run(attested(COMPARISON, trained.comparison(1, DIGEST, rules=[], because="")))
+    assert (first.champion, first.bar, first.because) == (None, None, "The comparison says no reason.")
+    broken = run(attested(COMPARISON, {"verdict": "perhaps"}))
+    assert (broken.verdict, broken.tone) == ("unreadable", "bad")
+    assert broken.because == "Its comparison does not read: Invalid enum value 'perhaps' - at `$.verdict`"
+    assert runs.runs([Evidence(trained.version(1), DIGEST, fault="torn")], [])[0].because.endswith("cannot be read: torn")
+
+
+def test_versions_that_training_did_not_make_are_no_runs() -> None:
+    elsewhere = trained.provenance(1)
+    elsewhere["buildDefinition"]["buildType"] = "https://example.org/ci"
+    said = [attested(PROVENANCE, elsewhere), attested(EVALUATION, trained.evaluation())]
+    assert runs.runs([gathered("1.0.0", DIGEST, said), gathered("2.0.0", DIGEST, [])], []) == []
+    (found,) = runs.runs([gathered("1.0.0", DIGEST, [attested(PROVENANCE, trained.provenance(1))])], [])
+    assert (found.id, found.date) == (trained.run_id(1), "")
+
+
+def test_moves_of_channels_are_told_with_whose_they_were() -> None:
+    move = replace(told.move(1, trained.version(1), reason=f"run {trained.run_id(1)}"), to_digest=DIGEST)
+    by_hand = replace(told.move(2, trained.version(1), reason=f"running {trained.run_id(1)}0"), to_digest=DIGEST)
+    away = told.move(3, "2.0.0", trained.version(1))
+    found = run(*judged(), moves=(move, by_hand)).promotions
+    assert [(each.channel, each.revision, each.by_run, each.now) for each in found] == [
+        ("prod", 2, False, True),
+        ("prod", 1, True, False),
+    ]
+    gone = run(*judged(), moves=(move, away))
+    assert ([each.now for each in gone.promotions], gone.serves, gone.warnings) == ([False], [], [])
+    roles = (Role("champion", "2.0.0", told.digest("2.0.0"), 95), Role("canary", trained.version(1), DIGEST, 5))
+    canary = run(*judged(change=-0.0061), moves=(move, replace(told.move(2, "2.0.0"), roles=roles)))
+    assert canary.serves == ["prod canary"]
+    assert canary.warnings == ["prod names it, though its verdict is: refused."]
+
+
+def test_what_does_not_fit_together_is_warned_of() -> None:
+    other = trained.comparison(2, "sha256:" + "9" * 64, CHAMPION)
+    found = run(attested(PROVENANCE, {}), attested(COMPARISON, other), attested(COMPARISON, other, None))
+    assert found.warnings == [
+        f"The comparison speaks of run {trained.run_id(2)}.",
+        f"The comparison judged sha256:{'9' * 64}, which is not this version.",
+        "Its provenance does not read: Object missing required field `buildDefinition`",
+        "Beside the comparison shown there is 1 more statement of its type.",
+    ]
+
+
+def test_a_slice_has_its_own_margin_and_everything_of_a_run_is_shown() -> None:
+    shown = view.shown(run(*judged()), LINES)
+    name, rows, bar = shown.slices[0]
+    assert (name, rows, bar.margin if bar else None) == ("carrier = UA", 9_000, 0.03)
+    assert [title for title, _ in shown.matrices] == [f"champion {CHAMPION[0]}", f"challenger {trained.version(1)}"]
+    assert (len(shown.spans), shown.spans_left_out, len(shown.rules)) == (8, 0, 5)
+    assert [text for _, _, text in shown.commands] == [
+        f"python deploy/training show {trained.run_id(1)}",
+        f"model-registry inspect oci:./registry/m:{trained.version(1)} --key KEY.pub --json",
+    ]
+    bare = view.shown(run(), LINES)
+    assert (bare.rungs, bare.curve, bare.matrices, bare.rules, bare.slices, bare.spans) == ("", "", [], [], [], [])
+
+
+def test_runs_are_selected_by_verdict_and_named_by_version_or_id() -> None:
+    library = Library(
+        (gathered(trained.version(1), DIGEST, judged()), gathered(trained.version(0), DIGEST, [])), left_out=3, read=True
+    )
+    found = view.training(library, [], {"show": "passed"})
+    assert ([each.version for each in found.rows.rows], found.left_out) == ([trained.version(1)], 3)
+    assert found.verdicts == [("passed", 1), ("not judged", 1)]
+    for name in (trained.version(1), trained.run_id(1)):
+        one = view.training(library, [], {"run": name}).run
+        assert one is not None
+        assert one.version == trained.version(1)
+    assert view.training(library, [], {"run": ""}).run is None
+    assert view.training(library, [], {"run": "no such"}).run is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The place of every value in a document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, one in inner for found in places(one, (*path, key)))]
+
+
+DOCUMENTS: dict[type[msgspec.Struct], tuple[str, dict[str, Any]]] = {
+    Comparison: (COMPARISON, trained.comparison(1, DIGEST, CHAMPION)),
+    Provenance: (PROVENANCE, trained.provenance(1, CHAMPION)),
+    Evaluation: (EVALUATION, trained.evaluation()),
+}
+
+
+@given(st.data(), st.sampled_from(list(DOCUMENTS)), JSON)
+def test_whatever_stands_somewhere_in_a_document_it_is_shown_or_told_in_one_line(
+    data: st.DataObject, type_: type[msgspec.Struct], junk: Any
+) -> None:
+    uri, good = DOCUMENTS[type_]
+    document = msgspec.json.decode(msgspec.json.encode(good))
+    *path, last = data.draw(st.sampled_from(places(document)[1:]))
+    target = document
+    for key in path:
+        target = target[key]
+    target[last] = junk
+    found = run(attested(uri, document))
+    (statement,) = found.evidence.statements
+    assert (statement.said is None) == bool(statement.fault)
+    assert "\n" not in statement.fault
+    assert len(statement.fault) <= 300
+    view.shown(found, LINES)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rules": [{"name": "x", "passed": True}] * 101},
+        {"because": "x" * 2_001},
+        {"metric": "x" * 201},
+        {"difference": {"value": float("nan"), "low": 0.0, "high": 0.0}},
+        {"difference": {"value": 10**400, "low": 0.0, "high": 0.0}},
+        {"challenger": {"confusion_matrix": {"labels": ["a", "b"], "counts": [[1, 2]]}}},
+        {"challenger": {"confusion_matrix": {"labels": ["a"], "counts": [[-1]]}}},
+        {"challenger": {"metrics": {str(k): 0.5 for k in range(65)}}},
+    ],
+)
+def test_documents_are_bounded(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Expected|confusion_matrix|out of range"):
+        documents.read(trained.comparison(1, DIGEST) | wrong, Comparison)
+
+
+@given(*[st.floats(-1e15, 1e15)] * 3, st.none() | st.floats(-1e15, 1e15))
+def test_a_bar_lies_within_its_width(value: float, low: float, high: float, margin: float | None) -> None:
+    found = runs.bar(Difference(value, low, high), margin)
+    assert found is not None
+    for place in (found.left, found.right, found.mean, found.zero, found.edge or 0.0):
+        assert 0 <= place <= runs.WIDTH
+    assert found.left <= found.right

@@ -1,0 +1,437 @@
+"""Publishing a run in a folder: each thing once, whatever was broken off and whoever else moved the channel."""
+
+import itertools
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from model_registry.channels import channel, prune
+from model_registry.channels.prune import Rules
+from model_registry.errors import BadFile, Conflict, NotFound, Refused
+from model_registry.oci import tags
+from model_registry.oci.manifest import Descriptor
+from model_registry.stores import Store
+from model_registry.stores.layout import LayoutStore
+from model_registry.trust import signing
+from model_registry.trust.attestation import attest, attestations
+from publisher.kafka.groups import GroupPosition
+from scorer.rollout.controller.entries import Entry, Kind, Version, encode
+from scorer.rollout.controller.ledger import Ledger
+from tests.support.attested import CHAMPION, RUN, comparison, provenance
+from tests.support.publishing import AT, EVALUATED, KEY, KEYS, VERSION, check_once, origin, publish, snapshot
+from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, promote, store
+from tests.unit.model_registry.keyring import TWO, trusted
+from training.publish.evidence import Champion, Span, evidence
+from training.publish.promoting import Judged, Overtaken, Promoted, judged_by, promote_once, standing
+from training.publish.rollouts import of_run
+from training.publish.trigger import ahead
+from training.publish.versions import origin_of, push, version_of
+from training.publish.vouching import attest_once, sign_once
+from training.snapshot.files import Copied, Frozen
+
+__all__ = ["make_package", "store"]
+
+OTHER = "ba9876543210"
+
+
+class Killed(BaseException):
+    """The process was killed at a write."""
+
+
+class Dying(LayoutStore):
+    """A folder whose writer dies at its nth write, before or after it."""
+
+    def __init__(self, path: Path, at: int, *, before: bool) -> None:
+        super().__init__(path)
+        self._at, self._before = at, before
+        self._writes = itertools.count(1)
+
+    def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
+        self._write(lambda: LayoutStore.push_blob(self, content, stream))
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        self._write(lambda: LayoutStore.move_tags(self, to, expect=expect))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        dies = next(self._writes) == self._at
+        if dies and self._before:
+            raise Killed
+        write()
+        if dies:
+            raise Killed
+
+
+class Parts(LayoutStore):
+    """A store that moves several tags one by one, as a registry over HTTP does, and dies in between the next time."""
+
+    dies = True
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        if len(to) == 1 or not self.dies:
+            return super().move_tags(to, expect=expect)
+        first = next(iter(to))
+        super().move_tags({first: to[first]}, expect=expect)
+        self.dies = False
+        raise Killed
+
+
+@pytest.fixture
+def folder(make_package: MakePackage) -> Path:
+    return make_package("made", model=onnx_bytes(b"made"))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def copied(records: Path) -> Copied:
+    return snapshot(records)
+
+
+@pytest.fixture
+def pushed(store: LayoutStore, folder: Path, copied: Copied) -> str:
+    return push(store, folder, VERSION, origin(copied)).digest
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
+    tmp_path: Path, folder: Path, records: Path, copied: Copied, before: bool
+) -> None:
+    for at in range(1, 200):
+        place = tmp_path / str(at) / "flight-delay"
+        try:
+            publish(Dying(place, at, before=before), folder, records, copied)
+        except Killed:
+            assert isinstance(publish(LayoutStore(place), folder, records, copied), Promoted)
+            check_once(LayoutStore(place))
+        else:
+            break
+    assert at > 30
+    again = publish(LayoutStore(place), folder, records, copied)
+    assert isinstance(again, Promoted)
+    assert again.found
+    check_once(LayoutStore(place))
+
+
+def test_two_processes_of_one_run_leave_each_thing_once(
+    store: LayoutStore, folder: Path, records: Path, copied: Copied
+) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=publish, args=(store, folder, records, copied)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    check_once(store)
+
+
+def test_a_version_is_named_by_day_and_run_and_says_what_it_was_made_of(
+    store: LayoutStore, folder: Path, copied: Copied, make_package: MakePackage
+) -> None:
+    assert VERSION == "20260701-0123456789ab"
+    pushed = push(store, folder, VERSION, origin(copied))
+    assert push(store, folder, VERSION, origin(copied)) == pushed
+    assert origin_of(store, pushed.digest) == origin(copied)
+    other = make_package("other", model=onnx_bytes(b"other"))
+    with pytest.raises(Refused, match="exists with other content"):
+        push(store, other, VERSION, origin(copied))
+    (other / "model.onnx").write_bytes(b"noise")
+    with pytest.raises(Exception, match=r"model\.onnx"):
+        push(store, other, version_of(OTHER, AT), origin(copied))
+
+
+def test_what_was_attested_before_is_not_attested_again(store: LayoutStore, pushed: str) -> None:
+    first = attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    assert attest_once(store, pushed, "comparison", comparison(pushed, because="in other words"), KEY, AT) == first
+    newer = comparison(pushed)["champion"] | {"revision": 2}
+    assert attest_once(store, pushed, "comparison", comparison(pushed, champion=newer), KEY, AT) != first
+    assert attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT) != first
+    for type_, predicate, same in (
+        ("slsa-provenance", provenance(), provenance(seed=8)),
+        ("evaluation", EVALUATED, EVALUATED | {"metrics": {"auc": 0.9100001}}),
+        ("https://example.org/x", {"a": 1}, {"a": 1}),
+    ):
+        made = attest_once(store, pushed, type_, predicate, KEY, AT)
+        assert attest_once(store, pushed, type_, same, KEY, AT) == made
+    assert attest_once(store, pushed, "https://example.org/x", {"a": 2}, KEY, AT)
+    assert len(attestations(store, pushed, KEYS, AT)) == 7
+    with pytest.raises(BadFile, match="verdict"):
+        attest_once(store, pushed, "comparison", comparison(pushed) | {"verdict": "fine"}, KEY, AT)
+
+
+def test_what_others_attested_is_not_taken_for_ones_own(store: LayoutStore, pushed: str) -> None:
+    theirs = attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    assert attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT) != theirs
+
+
+def test_only_what_passed_in_this_run_is_signed(store: LayoutStore, pushed: str) -> None:
+    attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, run=OTHER), KEY, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, "refused"), KEY, AT)
+    with pytest.raises(Refused, match="run 0123456789ab attested say 'refused'"):
+        sign_once(store, pushed, VERSION, RUN, KEY, AT)
+    with pytest.raises(Refused, match="it has no signature"):
+        signing.verify(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed, champion=None), KEY, AT)
+    for _ in range(2):
+        sign_once(store, pushed, VERSION, RUN, KEY, AT)
+    assert signing.verify(store, pushed, KEYS, AT, f"flight-delay:{VERSION}") == ["training"]
+    with pytest.raises(Refused, match="not as"):
+        signing.verify(store, pushed, KEYS, AT, "flight-delay:1.0.0")
+
+
+def moved(store: Store, digest: str, judged: Judged, run: str = RUN) -> Promoted | Overtaken:
+    return promote_once(store, "prod", VERSION, digest, judged, run, "training@host", datetime.now(UTC))
+
+
+def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    made = moved(store, pushed, Judged())
+    assert isinstance(made, Promoted)
+    assert (made.move.revision, made.move.reason, made.move.actor) == (1, "run 0123456789ab", "training@host")
+    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    assert channel.resolve(store, "prod").version == "by-hand"
+
+
+def test_a_move_in_between_is_told_with_what_to_judge_against(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    assert standing(store, "prod") is None
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    found = moved(store, pushed, Judged())
+    assert isinstance(found, Overtaken)
+    assert found.by is not None
+    judged = judged_by(found.by)
+    assert judged == Judged(store.resolve("by-hand").digest, 1)
+    assert moved(store, pushed, Judged(CHAMPION, 1)) == found
+    assert moved(store, pushed, Judged(judged.digest, 2)) == found
+    made = moved(store, pushed, judged)
+    assert isinstance(made, Promoted)
+    assert (made.move.revision, made.move.from_version) == (2, "by-hand")
+
+
+def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Refused, match="as expected"):
+        moved(store, CHAMPION, Judged())
+    with pytest.raises(NotFound, match="no version 'nowhere'"):
+        promote_once(store, "prod", "nowhere", pushed, Judged(), RUN, "", AT)
+    with pytest.raises(Refused, match="is a version, which never moves"):
+        promote_once(store, VERSION, VERSION, pushed, Judged(), RUN, "", AT)
+
+
+def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_end(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Killed):
+        moved(Parts(store._path), pushed, Judged())
+    assert tags.revisions(store.tags(), "prod") == [1]
+    assert "prod" not in store.tags()
+    found = moved(store, pushed, Judged())
+    assert isinstance(found, Promoted)
+    assert found.move.revision == 1
+    assert channel.resolve(store, "prod").digest == pushed
+    assert len(channel.history(store, "prod")) == 1
+
+
+def test_a_move_that_others_broke_off_neither_blocks_nor_counts(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    judged = judged_by(standing(store, "prod"))
+    with pytest.raises(Killed):
+        promote(Parts(store._path), VERSION)
+    made = moved(store, pushed, judged)
+    assert isinstance(made, Promoted)
+    assert made.move.revision == 3
+    assert channel.resolve(store, "prod").revision == 3
+
+
+def test_ones_own_broken_move_is_void_where_others_have_moved_since(
+    store: LayoutStore, folder: Path, copied: Copied, pushed: str
+) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    promote(store, "by-hand")
+    judged = judged_by(standing(store, "prod"))
+    with pytest.raises(Killed):
+        moved(Parts(store._path), pushed, judged)
+    push(store, folder, "by-hand-2", origin(copied, OTHER))
+    promote(store, "by-hand-2")
+    found = moved(store, pushed, judged)
+    assert isinstance(found, Overtaken)
+    assert channel.resolve(store, "prod").version == "by-hand-2"
+
+
+class Contested(LayoutStore):
+    """Somebody else moves the channel right before each of the first moves that this store makes."""
+
+    def __init__(self, path: Path, others: Iterable[str]) -> None:
+        super().__init__(path)
+        self._others = list(others)
+
+    def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+        if self._others and "prod" in to:
+            promote(LayoutStore(self._path), self._others.pop())
+        super().move_tags(to, expect=expect)
+
+
+def test_whoever_moves_in_the_last_moment_is_seen(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
+    push(store, folder, "by-hand", origin(copied))
+    found = moved(Contested(store._path, ["by-hand"]), pushed, Judged())
+    assert isinstance(found, Overtaken)
+    assert [move.to_version for move in channel.history(store, "prod")] == ["by-hand"]
+
+
+def test_the_evidence_of_a_promotion(store: LayoutStore, folder: Path, records: Path, copied: Copied) -> None:
+    made = publish(store, folder, records, copied)
+    assert isinstance(made, Promoted)
+    found = evidence(store, made.move.champion, KEYS, AT, before=made.move.revision)
+    assert (found.run, found.seed, found.recipe, found.parameters) == (RUN, 7, "trees", {"leaves": 31})
+    assert (found.dataset, found.environment) == (f"sha256:{3:064x}", f"sha256:{4:064x}")
+    assert (found.champion, found.verdict, found.passed, found.rows, found.count) == (
+        None, "passed", True, f"sha256:{2:064x}", 100,
+    )  # fmt: skip
+    assert found.spans == (
+        Span("events", "cluster", "flights", 0, 5, 1_005),
+        Span("events", "cluster", "flights", 1, 0, 0),
+        Span("labels", "cluster", "outcomes", 0, 0, 990),
+    )
+    assert found.keys == ("training", "training")
+
+
+def test_the_evidence_is_of_the_champion_that_was_judged_against_last(store: LayoutStore, pushed: str) -> None:
+    attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
+    champion = comparison(pushed)["champion"]
+    for revision, verdict in ((5, "passed"), (9, "refused"), (3, "refused")):
+        said = comparison(pushed, verdict, champion=champion | {"revision": revision})
+        attest_once(store, pushed, "comparison", said, KEY, AT)
+    found = evidence(store, pushed, KEYS, AT)
+    assert (found.verdict, found.champion) == ("refused", Champion(CHAMPION, "1.0.0", 9))
+    assert evidence(store, pushed, KEYS, AT, before=6).passed
+    with pytest.raises(Refused, match="before revision 3"):
+        evidence(store, pushed, KEYS, AT, before=3)
+
+
+def test_evidence_that_is_missing_or_not_verified_is_named(store: LayoutStore, pushed: str) -> None:
+    with pytest.raises(Refused, match="has no comparison that a trusted key signed: nobody attested one"):
+        evidence(store, pushed, KEYS, AT)
+    attest(store, pushed, "comparison", comparison(pushed), TWO, AT)
+    with pytest.raises(Refused, match="no comparison that a trusted key signed: no trusted key signed it"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    with pytest.raises(Refused, match="has no slsa-provenance that a trusted key signed: nobody attested one"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "slsa-provenance", provenance(OTHER), KEY, AT)
+    with pytest.raises(Refused, match="no trusted provenance says that this run made it"):
+        evidence(store, pushed, KEYS, AT)
+    attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
+    assert evidence(store, pushed, KEYS, AT).passed
+    assert evidence(store, pushed, trusted(TWO, KEY), AT).keys == ("key-2", "key-1")
+
+
+def without(name: str) -> dict[str, Any]:
+    said = provenance()
+    definition = said["buildDefinition"]
+    definition["resolvedDependencies"] = [one for one in definition["resolvedDependencies"] if one["name"] != name]
+    return said
+
+
+def spanning(**changes: Any) -> dict[str, Any]:
+    said = provenance()
+    said["buildDefinition"]["resolvedDependencies"][0] |= changes
+    return said
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (without("labels"), "which labels it was made from"),
+        (without("dataset"), "no digest of the dataset"),
+        (without("environment"), "no digest of the environment"),
+        (spanning(annotations={"from": 5}), "which offsets of kafka:cluster/flights/0"),
+        (spanning(annotations={"from": 5, "to": 4}), "which offsets of"),
+        (spanning(uri="kafka:flights"), "not kafka:CLUSTER/TOPIC/PARTITION"),
+        (provenance(seed="seven"), "does not read"),
+    ],
+)
+def test_provenance_that_leaves_something_open_is_no_evidence(
+    store: LayoutStore, pushed: str, said: dict[str, Any], fault: str
+) -> None:
+    attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
+    attest_once(store, pushed, "slsa-provenance", said, KEY, AT)
+    with pytest.raises(Refused) as refused:
+        evidence(store, pushed, KEYS, AT)
+    assert fault in str(refused.value)
+
+
+def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_that_belongs_to_it(
+    store: LayoutStore, folder: Path, records: Path, copied: Copied, make_package: MakePackage, tmp_path: Path
+) -> None:
+    publish(store, folder, records, copied)
+    theirs = snapshot(tmp_path / "theirs", b"theirs")
+    other = make_package("other", model=onnx_bytes(b"other"))
+    with pytest.raises(Refused):
+        publish(store, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
+    before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+    found = prune.survey(store)
+    going = prune.plan(found, Rules(unpromoted=True))
+    assert list(going.versions) == [version_of(OTHER, AT)]
+    store.delete(prune.manifests(store, going), expect=found.tags, grace_seconds=0)
+    left = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+    assert {file.sha256 for file in theirs.files.values()} <= before - left
+    assert {file.sha256 for file in copied.files.values()} <= left
+    assert tags.versions(store.tags()) == [VERSION]
+    check_once(store)
+
+
+def frozen(*ends: int) -> Frozen:
+    return Frozen(1, "c", {}, {"events": [(0, 99)]}, {"labels": [(0, end) for end in ends]})
+
+
+def test_the_triggers_offsets_never_go_backwards() -> None:
+    committed = (GroupPosition("labels", 0, 50, "x"), GroupPosition("labels", 1, 7), GroupPosition("other", 0, 3))
+    assert ahead(frozen(10, 20, 30), committed) == (
+        GroupPosition("labels", 0, 50),
+        GroupPosition("labels", 1, 20),
+        GroupPosition("labels", 2, 30),
+    )
+
+
+def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
+    ledger = Ledger()
+    plan = {"candidate": VERSION, "steps": [{"promote": True}]}
+    for name, why in (("one", ["by hand"]), ("two", ["run 0123456789ab"])):
+        candidate = Version(CHAMPION, VERSION)
+        started = Entry(
+            name, 0, Kind.STARTED, 1, "me", why=why, plan=plan, champion=Version("sha256:x", "1"), candidate=candidate
+        )
+        ledger.hear(f"{name}/0".encode(), encode(started))
+        ledger.hear(f"{name}/1".encode(), encode(Entry(name, 1, Kind.ENDED, 2, "me")))
+    assert of_run(ledger, CHAMPION, RUN) == "two"
+    assert of_run(ledger, CHAMPION, OTHER) is None
+    assert of_run(ledger, f"sha256:{5:064x}", RUN) is None
+
+
+def test_an_attestation_that_is_never_listed_is_told(store: LayoutStore, pushed: str) -> None:
+    class Forgetful(LayoutStore):
+        """Others overwrite the list of referrers each time."""
+
+        def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
+            """Nothing stays."""
+
+    with pytest.raises(Conflict, match="overwritten by others"):
+        attest_once(Forgetful(store._path), pushed, "comparison", comparison(pushed), KEY, AT)
+
+
+def test_a_day_is_that_of_utc() -> None:
+    assert version_of(RUN, datetime(2026, 12, 31, 23, 59, tzinfo=UTC)).startswith("20261231-")
