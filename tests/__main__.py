@@ -47,6 +47,10 @@ RUNS = {
     "image": ("tests.proofs.image", "the container image, built, run and killed"),
     "judge": ("tests.proofs.judge", "simulated candidates, judged: how often wrongly"),
     "labels": ("tests.proofs.labels", "a million labels joined with scores, beside scikit-learn"),
+    "learning": (
+        "tests.proofs.training.learning",
+        "halving beside no stopping, one model under other pins, ONNX held against it",
+    ),
     "models": ("tests.proofs.models", "models as exporters write them, beside ONNX Runtime called directly"),
     "relay": ("tests.campaigns.relay", "the relay under faults"),
     "rescore": ("tests.proofs.rescore", "scorer rescore under kill -9, and the count of missing and doubled corrections"),

@@ -76,7 +76,7 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
     """Name, version and the digest of the files of each, in order of the names."""
     found = set()
     for one in installed:
-        name = one.metadata["Name"].lower().replace("_", "-").replace(".", "-")
+        name = str(one.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
         if name not in (*INSTALLERS, OURS):
             files = "\n".join(sorted(recorded(one.read_text("RECORD") or "")))
             found.add(f"{name} {one.version} {hashlib.sha256(files.encode()).hexdigest()}")

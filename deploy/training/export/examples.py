@@ -44,7 +44,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
     """The tensors that a field feeds, and the elements of their rows that it is."""
     for tensor in signature.fed:
         for at, one in enumerate(tensor.fields):
-            if one == field:
+            if one.name == field.name:
                 yield tensor.tensor, slice(0, tensor.width) if field.array is not None else slice(at, at + 1)
 
 
@@ -53,7 +53,8 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
-    return np.asarray(np.all(same, axis=1), np.bool_)
+    found: NDArray[np.bool_] = np.logical_and.reduce(same, axis=1)
+    return found
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:

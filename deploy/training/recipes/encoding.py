@@ -76,9 +76,8 @@ def gaps(signature: Signature) -> Iterator[Gap]:
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
     """The elements of a tensor's row that a field feeds."""
-    if field.array is not None:
-        return list(range(tensor.width)) if field in tensor.fields else []
-    return [at for at, one in enumerate(tensor.fields) if one == field]
+    at = [place for place, one in enumerate(tensor.fields) if one.name == field.name]
+    return list(range(tensor.width)) if at and field.array is not None else at
 
 
 def _numbered(values: NDArray[Any], names: tuple[str, ...]) -> Matrix:

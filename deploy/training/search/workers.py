@@ -1,10 +1,10 @@
 """Processes that train and score trials. One that dies is replaced, and its trial repeated; none outlives its parent."""
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,6 @@ from training.recipes import Params, Recipe
 from training.search import shared_rows
 
 ATTEMPTS = 3  # of a trial at a rung, each ended by the death of its process
-PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +97,10 @@ class _Worker:
     """One process, and the parent's end of the pipe to it."""
 
     def __init__(self, bench: Bench) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, type(bench.recipe).__module__])  # imported once, by the server
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, bench, os.getpid()), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, bench), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -126,9 +126,10 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(connection: Connection, bench: Bench, parent: int) -> None:
-    """Train and score tasks until the parent is gone."""
-    _end_with(parent)
+def _serve(connection: Connection, bench: Bench) -> None:
+    """Train and score tasks until the parent is gone. Ctrl-C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     training, validation = shared_rows.read(bench.training), shared_rows.read(bench.validation)
     while True:
         try:
@@ -147,9 +148,9 @@ def _serve(connection: Connection, bench: Bench, parent: int) -> None:
             connection.send(alone if score is None else score)
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, in any way. Ctrl-C is the parent's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+def _end_with_parent() -> None:
+    """End this process, in the middle of a training too, when its parent ends in any way."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

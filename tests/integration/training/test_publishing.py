@@ -27,6 +27,8 @@ from tests.support.attested import CHAMPION, RUN
 from tests.support.fixtures import MakeTopics
 from tests.support.publishing import AT, KEYS, VERSION, check_once, origin, publish, snapshot
 from tests.support.shared_broker import Broker
+from tests.support.topics import admin
+from tests.support.waiting import until
 from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, promote
 from training.publish import trigger
 from training.publish.evidence import evidence
@@ -181,6 +183,9 @@ def settings(broker: Broker, make_topics: MakeTopics, tmp_path: Path) -> Setting
         "labels": {"topic": labels, "value": "late"},
     }
     (tmp_path / "scorer.yaml").write_text(yaml.safe_dump(scorer))
+    known = admin(broker.bootstrap_servers)
+    needed = {events, labels, scores, rollouts, f"{scores}.shadow"}
+    until(lambda: needed <= known.list_topics(timeout=10).topics.keys(), "the topics")
     return load(tmp_path / "scorer.yaml").settings
 
 
