@@ -43,8 +43,8 @@ def history(now_ms: int) -> History:
 
 
 def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
-    """These flights, in order of departure, each with whether it arrived late. Times are scheduled departures, moved so that the
-    last one was AGO_MS before `now_ms`; outcomes of after `now_ms` are left out, they are still to come."""
+    """These flights, in order of departure, each with whether it arrived late. Times are scheduled departures, moved so that
+    the last one was AGO_MS before `now_ms`; outcomes of after `now_ms` are left out, they are still to come."""
     shift = now_ms - AGO_MS - departure_ms(known[-1][0])
     events, outcomes, counts = [], [], dict.fromkeys(("silent", "twice", "corrected"), 0)
     for event, late in known:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,11 +14,14 @@ from typing import Any
 
 import orjson
 import yaml
+from confluent_kafka.admin import NewTopic
 
+from model_registry.oci import digests
 from publisher.audit import topics as audit_topics
+from scorer import topics
 from scorer.commands.audit import plan
 from scorer.commands.tail import read_to_end
-from scorer.demo import flights, run
+from scorer.demo import flights
 from scorer.demo.arrivals import LiveReader, now_ms
 from scorer.demo.options import Options
 from scorer.demo.processes import Feed
@@ -29,7 +31,6 @@ from scorer.demo.view import View
 from scorer.settings import load
 from training.demo import history, writing
 from training.demo.summary import COUNTS, Summary
-from training.flights.extract import EXTRACT
 
 PROGRAM = Path(__file__).resolve().parents[1]
 OUTCOMES = "flights.outcomes"
@@ -109,6 +110,7 @@ class Training(Demo):
 
     def start_scorers(self) -> None:
         self.view.step("3. Topics, and a scorer that loads what is signed and has passed a comparison")
+        topics.create(self.settings.kafka, "demo", [NewTopic(OUTCOMES, PARTITIONS)])
         self.shell.run("scorer", "check", "scorer.yaml", "--create", "--partitions", str(PARTITIONS))
         self.processes["scorer"] = self.shell.start("scorer.log", "scorer", "run", "scorer.yaml", "--workers", "1")
 
@@ -169,7 +171,7 @@ class Training(Demo):
         version, repository = document["version"], self.options.repository
         report = audit_topics.audit(self.settings.kafka, plan(self.settings))
         verified = self.shell.run("model-registry", "verify", f"{repository}:{version}", "--policy", "policy.yaml")
-        moves = self.shell.run("model-registry", "history", f"{repository}:prod")
+        moves = self.shell.run("model-registry", "history", f"{repository}:prod")["moves"]
         scores = Counter(orjson.loads(m.value() or b"{}")["version"] for m in read_to_end(self.settings, "flights.scores"))
         return Summary(
             events=report.events,
@@ -187,18 +189,18 @@ class Training(Demo):
 
 def _second_lap() -> Iterator[flights.Event]:
     """The flights of now: those of September and October once more, under other names."""
-    return islice(flights.events(), sum(1 for _ in flights.flights(EXTRACT)), None)
+    return islice(flights.events(), sum(1 for _ in flights.flights()), None)
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """What a person attests of a version that was made by hand: as a first model, held against chance, by what its card tells.
-    The rows are those of the file."""
+    """What a person attests of a version that was made by hand: it is held against chance, as a first model is, by what its
+    card tells of the flights of September and October."""
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])
     count = int(re.findall(r"\| Measured on \| .*?: ([\d,]+) flights", card)[0].replace(",", ""))
     return {
         "run": "by hand",
-        "rows": {"digest": digest, "count": count},
+        "rows": {"digest": digests.of_bytes(flights.EXTRACT.read_bytes()), "count": count},
         "metric": "auc",
         "champion": None,
         "challenger": {"version": OLD, "digest": digest, "metrics": {"auc": auc}},

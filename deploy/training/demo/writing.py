@@ -1,4 +1,4 @@
-"""Writes records with timestamps of their own. `scorer emit` writes events of now."""
+"""Writes records with keys and timestamps of their own: half a million in a few seconds. `scorer emit --time` fills templates."""
 
 from collections.abc import Iterable
 
