@@ -19,12 +19,13 @@ _LAP = "-lap"
 Event = dict[str, str | int | float | None]
 
 
-def flights() -> Iterator[tuple[Event, bool | None]]:
-    """The flights in order of scheduled departure, each with whether it arrived late: None where it never arrived."""
-    with lzma.open(EXTRACT) as file:
+def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
+    """The flights of a file in order of scheduled departure, each with whether it arrived late: None where it never arrived."""
+    with lzma.open(path) as file:
+        *fields, _ = orjson.loads(file.readline())
         for line in file:
-            flight = orjson.loads(line)
-            yield flight["event"], flight["late"]
+            *values, late = orjson.loads(line)
+            yield dict(zip(fields, values, strict=True)), late
 
 
 def events() -> Iterator[Event]:

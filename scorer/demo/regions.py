@@ -14,7 +14,7 @@ from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
 from scorer.demo.broker.node import HOST, free_ports
 from scorer.demo.options import FAR, NEAR, Options
 from scorer.demo.run import PARTITIONS, Demo, caught_up, scores_by_version
-from scorer.demo.stage import Stage, stage
+from scorer.demo.stage import Stage, going_on, stage
 from scorer.demo.summary import Counted, Marks, Summary, VersionResult, by_version, latency, measured
 from scorer.demo.view import View
 
@@ -53,7 +53,7 @@ class Regions:
 
 def demo(options: Options, view: View) -> Regions:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view, ["publisher status publisher.yaml --live"]) as where:
+    with stage(options, view, going_on(options, "publisher status publisher.yaml --live")) as where:
         played = _Regions(options, view, where)
         return Regions(played.play(), played.copied)
 

@@ -15,7 +15,7 @@ from scorer.demo import flights
 from scorer.demo.arrivals import now_ms
 from scorer.demo.options import Options
 from scorer.demo.run import NEW, Demo
-from scorer.demo.stage import stage
+from scorer.demo.stage import going_on, stage
 from scorer.demo.summary import Summary
 from scorer.demo.view import View
 from scorer.rollout.controller.entries import Entry, Kind, Outcome
@@ -62,7 +62,7 @@ class Rollouts:
 
 def demo(options: Options, view: View) -> Rollouts:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view, ["scorer rollout status scorer.yaml"]) as where:
+    with stage(options, view, going_on(options, "scorer rollout status scorer.yaml")) as where:
         played = _Rollouts(options, view, where)
         return Rollouts(played.play(), played.outcomes)
 

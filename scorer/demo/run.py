@@ -18,7 +18,7 @@ from scorer.demo import flights
 from scorer.demo.arrivals import Arrivals, LiveReader, now_ms
 from scorer.demo.options import FAR, NEAR, SESSION_TIMEOUT_MS, Options
 from scorer.demo.processes import Feed
-from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
+from scorer.demo.stage import MORE_FLIGHTS, Stage, going_on, stage
 from scorer.demo.summary import Marks, Summary, summarise
 from scorer.demo.view import View
 from scorer.settings import Settings
@@ -35,7 +35,7 @@ KEPT_FLIGHTS = 20_000
 
 def demo(options: Options, view: View) -> Summary:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    with stage(options, view) as where:
+    with stage(options, view, going_on(options)) as where:
         return Demo(options, view, where).play()
 
 

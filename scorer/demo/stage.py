@@ -39,7 +39,7 @@ class Stage:
 @contextlib.contextmanager
 def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Iterator[Stage]:
     """Set it up, and clear it away. Raises Fatal, with the ends of all logs where a step fails. `how_to_go_on` are commands
-    that somebody who keeps it may want to type as well."""
+    that somebody who keeps it may want to type."""
     folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
     shell = Shell(folder, view.command)
     with contextlib.ExitStack() as cleanup:
@@ -58,9 +58,7 @@ def stage(options: Options, view: View, how_to_go_on: Sequence[str] = ()) -> Ite
             raise Fatal(f"{error}\n{_last_words(folder)}", error.hint, error.exit_code) from error
         finally:
             if options.keep:
-                _how_to_go_on(
-                    options, view, folder, servers, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]]
-                )
+                _how_to_go_on(view, folder, servers, how_to_go_on, [shell.running(), [broker.pid for broker in brokers]])
 
 
 def kafka(port: int, view: View) -> None:
@@ -103,15 +101,10 @@ def _last_words(folder: Path) -> str:
     return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2_000:]}" for log in sorted(folder.glob("*.log")))
 
 
-def _how_to_go_on(
-    options: Options, view: View, folder: Path, servers: Sequence[str], more: Sequence[str], pids: list[list[int]]
-) -> None:
-    """`pids` are the processes to end, first those that have to be heard out by the others."""
-    view.step(f"Everything goes on in {folder}, and Kafka on {' and '.join(servers)}. To go on playing:")
+def going_on(options: Options, *more: str) -> list[str]:
+    """What somebody who keeps this demo may want to type."""
     again = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the one that was killed"]
-    ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
-    for line in (
-        f"cd {folder}; export PATH={Path(sys.executable).parent}:$PATH",
+    return [
         "scorer status scorer.yaml",
         "scorer tail scorer.yaml --from-beginning --events 3",
         *(again if options.kill and not options.copied else []),
@@ -119,6 +112,16 @@ def _how_to_go_on(
         *more,
         "scorer rollback scorer.yaml --reason 'going back' --wait",
         "scorer promote scorer.yaml --to 2.0.0 --reason 'forward again' --wait",
+    ]
+
+
+def _how_to_go_on(view: View, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]) -> None:
+    """`pids` are the processes to end, first those that have to be heard out by the others."""
+    view.step(f"Everything goes on in {folder}, and Kafka on {' and '.join(servers)}. To go on playing:")
+    ends = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
+    for line in (
+        f"cd {folder}; export PATH={Path(sys.executable).parent}:$PATH",
+        *commands,
         f"{ends}; sleep 5; rm -r {folder}   # the end; and what you started yourself",
     ):
         view.command(line)

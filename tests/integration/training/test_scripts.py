@@ -15,10 +15,10 @@ import pytest
 import typer
 
 from publisher.errors import Fatal
-from scorer.demo import flights
-from tests.integration.training.test_packages import MAX_BYTES, VERSIONS, check_golden, package, signature
+from tests.integration.training.test_packages import VERSIONS, check_golden, package, signature
 from tests.support.environment import ROOT
 from training.flights import model_package, models, source_data, train
+from training.flights.extract import FILES, lines
 from training.flights.features import late
 
 PROGRAM = ROOT / "deploy" / "training" / "flights"
@@ -60,7 +60,7 @@ def test_training_makes_a_package_that_works(version: str, trained: tuple[Path, 
     out, said = trained
     folder = package(version, out)
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "signature.json", "golden.jsonl", "README.md"}
-    assert (folder / "model.onnx").stat().st_size == said[version]["size"] <= MAX_BYTES
+    assert (folder / "model.onnx").stat().st_size == said[version]["size"] <= train.MAX_BYTES
     assert signature(folder) == signature(package(version))
     assert any(event["dep_delay"] is None for event in check_golden(folder))
     assert said[version]["training_flights"] == 2000
@@ -127,9 +127,11 @@ def test_a_model_that_is_too_large_does_not_ship(rows: list[dict[str, str]]) -> 
         train.fitted(replace(models.RECIPES[1], fit=many_trees), known, known)
 
 
-def test_the_extract_is_what_the_verb_makes(tmp_path: Path) -> None:
-    made = tmp_path / "extract.jsonl.xz"
-    done = run("extract", "--out", made)
+def test_the_extracts_are_what_the_verb_makes(rows: list[dict[str, str]], slice_csv: Path, tmp_path: Path) -> None:
+    done = run("extract", "--data", slice_csv, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert lzma.decompress(made.read_bytes()) == lzma.decompress(flights.EXTRACT.read_bytes())
-    assert flights.EXTRACT.stat().st_size <= 2_000_000
+    every = list(source_data.rows(source_data.locate()))
+    for shipped, months in FILES.items():
+        assert lzma.decompress((tmp_path / shipped.name).read_bytes()) == lines(rows, months)
+        assert lzma.decompress(shipped.read_bytes()) == lines(every, months)
+        assert shipped.stat().st_size <= 2_000_000

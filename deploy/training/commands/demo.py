@@ -1,0 +1,30 @@
+"""The verb `demo`: the learning loop on flights, from labelled events to a version that a running scorer takes."""
+
+import signal
+import sys
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from publisher.errors import FINDING, USAGE, Fatal
+from publisher.process.command_line import Json, print_data
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running, and say how to go on playing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn from flights on a Kafka that this starts: kill the run in its search, start it again, and see its version
+    promoted and taken by a running scorer. Exit code 1 where anything was lost or doubled."""
+    from scorer.demo.view import View
+    from training.demo import play
+
+    if find_spec("jgo") is None:
+        raise Fatal("the extra `demo` is not installed", "pip install -e '.[cpu,demo,training]'", USAGE)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: what was started is stopped
+    with View() as view:
+        found = play.demo(keep, view)
+    print_data(as_json, found.to_dict(), found.table)
+    if not found.clean:
+        raise typer.Exit(FINDING)

@@ -1,0 +1,71 @@
+"""What the demo found: what the audit counts, how the run went, and how the scorer took the new version. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+COUNTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressions", "dead_lettered")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """`counts` are the audit's; `run` the document of the run; `kept` the steps that the kill did not undo; `scores` how many
+    scores of each version there are; `admitted` whether the scorers' policy admits the new version; `moves` how often the run
+    has moved the channel; `swap_seconds` from that move to the first score of the new version in the last partition."""
+
+    events: int
+    scored: int
+    counts: dict[str, int]
+    scores: dict[str, int]
+    run: dict[str, Any]
+    kept: list[str]
+    moves: int
+    admitted: bool
+    swap_seconds: float
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Nothing lost, doubled or invented; one move, to a version that passed, whose scores flow."""
+        flows = self.scores.get(self.run["version"], 0) > 0
+        passed = self.run["outcome"] == "promoted" and self.run["comparison"]["verdict"] == "passed"
+        return not any(self.counts.values()) and self.events == self.scored and passed and flows and self.moves == 1
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"clean": self.clean, **asdict(self)}
+
+    def table(self) -> Table:
+        shown = Table("", "", title="what came of it", show_header=False)
+        for name, told in self._rows():
+            shown.add_row(name, told)
+        return shown
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        for step in self.run["steps"]:
+            kept = "   (before the kill)" if step["step"] in self.kept else ""
+            yield f"step {step['step']}", f"{step['seconds']:.1f} s{kept}"
+        yield from _judged(self.run["comparison"])
+        yield "version", f"{self.run['version']}  {self.run['digest']}"
+        yield "moves of the channel by this run", str(self.moves)
+        yield "admitted by the scorers' policy", "yes" if self.admitted else "NO"
+        yield "from the move to its scores in every partition", f"{self.swap_seconds:.1f} s"
+        yield "events, scored", f"{self.events:,}, {self.scored:,}"
+        for version, count in self.scores.items():
+            yield f"scores of {version}", f"{count:,}"
+        for name, count in self.counts.items():
+            yield name.replace("_", " "), f"{count:,}"
+        for picture in self.run["pictures"]:
+            yield "picture", picture
+        yield "all of it", f"{self.seconds:.1f} s"
+
+
+def _judged(comparison: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    difference, metric = comparison["difference"], comparison["metric"]
+    for name in ("champion", "challenger"):
+        side = comparison[name]
+        yield f"{name} {side['version']}", f"{metric.upper()} {side['metrics'][metric]:.4f}"
+    told = "{value:+.4f}, surely {low:+.4f} to {high:+.4f}".format(**difference)
+    yield "difference", f"{told}, on {comparison['rows']['count']:,} events of {comparison['rows']['blocks']} days"
+    yield "verdict", f"{comparison['verdict']}: {comparison['because']}"
