@@ -107,7 +107,7 @@ def test_weights_that_became_infinite_are_told(tmp_path: Path) -> None:
     with np.load(tmp_path / "1.npz") as found:
         arrays = dict(found)
     arrays["weights"][5] = np.inf
-    np.savez(tmp_path / "1.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "1.npz", **arrays)
     with pytest.raises(Fatal, match="infinite within 2 epochs") as caught:
         fitted(tmp_path, epochs=2)
     assert "learning_rate" in caught.value.hint

@@ -20,7 +20,7 @@ TOP = {"pyproject.toml", "README.md", "LICENSE", "scorer", "publisher", "model_r
 DOT_FILES = {".ci", ".dockerignore", ".gitignore"}
 HOMES = re.compile(rb"(?<![\w.~}>-])/(?:work|root|home/\w+|Users/\w+)/")
 """A path that exists on somebody's machine only."""
-REQUIREMENTS = ("cpu", "gpu", "test", "sbom", "compiler")
+REQUIREMENTS = ("cpu", "gpu", "test", "network", "sbom", "compiler")
 INDEXES = re.compile(r"^\s*(?:--(?:extra-)?index-url|--find-links|-i|-f)\b|https?://", re.MULTILINE)
 
 
@@ -89,6 +89,17 @@ def test_the_exclusive_extras_are_in_files_of_their_own() -> None:
     assert "onnxruntime-gpu==" not in cpu
     assert re.search(r"^onnxruntime-gpu==", gpu, re.MULTILINE)
     assert not re.search(r"^onnxruntime==", gpu, re.MULTILINE)
+
+
+def test_the_environment_with_torch_agrees_with_that_of_the_tests() -> None:
+    """The one sees what the other has installed."""
+    test, network = (
+        set(re.findall(r"^([a-z0-9-]+==\S+)", (ROOT / "deploy" / "requirements" / name).read_text(), re.MULTILINE))
+        for name in ("test.txt", "network.txt")
+    )
+    names = {one.partition("==")[0] for one in test}
+    assert {one for one in network - test if one.partition("==")[0] in names} == set()
+    assert any(one.startswith("torch==") for one in network)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
