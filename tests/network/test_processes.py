@@ -16,7 +16,7 @@ from tests.support.processes import alive, free_port
 from tests.support.waiting import until
 from training.recipes.network.job import LOCK
 
-EPOCHS = 30
+EPOCHS = 20
 AGENT, WORKER = "training.recipes.network.agent", "training.recipes.network.worker"
 OFTEN = 0.01
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "deploy")]), "OMP_NUM_THREADS": "1"}
@@ -57,7 +57,7 @@ def amid(folder: Path) -> bool:
     return any(path.stem.isdecimal() and int(path.stem) >= 3 for path in folder.glob("*.npz"))
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("workers", [3, 4])  # of three, two are used
 def test_the_number_of_processes_leaves_no_trace(tmp_path: Path, expected: str, workers: int) -> None:
     assert digest(tmp_path, EPOCHS, workers) == expected
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.__main__ import Outcome, count, main, report, split
+from tests.__main__ import STEPS, TORCH, Outcome, attempt, count, main, report, split
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, choose
 
@@ -56,6 +56,24 @@ def test_an_environment_with_the_gpu_runtime_is_left_alone(tmp_path: Path) -> No
     assert choose(tmp_path) == tmp_path / ".venv"
     (tmp_path / ".venv/lib/python3.12/site-packages/onnxruntime_gpu-1.31.1.dist-info").mkdir(parents=True)
     assert choose(tmp_path) == tmp_path / ".venv-tests"
+
+
+def test_the_tests_that_need_torch_are_those_of_their_own_step(pytestconfig: pytest.Config) -> None:
+    """No other run collects them, and that step does not pass without."""
+    assert "network" in TORCH
+    assert STEPS["network"] == ("pytest", "tests/network")
+    assert "tests/network" in pytestconfig.getini("norecursedirs")
+    assert list((ROOT / "tests" / "network").glob("test_*.py"))
+
+
+def test_a_step_whose_environment_cannot_be_made_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    python = tmp_path / ".venv" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    outcome = attempt("network", python.parents[1], [])
+    assert (outcome.step, outcome.passed, outcome.failed) == ("network", 0, 1)
+    assert "failed: " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("ci", ["", "true"])

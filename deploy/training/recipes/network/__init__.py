@@ -17,7 +17,7 @@ from model_registry import files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params
-from training.recipes.network import encoding, epochs, graph, job
+from training.recipes.network import encoding, epochs, job, served
 from training.recipes.network.encoding import Encoding
 from training.recipes.network.epochs import Share
 from training.recipes.network.job import Encoded, Job
@@ -56,8 +56,8 @@ class Network:
         of another training, or the weights have become infinite; 4 where processes died more often than they are started anew.
         """
         parameters = _parameters(params)
-        encoding.check(signature)
-        graph.column(signature)
+        served.check(signature)
+        served.column(signature)
         processes = epochs.processes(self._gpus or workers)
         self._check(processes)
         learned, encoded = self._encoded(rows, signature)
@@ -103,6 +103,8 @@ class Perceptron:
 
     def onnx(self) -> bytes:
         """The model file, with the inputs and the output of the signature."""
+        from training.recipes.network import graph  # onnx takes long to import, and workers need none
+
         return graph.onnx(self._signature, self._encoding, self._weights)
 
 

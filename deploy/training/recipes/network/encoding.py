@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from publisher.errors import USAGE, Fatal
 
 RARE, MOST = 5, 10_000
 DEVIATIONS = 10.0
@@ -69,15 +68,6 @@ class Encoding(msgspec.Struct, frozen=True):
                 index = {name: at for at, name in enumerate(known, 1)}
                 found.append(np.array([[index.get(name, 0)] for name in column], np.int64).reshape(-1, 1))
         return np.concatenate(found, axis=1)
-
-
-def check(signature: Signature) -> None:
-    """Raises Fatal (2) for tensors that a network of this recipe does not take."""
-    for one in signature.inputs:
-        if not one.fields or one.varies or not one.batch:
-            told = "is a constant or made of another" if not one.fields else "has a length that varies" if one.varies else ""
-            hint = "give a signature whose tensors have fields and a fixed shape, or take recipe: trees"
-            raise Fatal(f"recipe network: the tensor {one.tensor!r} {told or 'has no batch dimension'}", hint, USAGE)
 
 
 def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:

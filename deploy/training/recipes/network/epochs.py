@@ -54,8 +54,8 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
         order = chance(job.seed, ORDER, epoch).permutation(len(rows.outcomes))
         for step, start in enumerate(range(0, len(order), job.parameters.batch)):
             shards = np.array_split(order[start : start + job.parameters.batch], SHARDS)
-            batch = _Batch(job, data, parts, shards, (job.seed, MASKS, epoch, step))
-            weights.grad = _shared(batch.gradient, share)
+            batch = Batch(job, data, parts, shards, (job.seed, MASKS, epoch, step))
+            weights.grad = summed(batch.gradient, share)
             optimizer.step()
         flat = (vector.cpu().numpy().copy() for vector in (weights, mean, square))
         yield State(epoch + 1, int(steps), *flat)
@@ -69,7 +69,7 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
     return added(gradient, begin, half).add_(added(gradient, begin + half, half))
 
 
-def _shared(gradient: Callable[[int], Any], share: Share) -> Any:
+def summed(gradient: Callable[[int], Any], share: Share) -> Any:
     """The sum over all shards: this process's branch, then the others'."""
     own = SHARDS // share.processes
     mine = added(gradient, share.rank * own, own)
@@ -92,7 +92,7 @@ def exchanged(mine: Any, peer: int) -> Any:
     return theirs
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """A step: `data` are all rows, `shards` the indices of each shard, and `place` is what random numbers come from."""
 
     job: Job

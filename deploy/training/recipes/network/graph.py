@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from model_registry.package.signature import Output, Signature, TensorInput
-from publisher.errors import USAGE, Fatal
+from model_registry.package.signature import Signature, TensorInput
 from training.recipes.network.encoding import STRING, Encoding, Numbers
+from training.recipes.network.served import column
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
@@ -35,29 +35,6 @@ def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
     model = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream training")
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def column(signature: Signature) -> int:
-    """Which column of the output is the probability of the second class: 1, where both are given; 0, where it stands alone.
-
-    Raises Fatal (2) for an output that is no such probability.
-    """
-    output = signature.outputs[0]
-    if len(signature.outputs) > 1:
-        names = ", ".join(one.tensor for one in signature.outputs)
-        raise Fatal(f"recipe network gives one output, and the signature reads {names}", "give a signature of one", USAGE)
-    at = _column(output, len(signature.labels_of(output)))
-    if at not in (0, 1):
-        hint = 'read one number ({"tensor": ...}) or the second of two ({"tensor": ..., "index": 1})'
-        raise Fatal(f"recipe network gives two probabilities, and the signature reads something else: {output}", hint, USAGE)
-    return at
-
-
-def _column(output: Output, labels: int) -> int:
-    if output.index is not None:
-        return output.index
-    width = labels or (1 if output.shape is None else output.shape[-1] if len(output.shape) == 1 else 0)
-    return width - 1
 
 
 def _dtype(one: TensorInput) -> int:
