@@ -149,7 +149,7 @@ def test_what_is_referred_to_is_there(name: str) -> None:
     named = {Path(path) for values in files.values() for path in paths(values)}
     kept = {path for path in named if path.is_relative_to(RUNS)}
     assert mounts[str(RUNS)]["name"] == "runs"
-    assert {path.parent for path in kept} == {RUNS}
+    assert {path.parent for path in kept} == {RUNS}  # the rest of the pod's file systems ends with it
     assert {path.name for path in named - kept} == USER_FILES | {"training.key", "password"}
     assert all(mounts[str(path.parent)]["readOnly"] for path in named - kept)
 
