@@ -209,7 +209,7 @@ def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_pa
 @pytest.mark.parametrize("user", ["training", "training-trigger"])
 def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
-    named = {"events": scorer.input.topics[0], "labels": scorer.labels.topic}
+    named = {"events": scorer.input.topics[0], "outcomes": scorer.labels.topic}
     needed = {"training": rights.training, "training-trigger": rights.trigger}[user](scorer.name)
     wanted = {
         (KINDS[kind], named.get(name.removeprefix(f"{scorer.name}."), name), operation.name.title())
