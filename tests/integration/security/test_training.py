@@ -53,11 +53,12 @@ def lag(secured: Secured, ground: Ground, user: str) -> int:
     """What KEDA adds up: where the labels' partitions end, less what their group has committed. Raises KafkaException."""
     admin = AdminClient(properties(secured, user))
     partitions = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
-    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
-    ends = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
+    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+    ends: int = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
     group = f"{NAME}.training"
     told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
-    return ends - sum(partition.offset for partition in told.topic_partitions or [])
+    committed: int = sum(partition.offset for partition in told.topic_partitions or [])
+    return ends - committed
 
 
 def properties(secured: Secured, user: str) -> dict[str, Any]:

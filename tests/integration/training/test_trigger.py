@@ -156,7 +156,8 @@ def test_offsets_that_expired_begin_one_run_which_finds_nothing_new_and_commits_
 
 def test_a_run_that_finds_nothing_new_commits_again(broker: Broker, admin: AdminClient, tmp_path: Path, unique: str) -> None:
     ground = Ground(broker.bootstrap_servers, tmp_path / unique, None, 2013, champion=False)
-    stage = Stage(*reversed(load(ground.folder / "training.yaml")), admin)
+    training, settings = load(ground.folder / "training.yaml")
+    stage = Stage(settings, training, admin)
     assert outcome(ground) == "promoted"
     assert stage.lag() == 0
     stage.expire()
