@@ -130,15 +130,17 @@ class ConsumerGroups:
         if not offsets:
             return
         request = ConsumerGroupTopicPartitions(group, offsets)
+        topics = sorted({partition.topic for partition in offsets})
+        needed = Right(READ, GROUP, group), *(Right(READ, TOPIC, topic) for topic in topics)
         try:
             moved = self._admin.alter_consumer_group_offsets([request], request_timeout=self._seconds)[group].result()
         except KafkaException as exception:
             if exception.args[0] in EVICTED:
                 raise Fatal(f"group {group} has members in {self._name}", "stop them first", 3) from exception
-            topics = sorted({partition.topic for partition in offsets})
-            needed = Right(READ, GROUP, group), *(Right(READ, TOPIC, topic) for topic in topics)
             raise _failure(self._settings, exception.args[0], self._name, *needed) from exception
         for partition in moved.topic_partitions or []:
+            if partition.error in REFUSED:
+                raise _failure(self._settings, partition.error, self._name, *needed)
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
                 raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)

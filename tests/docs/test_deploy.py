@@ -9,7 +9,8 @@ import typer
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from scorer.cli import app as scorer
-from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, of_kind, pod_of, rendered, workloads
+from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, TRAINING, of_kind, pod_of, rendered, workloads
+from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
 TEXT = (ROOT / "deploy" / "README.md").read_text()
@@ -50,15 +51,12 @@ def test_folders_exist() -> None:
 
 
 def test_every_secret_that_pods_mount_is_made() -> None:
-    mounted = {
-        volume["secret"]["secretName"]
-        for name in OVERLAYS
-        for workload in workloads(rendered(name)).values()
-        for volume in pod_of(workload)["volumes"]
-        if "secret" in volume
-    } | {
+    pods = [pod_of(workload) for name in OVERLAYS for workload in workloads(rendered(name)).values()]
+    pods += [training_pod(name) for name in TRAINING]
+    mounted = {volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume} | {
         target["name"]
-        for thing in of_kind(rendered("overlays/cpu"), "TriggerAuthentication").values()
+        for name in ("overlays/cpu", "overlays/training-on-labels")
+        for thing in of_kind(rendered(name), "TriggerAuthentication").values()
         for target in thing["spec"]["secretTargetRef"]
     }
     general = {"kafka-<region>" if name.removeprefix("kafka-") in REGIONS else name for name in mounted}
@@ -66,7 +64,7 @@ def test_every_secret_that_pods_mount_is_made() -> None:
 
 
 def test_every_user_of_a_certificate_exists() -> None:
-    users = of_kind(rendered("kafka/eu-west"), "KafkaUser")
+    users = of_kind(rendered("kafka/eu-west"), "KafkaUser") | of_kind(rendered("kafka/training"), "KafkaUser")
     asked = set(re.findall(r"^certificates (\S+)", "\n".join(LINES), re.MULTILINE)) | set(re.findall(r"user `([\w-]+)`", TEXT))
     assert asked
     assert asked <= set(users)

@@ -113,14 +113,14 @@ def training(name: str) -> dict[str, Right]:
     """`python deploy/training run`; the verb `snapshot` needs no group."""
     return {
         "events": (TOPIC, f"{name}.events", READ),
-        "labels": (TOPIC, f"{name}.labels", READ),
+        "labels": (TOPIC, f"{name}.outcomes", READ),
         "trigger": (GROUP, f"{name}.training", READ),
     }
 
 
 def trigger(name: str) -> dict[str, Right]:
     """What begins runs by the lag of their group: KEDA."""
-    return {"labels": (TOPIC, f"{name}.labels", DESCRIBE), "trigger": (GROUP, f"{name}.training", DESCRIBE)}
+    return {"labels": (TOPIC, f"{name}.outcomes", DESCRIBE), "trigger": (GROUP, f"{name}.training", DESCRIBE)}
 
 
 def relay_source(name: str) -> dict[str, Right]:

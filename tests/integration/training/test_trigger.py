@@ -1,6 +1,7 @@
 """The trigger of runs by event, on a real broker: KEDA's own arithmetic on what the broker tells of labels and their group."""
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Mapping
@@ -12,14 +13,15 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from publisher.kafka.connection import ANSWER_SECONDS, connect
-from publisher.kafka.groups import ConsumerGroups, GroupPosition
+from publisher.kafka.connection import ANSWER_SECONDS
 from scorer.settings import Settings
+from tests.campaigns.training.ground import EVENTS, Ground
 from tests.packaging.deploy.test_training import trigger
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
+from training.publish.trigger import commit, group_of
 from training.settings import Training, load
 from training.snapshot.files import Frozen
 from training.snapshot.freezing import freeze
@@ -62,7 +64,7 @@ class Stage(NamedTuple):
 
     @property
     def group(self) -> str:
-        return f"{self.settings.name}.training"
+        return group_of(self.settings)
 
     def write(self, count: int, *, transaction: str = "") -> None:
         """Labels; in a transaction, where one is named."""
@@ -81,10 +83,8 @@ class Stage(NamedTuple):
         return freeze(self.settings, self.training, time.time_ns() // 1_000_000)
 
     def commit(self, frozen: Frozen) -> None:
-        """Where the labels of a snapshot end, as a run commits it: for a group without members."""
-        groups = ConsumerGroups(connect(self.settings.kafka, self.group), self.settings.kafka, "the broker", ANSWER_SECONDS)
-        spans = frozen.spans("labels").items()
-        groups.move(self.group, [GroupPosition(*partition, stop) for partition, (_, stop) in spans])
+        """Where the labels of a snapshot end, as the last step of a run does."""
+        commit(self.settings, frozen)
 
     def expire(self) -> None:
         """What `offsets.retention.minutes` does to a group without members: its offsets are gone."""
@@ -152,6 +152,25 @@ def test_offsets_that_expired_begin_one_run_which_finds_nothing_new_and_commits_
     assert found.spans("labels") == last.spans("labels")
     stage.commit(found)
     assert (stage.lag(), stage.begins) == (0, False)
+
+
+def test_a_run_that_finds_nothing_new_commits_again(broker: Broker, admin: AdminClient, tmp_path: Path, unique: str) -> None:
+    ground = Ground(broker.bootstrap_servers, tmp_path / unique, None, 2013, champion=False)
+    training, settings = load(ground.folder / "training.yaml")
+    stage = Stage(settings, training, admin)
+    assert outcome(ground) == "promoted"
+    assert stage.lag() == 0
+    stage.expire()
+    assert stage.lag() == EVENTS
+    assert outcome(ground) == "nothing-new"
+    assert stage.lag() == 0
+
+
+def outcome(ground: Ground) -> str:
+    run = ground.training("run")
+    told, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, (ground.folder / "log").read_text()
+    return str(json.loads(told)["outcome"])
 
 
 def test_labels_that_retention_has_removed_count_for_a_group_without_offsets(stage: Stage) -> None:

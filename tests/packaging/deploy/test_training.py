@@ -149,7 +149,7 @@ def test_what_is_referred_to_is_there(name: str) -> None:
     named = {Path(path) for values in files.values() for path in paths(values)}
     kept = {path for path in named if path.is_relative_to(RUNS)}
     assert mounts[str(RUNS)]["name"] == "runs"
-    assert {path.parent for path in kept} == {RUNS}
+    assert {path.parent for path in kept} == {RUNS}  # the rest of the pod's file systems ends with it
     assert {path.name for path in named - kept} == USER_FILES | {"training.key", "password"}
     assert all(mounts[str(path.parent)]["readOnly"] for path in named - kept)
 
@@ -209,7 +209,7 @@ def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_pa
 @pytest.mark.parametrize("user", ["training", "training-trigger"])
 def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
-    named = {"events": scorer.input.topics[0], "labels": scorer.labels.topic}
+    named = {"events": scorer.input.topics[0], "outcomes": scorer.labels.topic}
     needed = {"training": rights.training, "training-trigger": rights.trigger}[user](scorer.name)
     wanted = {
         (KINDS[kind], named.get(name.removeprefix(f"{scorer.name}."), name), operation.name.title())

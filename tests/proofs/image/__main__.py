@@ -44,7 +44,7 @@ STAGES: dict[str, Stage] = {
     "relays": stages.relays,
 }
 GPU_STAGES: dict[str, Stage] = {"refuses-without-a-card": on_a_rig(stages.refuses_without_a_card)}
-TRAINING_STAGES: dict[str, Stage] = {"snapshots": on_a_rig(training.snapshots)}
+TRAINING_STAGES: dict[str, Stage] = {"trains": training.trains}
 BYTES = {"cpu": 600e6, "gpu": 8e9, "training": 1.2e9, "network": 8e9}
 """The image with each list of requirements is smaller."""
 

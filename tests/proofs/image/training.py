@@ -1,70 +1,62 @@
-"""What is proved of the image that trains: it works where only a volume of runs is writable, and keeps to its memory limit."""
+"""What is proved of the image that trains: a run that was killed goes on in the next container, as in the next pod of a Job."""
 
 import json
-import time
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import yaml
-from confluent_kafka import Producer
 
-from tests.integration.scorer.rig import Rig, until
+from tests.campaigns.training.ground import Ground
 from tests.proofs.findings import Finding
-from tests.proofs.image.container import Container
-from tests.support import models
+from tests.proofs.image.container import CACHE, Container, podman
+from tests.support.waiting import until
 
-RUNS = "/var/lib/scorestream"
-PROGRAM = "/opt/scorestream/deploy/training"
-COUNT = 20_000
-HOURS = 50
-LIMIT = "1g"
+USER = 10001
+RUNS, REGISTRY = "/var/lib/scorestream", "/etc/scorestream/registry"
+COMMAND = ("python3", "/opt/scorestream/deploy/training", "run", "training.yaml", "--json", "--set", f"folder={RUNS}/runs")
+LIMIT = "2g"
+BROKEN_OFF = "search"
+"""The step that the kill follows."""
 
 
-def snapshots(image: str, rig: Rig) -> list[Finding]:
-    """Copies and joins labelled events of two days, as a user who may write to the volume only; a second one finds the same."""
-    labels = f"{rig.name}.labels"
-    rig.configure(labels={"topic": labels, "classes": ["low", "high"]})
-    rig.make_topic(labels, 6)
-    _fill(rig, labels)
-    models.linear_package(rig.folder / "package", 2.0)
-    training = {
-        "scorer": "scorer.yaml",
-        "signature": "package/signature.json",
-        "labels": {"after": "1h"},
-        "snapshot": {
-            "window": f"{HOURS - 1}h",
-            "validation": "8h",
-            "hold_out": "8h",
-            "at_least": 1_000,
-            "folder": f"{RUNS}/snapshots",
-        },
-    }
-    (rig.folder / "training.yaml").write_text(yaml.safe_dump(training))
-    volume = rig.folder / "runs"
-    volume.mkdir()
-    volume.chmod(0o777)  # the container's user writes to it
-    command = ["python3", PROGRAM, "snapshot", "training.yaml", "--json"]
-    limits = (f"--volume={volume}:{RUNS}", f"--memory={LIMIT}", f"--memory-swap={LIMIT}")
-    with Container(image, rig.folder, command, *limits) as container:
-        until(lambda: not container.running, "the end of the snapshot")
+def trains(image: str, servers: str, folder: Path) -> list[Finding]:
+    """Promotes a version where only the volumes of runs and of the registry are writable; then finds nothing new."""
+    ground = Ground(servers, folder, None, 2013, champion=False)
+    values = yaml.safe_load((folder / "scorer.yaml").read_text())
+    values["model"]["cache"] = CACHE
+    (folder / "scorer.yaml").write_text(yaml.safe_dump(values))
+    for name in ("volume", "registry"):
+        (folder / name).mkdir()
+    _hand_over(folder)
+    with _run(image, ground) as container:
+        until(lambda: _steps(folder, BROKEN_OFF) or not container.running, BROKEN_OFF)
+        podman("kill", container.name)
+    broken_off = [name for name in ("search", "promote") if _steps(folder, name)]
+    found = [Finding("when it was killed", " ".join(broken_off), broken_off == ["search"])]
+    return [*found, *_ended(image, ground, "promoted"), *_ended(image, ground, "nothing-new")]
+
+
+def _ended(image: str, ground: Ground, outcome: str) -> Iterator[Finding]:
+    with _run(image, ground) as container:
+        until(lambda: not container.running, "the end of the run")
         code, said = int(container.state["ExitCode"]), container.said
-    found = [Finding("exit code", f"{code}", code == 0)]
-    if code:
-        return [*found, Finding("it said", said[-500:], False)]
-    told = json.loads(said)
-    kept = [str(path.relative_to(volume)) for path in volume.rglob("rows.json")]
-    return [
-        *found,
-        Finding("labels copied", f"{told['records']['labels']}", told["records"]["labels"] == COUNT),
-        Finding("kept on the volume", " ".join(kept), len(kept) == 1),
-    ]
+    ends = [json.loads(path.read_text())["result"] for path in _steps(ground.folder, "end")]
+    last = ends[-1]["outcome"] if ends else said[-500:]
+    yield Finding(f"{outcome}: exit code and end", f"{code} {last}", code == 0 and last == outcome)
 
 
-def _fill(rig: Rig, labels: str) -> None:
-    """Events of the last 50 hours, the oldest first, and the label of each."""
-    producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
-    begin = time.time_ns() // 1_000_000 - HOURS * 3_600_000
-    for n in range(COUNT):
-        at, key = begin + n * HOURS * 3_600_000 // COUNT, b"e%d" % n
-        producer.produce(rig.events_topic, json.dumps({"id": f"e{n}", "a": float(n), "b": 1.0}), key, n % 6, timestamp=at)
-        producer.produce(labels, json.dumps({"label": ("low", "high")[n % 2]}), key, n % 6)
-    if producer.flush(60):
-        raise RuntimeError("the events could not be written")
+def _run(image: str, ground: Ground) -> Container:
+    volumes = (f"--volume={ground.folder}/volume:{RUNS}", f"--volume={ground.folder}/registry:{REGISTRY}")
+    return Container(image, ground.folder, COMMAND, *volumes, f"--memory={LIMIT}", f"--memory-swap={LIMIT}")
+
+
+def _steps(folder: Path, name: str) -> list[Path]:
+    """What is kept of a step, of every run, the oldest first."""
+    return sorted(folder.glob(f"volume/runs/*/steps/{name}.json"))
+
+
+def _hand_over(folder: Path) -> None:
+    """To the container's user."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, USER, USER)

@@ -1,0 +1,119 @@
+"""Training, and what begins it, with exactly the rights that deploy/security.md lists, and with each one missing."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from publisher.errors import REFUSED, Fatal
+from publisher.kafka.connection import ANSWER_SECONDS
+from tests.campaigns.training.ground import PARTITIONS, Ground
+from tests.integration.security import rights
+from tests.integration.security.broker import PASSWORD, Right
+from tests.integration.security.conftest import Secured, without
+from tests.integration.security.test_rights import names
+from training.publish.trigger import commit
+from training.settings import load
+from training.snapshot.freezing import freeze
+
+NAME = "trained"
+WORK = {"training": rights.training(NAME), "trigger": rights.trigger(NAME)}
+DESCRIBES = "training-that-only-describes-its-group"
+CASES = [(component, right) for component, needed in WORK.items() for right in needed]
+
+
+@pytest.fixture(scope="module")
+def ground(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    """Events and labels, written by the administrator, and a user of each component, also without each of its rights."""
+    users = {component: list(needed.values()) for component, needed in WORK.items()}
+    for component, right in CASES:
+        users[without(component, right)] = [given for name, given in WORK[component].items() if name != right]
+    users[DESCRIBES] = [*users[without("training", "trigger")], rights.trigger(NAME)["trigger"]]
+    secured.broker.users(users)
+    folder = tmp_path_factory.mktemp("ground") / NAME
+    made = Ground(secured.broker.administrator, folder, None, 2013, champion=False)
+    (folder / "password").write_text(PASSWORD)
+    return made
+
+
+def as_user(secured: Secured, ground: Ground, user: str) -> Path:
+    """Configure the ground as this user; its training.yaml."""
+    path = ground.folder / "scorer.yaml"
+    kafka = {"bootstrap_servers": secured.broker.address("SCRAM"), "security": secured.login(user)}
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "kafka": kafka}))
+    return ground.folder / "training.yaml"
+
+
+def lag(secured: Secured, ground: Ground, user: str) -> int:
+    """What KEDA adds up: where the labels' partitions end, less what their group has committed. Raises KafkaException."""
+    admin = AdminClient(properties(secured, user))
+    partitions = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
+    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+    ends: int = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
+    group = f"{NAME}.training"
+    told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
+    committed: int = sum(partition.offset for partition in told.topic_partitions or [])
+    return ends - committed
+
+
+def properties(secured: Secured, user: str) -> dict[str, Any]:
+    login = secured.login(user)
+    return {
+        "bootstrap.servers": secured.broker.address("SCRAM"),
+        "security.protocol": login["protocol"],
+        "sasl.mechanism": login["mechanism"],
+        "sasl.username": user,
+        "sasl.password": PASSWORD,
+        "ssl.ca.location": login["ca_file"],
+    }
+
+
+def test_a_run_works_with_the_least_rights_and_its_trigger_sees_it(secured: Secured, ground: Ground) -> None:
+    as_user(secured, ground, "training")
+    run = ground.training("run")
+    told, _ = run.communicate(timeout=120)
+    said = (ground.folder / "log").read_text()
+    assert run.returncode == 0, said
+    assert json.loads(told)["outcome"] == "promoted"
+    assert "no right" not in said
+    assert lag(secured, ground, "trigger") == 0
+
+
+@pytest.mark.parametrize("right", ["events", "labels"])
+def test_a_topic_that_a_run_may_not_read_is_named(secured: Secured, ground: Ground, right: str) -> None:
+    training, settings = load(as_user(secured, ground, without("training", right)))
+    with pytest.raises(Fatal) as raised:
+        freeze(settings, training, time.time_ns() // 1_000_000)
+    assert refused(raised.value, WORK["training"][right])
+
+
+@pytest.mark.parametrize("lacking", ["labels", "trigger", "all but Describe"])
+def test_what_a_run_lacks_to_commit_is_named(secured: Secured, ground: Ground, lacking: str) -> None:
+    training, settings = load(as_user(secured, ground, "training"))
+    frozen = freeze(settings, training, time.time_ns() // 1_000_000)
+    user = DESCRIBES if lacking == "all but Describe" else without("training", lacking)
+    _, settings = load(as_user(secured, ground, user))
+    with pytest.raises(Fatal) as raised:
+        commit(settings, frozen)
+    kind, name, _ = WORK["training"]["labels" if lacking == "labels" else "trigger"]
+    assert refused(raised.value, (kind, name, rights.DESCRIBE if lacking == "trigger" else rights.READ))
+
+
+@pytest.mark.parametrize(
+    ("right", "error"),
+    [("labels", KafkaError._NOENT), ("trigger", KafkaError.GROUP_AUTHORIZATION_FAILED)],  # no leader is told of the labels
+)
+def test_the_trigger_is_blind_without_any_of_its_rights(secured: Secured, ground: Ground, right: str, error: int) -> None:
+    with pytest.raises(KafkaException) as raised:
+        lag(secured, ground, without("trigger", right))
+    assert raised.value.args[0].code() == error
+
+
+def refused(error: Fatal, right: Right) -> bool:
+    """Whether it ends with 3, and names the right and what grants it."""
+    return error.exit_code == REFUSED and names(f"{error}\n{error.hint}", right)
