@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model_registry.errors import RegistryError
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.campaigns.command import end_as_asked, talk
 from tests.campaigns.training.counting import faults, strays
@@ -89,7 +90,7 @@ def play(servers: str, folder: Path, registry: DockerRegistry, planned: Round, *
         result.faults += faults(ground, told)
         if again and not result.faults:
             result.reproduced = _reproduced(ground, told["version"], result)
-    except (RuntimeError, OSError, json.JSONDecodeError) as error:
+    except (RuntimeError, OSError, RegistryError, json.JSONDecodeError) as error:
         result.faults.append(f"{type(error).__name__}: {error}")
     result.seconds = round(time.monotonic() - began, 1)
     talk.print(
@@ -115,13 +116,24 @@ def _trained(ground: Ground, registry: DockerRegistry, planned: Round, result: R
             result.killed.append(f"{kill.after}+{kill.seconds:.2f}")
         said, _ = process.communicate(timeout=LONGEST_SECONDS)
         if process.returncode == ENDED:
-            told: dict[str, Any] = json.loads(said)
-            return told
+            return _promoted(ground, json.loads(said))
         if process.returncode not in (-9, AWAY):
             raise RuntimeError(f"the run ended with {process.returncode}: {(ground.folder / 'log').read_text()[-600:]}")
         if process.returncode == -9 and not within(lambda: not strays(ground.folder), 10.0):
             raise RuntimeError(f"left by the killed run: {strays(ground.folder)}")
     raise RuntimeError(f"the run has not ended after {STARTS} starts")
+
+
+def _promoted(ground: Ground, told: dict[str, Any]) -> dict[str, Any]:
+    """What the run told; one that was killed after its end is found in the list, since the next one finds nothing new."""
+    if told["outcome"] != "nothing-new":
+        return told
+    for other in json.loads(ground.training("list").communicate(timeout=LONGEST_SECONDS)[0]):
+        if other["outcome"] == "promoted":
+            said, _ = ground.training("show", other["run"]).communicate(timeout=LONGEST_SECONDS)
+            found: dict[str, Any] = json.loads(said)
+            return found
+    raise RuntimeError("nothing new, and no run before that was promoted")
 
 
 def _take_away(registry: DockerRegistry, process: subprocess.Popen[str]) -> None:
