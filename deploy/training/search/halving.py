@@ -66,10 +66,10 @@ def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
-    """How many trials each rung has: at each one of `reduction` goes on, at least one."""
+    """How many trials each rung has: of those before one in `reduction` goes on, rounded up."""
     found = [trials]
     while len(found) < rungs:
-        found.append(max(1, found[-1] // reduction))
+        found.append(-(-found[-1] // reduction))
     return found
 
 
