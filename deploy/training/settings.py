@@ -160,7 +160,7 @@ class Training(Configuration):
         hold_out = info.data["snapshot"].hold_out
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
-            told = f"block {written(gate.block)} parts snapshot.hold_out {written(hold_out)} into {blocks:,.4g} blocks"
+            told = f"block {written(gate.block)} parts snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
             raise ValueError(f"{told}; {BLOCKS[0]} to {BLOCKS[1]:,} are drawn from")
         return gate
 
