@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,7 @@ from scorer.demo.stage import MORE_FLIGHTS, Stage, stage
 from scorer.demo.view import View
 from scorer.settings import load
 from training.demo import history, writing
+from training.demo.history import History
 from training.demo.summary import COUNTS, Summary
 
 PROGRAM = Path(__file__).resolve().parents[1]
@@ -51,18 +53,19 @@ GOING_ON = (
 
 def demo(keep: bool, view: View) -> Summary:
     """Run it all. Raises Fatal where a step fails; what was started is stopped and removed, whatever happens."""
-    began = time.monotonic()
-    options = Options(kill=False, keep=keep)
-    with stage(options, view, GOING_ON) as where:
-        return Training(options, view, where, began).learn()
+    began, options = time.monotonic(), Options(kill=False, keep=keep)
+    with ThreadPoolExecutor(1) as pool:
+        flown = pool.submit(history.history, now_ms())  # while Kafka starts
+        with stage(options, view, GOING_ON) as where:
+            return Training(options, view, where, began, flown).learn()
 
 
 class Training(Demo):
-    """One run of the demo. `began` is monotonic seconds."""
+    """One run of the demo. `began` is monotonic seconds; `flown` will have the flights."""
 
-    def __init__(self, options: Options, view: View, where: Stage, began: float) -> None:
+    def __init__(self, options: Options, view: View, where: Stage, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
-        self._began = began
+        self._began, self._flown = began, flown
         self._folder = where.folder
         for name in ("training.yaml", "policy.yaml"):
             (self._folder / name).write_text(files("training.demo").joinpath(name).read_text("utf-8"), "utf-8")
@@ -86,7 +89,7 @@ class Training(Demo):
             kept = self.killed_run()
             document = self.finished_run()
             swapped = self.swapped(document["version"])
-            written = self._history + feed.finish()
+            written = len(self._flown.result().events) + feed.finish()
             self.wait_for("the last scores", lambda: self.seen() >= written, quiet=True)
             if self.options.keep:
                 (self._folder / MORE_FLIGHTS).write_bytes(b"".join(line + b"\n" for line in islice(lines, KEPT_FLIGHTS)))
@@ -117,10 +120,9 @@ class Training(Demo):
     def write_history(self) -> None:
         """Ten months, which the scorer scores as they come."""
         self.view.step("4. Ten months of flights, and how they ended, told hours later")
-        found = history.history(now_ms())
+        found = self._flown.result()
         writing.write(self.settings.kafka, self.settings.input.topics[0], found.events)
         writing.write(self.settings.kafka, OUTCOMES, found.outcomes)
-        self._history = len(found.events)
         self.view.say(
             f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.told['silent']:,} flights nobody "
             f"tells, of {found.told['twice']:,} twice, of {found.told['corrected']:,} wrongly at first"
@@ -135,7 +137,8 @@ class Training(Demo):
         self.processes["the run"] = started
         self.wait_for("a score of the search", lambda: any(self._folder.glob("runs/*/search/scores/*/*.json")))
         self.shell.kill(self.processes.pop("the run"))
-        kept = sorted(path.stem for path in self._folder.glob("runs/*/steps/*.json"))
+        done = sorted(self._folder.glob("runs/*/steps/*.json"), key=lambda path: path.stat().st_mtime_ns)
+        kept = [path.stem for path in done]
         scores = len(list(self._folder.glob("runs/*/search/scores/*/*.json")))
         self.view.say(f"what is done stays: {', '.join(kept)}, and {scores} scores of the search")
         return kept
@@ -178,7 +181,7 @@ class Training(Demo):
             scored=report.scored,
             counts={name: getattr(report, name) for name in COUNTS} | {"missing": report.missing + report.pending},
             scores=dict(scores),
-            run=document,
+            run=document if self.options.keep else document | {"pictures": [Path(each).name for each in document["pictures"]]},
             kept=kept,
             moves=sum(move["reason"] == f"run {document['run']}" for move in moves),
             admitted=verified["digest"] == document["digest"],

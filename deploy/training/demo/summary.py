@@ -56,8 +56,7 @@ class Summary:
             yield f"scores of {version}", f"{count:,}"
         for name, count in self.counts.items():
             yield name.replace("_", " "), f"{count:,}"
-        for picture in self.run["pictures"]:
-            yield "picture", picture
+        yield "pictures", "\n".join(self.run["pictures"])
         yield "all of it", f"{self.seconds:.1f} s"
 
 

@@ -1,4 +1,4 @@
-"""Writes records with keys and timestamps of their own: half a million in a few seconds. `scorer emit --time` fills templates."""
+"""Writes records with keys and timestamps of their own, half a million in a few seconds."""
 
 from collections.abc import Iterable
 
