@@ -92,7 +92,8 @@ def in_three(rounds: int, steps: int) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "deploy")])}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "deploy"), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def member(rank: int, rounds: int, steps: int) -> None:

@@ -153,5 +153,6 @@ def test_the_newest_checkpoint_up_to_the_budget_counts(tmp_path: Path) -> None:
     assert (job.begun(tmp_path, made, 7).weights == weights + 7).all()
     job.write(tmp_path, made, encoded)
     again, found = job.read(tmp_path)
+    pairs = zip(tuple[Any, ...](found), tuple[Any, ...](encoded), strict=True)
     assert again == made
-    assert all(np.array_equal(one, other) for one, other in zip(found, encoded, strict=True))
+    assert all(np.array_equal(one, other) for one, other in pairs)
