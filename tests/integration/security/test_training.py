@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.connection import ANSWER_SECONDS
+from publisher.kafka.partitions import LATEST
 from tests.campaigns.training.ground import PARTITIONS, Ground
 from tests.integration.security import rights
 from tests.integration.security.broker import PASSWORD, Right
@@ -53,7 +54,7 @@ def lag(secured: Secured, ground: Ground, user: str) -> int:
     """What KEDA adds up: where the labels' partitions end, less what their group has committed. Raises KafkaException."""
     admin = AdminClient(properties(secured, user))
     partitions = [TopicPartition(ground.labels_topic, number) for number in range(PARTITIONS)]
-    found = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+    found = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     ends: int = sum(future.result(ANSWER_SECONDS).offset for future in found.values())
     group = f"{NAME}.training"
     told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(ANSWER_SECONDS)
