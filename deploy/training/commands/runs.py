@@ -1,18 +1,27 @@
 """The verbs `list` and `show`: the runs that there were, and one of them whole."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from model_registry.channels import channel
 from publisher.errors import USAGE, Fatal
 from publisher.process.command_line import Config, Json, Set, print_data, table
 from training.commands import telling
+from training.publish.evidence import evidence as attested
 from training.settings import load
 from training.steps.folder import runs
+from training.steps.run import Run
 
 COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, version or folder.", show_default="the newest")]
+
+Evident = Annotated[
+    bool, typer.Option("--evidence", help="Of a version in the registry: what trusted keys attest, and nothing else.")
+]
 
 
 def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
@@ -23,9 +32,14 @@ def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
     print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
 
 
-def show(path: Config, name: Name = None, flags: Set = None, as_json: Json = False) -> None:
+def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set = None, as_json: Json = False) -> None:
     """Show one run: its rows, its search, the rules of its judgement, and what every step took."""
-    training, _ = load(path, flags or [])
+    training, settings = load(path, flags or [])
+    if evidence:
+        run = Run(training, settings, training.folder, lambda _what, _done, _of: None)
+        said = attested(run.store, channel.resolve(run.store, name or run.channel).digest, run.trusted, datetime.now(UTC))
+        print_data(as_json, msgspec.to_builtins(said), lambda: telling.evidence(said))
+        return
     told = telling.document(found(training.folder, name))
     print_data(as_json, told, lambda: telling.shown(told))
 

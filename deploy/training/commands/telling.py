@@ -9,11 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from publisher.process.command_line import table
+from training.publish.evidence import Evidence
 from training.snapshot.files import Frozen
 from training.steps.course import COMMIT, END, STEPS
 from training.steps.folder import STEPS as FOLDER
 from training.steps.folder import iso
-from training.steps.journal import Entry, Journal
+from training.steps.journal import Journal
 
 UNDER_WAY = "not ended"
 
@@ -129,5 +130,23 @@ def _figure(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def entry_line(entry: Entry) -> str:
-    return f"{entry.step:<10}{entry.seconds:8.1f} s"
+def evidence(found: Evidence) -> Group:
+    """Which rows, code, seed and champion decided about a version."""
+    champion = found.champion
+    head = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("version", found.digest),
+        ("run", found.run),
+        ("seed", found.seed),
+        ("recipe", found.recipe),
+        ("parameters", ", ".join(f"{name} {value}" for name, value in found.parameters.items())),
+        ("environment", found.environment),
+        ("dataset", found.dataset),
+        ("judged on", f"{found.count} rows, {found.rows}"),
+        ("champion", f"{champion.version}, {champion.digest}, revision {champion.revision}" if champion else "none"),
+        ("verdict", f"{found.verdict}: {found.because}"),
+        ("signed by", ", ".join(dict.fromkeys(found.keys))),
+    ):
+        head.add_row(name, str(value))
+    spans = [(one.kind, one.cluster, one.topic, one.partition, one.begin, one.end) for one in found.spans]
+    return Group(head, table(("records", "cluster", "topic", "partition", "from", "to"), spans))

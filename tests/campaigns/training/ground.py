@@ -31,7 +31,7 @@ SIGNATURE = {
 CHAMPIONS = models.LINEAR | {
     "inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "required": False, "default": 0.0}]}]
 }
-TRAINING = {
+TRAINING: dict[str, Any] = {
     "scorer": "scorer.yaml",
     "signature": "signature.json",
     "labels": {"after": "1h"},
@@ -65,9 +65,13 @@ class Ground:
     def labels_topic(self) -> str:
         return f"{self.name}.outcomes"
 
-    def registry(self, *arguments: str) -> None:
+    def registry(self, *arguments: str) -> str:
+        """What `model-registry` says. Raises RuntimeError where it does not end well."""
         command = [sys.executable, "-m", "model_registry", "--plain-http", *arguments]
-        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=60)
+        done = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"model-registry {arguments[0]} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
 
     def training(self, verb: str, *options: str) -> subprocess.Popen[str]:
         with (self.folder / "log").open("a") as said:

@@ -1,0 +1,103 @@
+"""`python deploy/training run` whole, on a real broker: promoted, refused, the same, overtaken, killed, reproduced, audited."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.campaigns.training.counting import faults, strays
+from tests.campaigns.training.ground import TRAINING, Ground
+from tests.support.shared_broker import Broker
+from tests.support.waiting import until
+
+SECONDS = 300
+GATE: dict[str, Any] = TRAINING["gate"]
+
+
+@pytest.fixture
+def ground(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Ground:
+    name = request.node.name.removeprefix("test_")[:40]
+    return Ground(broker.bootstrap_servers, tmp_path / f"{name}-{tmp_path.name[-6:]}", None, 7, champion=True)
+
+
+def told(ground: Ground, verb: str, *options: str, code: int = 0) -> Any:
+    """The document that a verb prints."""
+    process = ground.training(verb, *options)
+    said, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == code, (ground.folder / "log").read_text()
+    return json.loads(said)
+
+
+def configure(ground: Ground, **changed: Any) -> None:
+    (ground.folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, "seed": 7, **changed}))
+
+
+def test_a_run_is_promoted_once_reproduced_and_proved_by_what_is_attested(ground: Ground) -> None:
+    run = told(ground, "run")
+    assert (run["outcome"], run["comparison"]["verdict"]) == ("promoted", "passed")
+    assert faults(ground, run) == []
+    assert {Path(picture).stem for picture in run["pictures"]} == {"rungs", "curves", "rules", "matrices"}
+    assert told(ground, "run")["outcome"] == "nothing-new"
+    again = told(ground, "reproduce", "prod")
+    assert again["same"]
+    assert {each["recorded"] == each["now"] for each in again["parts"].values()} == {True}
+    evidence = told(ground, "show", "prod", "--evidence")
+    assert (evidence["run"], evidence["digest"], evidence["champion"]["version"]) == (run["run"], run["digest"], "1.0.0")
+    assert {span["topic"] for span in evidence["spans"]} == {f"{ground.name}.events", ground.labels_topic}
+    compared = told(ground, "compare", "1.0.0", "--against", "prod", code=1)
+    assert (compared["verdict"], compared["challenger"]["version"]) == ("refused", "1.0.0")
+    rows = told(ground, "list")
+    assert [(row["outcome"], row["run"]) for row in rows] == [("nothing-new", None), ("promoted", run["run"])]
+
+
+def test_a_worse_version_is_refused_and_stays_attested_and_unsigned(ground: Ground) -> None:
+    first = told(ground, "run")
+    configure(ground, search={"trials": 1, "rungs": [1]}, gate=GATE | {"margin": 0.01})
+    worse = told(ground, "run", code=1)
+    assert (worse["outcome"], worse["comparison"]["verdict"]) == ("refused", "refused")
+    assert worse["because"].startswith("rule ")
+    said = ground.registry("inspect", f"{ground.source}:{worse['version']}", "--key", "training.pub", "--json")
+    assert len(json.loads(said)["attestations"]) == 3
+    with pytest.raises(RuntimeError, match="is not signed"):
+        ground.registry("verify", f"{ground.source}:{worse['version']}", "--key", "training.pub")
+    assert json.loads(ground.registry("status", ground.source, "--json"))["channels"][0]["version"] == first["version"]
+
+
+def test_a_champion_that_has_seen_the_rows_is_named(ground: Ground) -> None:
+    configure(ground, snapshot=TRAINING["snapshot"] | {"hold_out": "36h"})
+    told(ground, "run")
+    configure(ground)
+    judged = told(ground, "run", code=1)["comparison"]
+    (leak,) = (rule for rule in judged["rules"] if rule["name"] == "leak")
+    assert (leak["passed"], leak["value"] > 0, "the champion learned from" in judged["because"]) == (False, True, True)
+
+
+def test_a_version_that_somebody_has_promoted_meanwhile_is_the_same(ground: Ground) -> None:
+    run = told(ground, "run", "--until", "gate")
+    ground.registry("promote", ground.source, "--to", run["version"])
+    ended = told(ground, "run")
+    assert (ended["outcome"], ended["run"], ended["comparison"]["verdict"]) == ("same", run["run"], "same")
+
+
+def test_a_run_that_was_overtaken_is_judged_beside_the_new_champion(ground: Ground) -> None:
+    told(ground, "run", "--until", "gate")
+    ground.registry("push", "package", f"{ground.source}:2.0.0")
+    ground.registry("promote", ground.source, "--to", "2.0.0")
+    run = told(ground, "run")
+    assert (run["outcome"], run["comparison"]["champion"]["version"]) == ("promoted", "2.0.0")
+    assert run["promotion"]["revision"] == 3
+    assert len([*Path(run["folder"]).glob("steps/gate.*.json")]) == 1, "what was judged before stays"
+
+
+def test_a_run_that_was_killed_in_its_search_goes_on_and_leaves_no_process(ground: Ground) -> None:
+    process = ground.training("run")
+    until(lambda: [*ground.folder.glob("runs/*/search/scores/*/*.json")], "the first trial", every=0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+    until(lambda: not strays(ground.folder), "the end of its workers")
+    run = told(ground, "run")
+    assert faults(ground, run) == []
+    assert told(ground, "reproduce", "prod")["same"]
