@@ -62,9 +62,9 @@ class SearchSection(Section):
     trials: int = Field(default=16, ge=1, le=512)
     """How many sets of parameters are tried. 1: those of `parameters`, without a search."""
     rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
-    """Trees (epochs, for a network) after which the worse trials stop. The last is how far the best is trained."""
+    """Trees (epochs, for a network) after which the worse trials stop. The model is trained as far as the best was best."""
     reduction: int = Field(default=3, ge=2, le=100)
-    """After each rung one of so many trials goes on, the best by the validation part; at least one."""
+    """After each rung one of so many trials goes on, rounded up: the best by the validation part."""
 
     @field_validator("rungs")
     @classmethod

@@ -29,7 +29,7 @@ def compare(
     """Judge a version beside another one by the rules of the gate. Moves nothing. Exit code 1 where it is refused."""
     training, settings = load(path, flags or [])
     with progress() as shown:
-        run = Run(training, settings, found(training.folder, name), shown)
+        run = Run(training, settings, found(training.folder, name, "join"), shown)
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
     told = msgspec.to_builtins(comparison)
     print_data(as_json, told, lambda: telling.comparison(told))

@@ -13,7 +13,8 @@ from publisher.process.command_line import Config, Json, Set, print_data, table
 from training.commands import telling
 from training.publish.evidence import evidence as attested
 from training.settings import load
-from training.steps.folder import runs
+from training.steps.folder import STEPS, runs
+from training.steps.journal import Journal
 from training.steps.run import Run
 
 COLUMNS = ("began", "run", "version", "outcome", "because")
@@ -44,9 +45,9 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
     print_data(as_json, told, lambda: telling.shown(told))
 
 
-def found(folder: Path, name: str | None) -> Path:
-    """The folder of the run with this id, version or name, by default of the newest. Raises Fatal (2)."""
-    there = list(reversed(runs(folder)))
+def found(folder: Path, name: str | None, step: str = "plan") -> Path:
+    """The folder of the run with this id, version or name, by default of the newest that has done this step. Raises Fatal (2)."""
+    there = [each for each in reversed(runs(folder)) if Journal(each / STEPS).entry(step)]
     if name is None and there:
         return there[0]
     for each in there:

@@ -15,7 +15,7 @@ from training.snapshot.rows import Places, Rows
 def train(
     training: Rows, validation: Rows, signature: Signature, settings: Training, recipe: Recipe, best: Best, folder: Path
 ) -> Fitted:
-    """Train with the best parameters to the last rung, on the rows to train on and the validation part. `folder` keeps the
+    """Train with the best parameters to the best budget, on the rows to train on and the validation part. `folder` keeps the
     checkpoints: a training that was broken off goes on. Raises Fatal."""
     rows = together(training, validation)
     try:

@@ -35,7 +35,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The trial with the highest score at the last rung."""
+    """The trial and the budget with the highest score. A model that got worse by more trees is taken as it was before them."""
 
     trial: int
     parameters: Params
@@ -63,6 +63,12 @@ def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
     """The rung of these scores by trial, of which so many go on. Of equal scores the lower number goes on."""
     order = sorted(scores, key=lambda trial: (-scores[trial], trial))
     return Rung(budget, tuple(Scored(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
+
+
+def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
+    """Trial, budget and score of the best. Of equal ones the smaller budget, then the lower number."""
+    found = [(one.trial, rung.budget, one.score) for rung in rungs for one in rung.trials]
+    return min(found, key=lambda one: (-one[2], one[1], one[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:

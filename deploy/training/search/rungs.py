@@ -37,7 +37,7 @@ def search(
     folder: Path,
     progress: Progress = lambda _done, _of: None,
 ) -> Searched:
-    """The best parameters by the AUC on the validation part, ties by the number of the trial. Trial 0 has those that are
+    """The best parameters and budget by the AUC on the validation part. Trial 0 has those that are
     stated and the defaults; the others draw what is not stated. `settings.workers` trials run at the same time.
 
     `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers, and
@@ -55,14 +55,13 @@ def search(
             rungs = _Search(folder, key, workers, trials, progress).rungs(settings)
     except OSError as error:
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
-    best = rungs[-1].kept[0]
-    score = next(one.score for one in rungs[-1].trials if one.trial == best)
+    trial, budget, score = halving.best(rungs)
     budgets, counts = settings.search.rungs, [len(rung.trials) for rung in rungs]
     return Searched(
         METRIC,
         tuple(rungs),
         tuple(Tried(trial, parameters) for trial, parameters in trials.items()),
-        Best(best, trials[best], budgets[-1], score),
+        Best(trial, trials[trial], budget, score),
         spent=halving.units(budgets, counts),
         unstopped=len(trials) * budgets[-1],
     )
