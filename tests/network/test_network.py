@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import optuna
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from model_registry.commands.prepare import answered, prepare
@@ -17,7 +18,9 @@ from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from tests.network.rows import SIGNATURE, made, of
 from training.recipes.network import Network, Perceptron
+from training.recipes.network.epochs import adam
 from training.recipes.network.job import CHECKPOINT
+from training.recipes.network.layers import Parameters
 from training.snapshot.rows import Rows
 
 PARITY = 1e-6
@@ -72,6 +75,18 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_is_kept(tmp_path: Path, model
 def test_a_budget_below_every_checkpoint_begins_anew(tmp_path: Path) -> None:
     fitted(tmp_path)
     assert digest(fitted(tmp_path, epochs=2)) == digest(fitted(tmp_path / "other", epochs=2))
+
+
+def test_the_optimizer_is_that_of_torch() -> None:
+    chance = np.random.default_rng(1)
+    ours, mean, square = (torch.tensor(array) for array in (chance.normal(size=50), np.zeros(50), np.zeros(50)))
+    theirs = ours.clone()
+    torchs = torch.optim.AdamW([theirs], lr=0.01, weight_decay=0.1)
+    for steps in range(1, 30):
+        theirs.grad = torch.tensor(chance.normal(size=50))
+        torchs.step()
+        adam(ours, theirs.grad, mean, square, steps, Parameters(learning_rate=0.01, weight_decay=0.1))
+    assert np.abs(ours.numpy() - theirs.numpy()).max() < 1e-12
 
 
 def test_another_seed_is_another_model(tmp_path: Path, model: Perceptron) -> None:

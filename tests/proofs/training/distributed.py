@@ -30,7 +30,7 @@ from tests.support.environment import ROOT
 from tests.support.processes import free_port
 from training.recipes.network import Network, job
 from training.recipes.network.encoding import Encoding, Numbers
-from training.recipes.network.epochs import Batch, Share, added, summed
+from training.recipes.network.epochs import Batch, Share, adam, added, summed
 from training.recipes.network.job import Encoded
 from training.recipes.network.layers import MASKS, SHARDS, Parameters, first, settled, views
 
@@ -133,7 +133,8 @@ class Learner:
         self._data = [torch.tensor(array) for array in rows]
         self.weights = torch.tensor(first(self._job.shapes, 0, 1))
         self._parts = [part.detach().requires_grad_() for part in views(self.weights, self._job.shapes)]
-        self._optimizer = torch.optim.AdamW([self.weights], foreach=False)
+        self._mean, self._square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self._steps = 0
 
     def run(self, way: str, rank: int, pair: Any, steps: int) -> list[float]:
         """So many steps, in seconds each; none for a process that the way does not need."""
@@ -155,16 +156,16 @@ class Learner:
             self._serve()
             return
         if way in ("one", "tree"):
-            self.weights.grad = summed(batch.gradient, share)
+            gradient = summed(batch.gradient, share)
         else:
-            self.weights.grad = added(batch.gradient, share.rank * SHARDS // 2, SHARDS // 2)
+            gradient = added(batch.gradient, share.rank * SHARDS // 2, SHARDS // 2)
         if way == "ring":
-            distributed.all_reduce(self.weights.grad, group=pair)
+            distributed.all_reduce(gradient, group=pair)
         if way == "server":
-            distributed.send(self.weights.grad, SERVER)
+            distributed.send(gradient, SERVER)
             distributed.recv(self.weights, SERVER)
         else:
-            self._optimizer.step()
+            self._learn(gradient)
 
     def _serve(self) -> None:
         import torch
@@ -173,10 +174,13 @@ class Learner:
         both = [torch.empty_like(self.weights) for _ in range(2)]
         for rank, gradient in enumerate(both):
             distributed.recv(gradient, rank)
-        self.weights.grad = both[0] + both[1]
-        self._optimizer.step()
+        self._learn(both[0] + both[1])
         for rank in range(2):
             distributed.send(self.weights, rank)
+
+    def _learn(self, gradient: Any) -> None:
+        self._steps += 1
+        adam(self.weights, gradient, self._mean, self._square, self._steps, self._job.parameters)
 
 
 def in_a_process(workers: int) -> dict[str, Any]:

@@ -88,6 +88,6 @@ def settled() -> Any:
     import torch
 
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which imports a compiler: a second
     torch.utils.deterministic.fill_uninitialized_memory = False
     return torch
