@@ -31,6 +31,13 @@ typedef struct {
     int count, last;
 } Lanes;
 
+/* The end of a certain record, from behind the member that follows `source`. Records that were written together have all the
+ * same end, and what is the same in the same place is read the same. */
+typedef struct {
+    const char *at;
+    ptrdiff_t length; /* 0: none is known */
+} Rest;
+
 /* ---- values that nobody asks for ---- */
 
 static bool scan_any(Cursor *cursor, int depth);
@@ -160,28 +167,42 @@ static bool scan_source(Cursor *cursor, Place *place)
     return take(cursor, '}') && place->seen == WHOLE;
 }
 
-static bool scan_place(Cursor *cursor, Place *place)
+static inline bool is_rest(const Rest *rest, const char *at, ptrdiff_t length)
 {
-    const char *name;
+    return rest->length && rest->length == length && memcmp(rest->at, at, (size_t)length) == 0;
+}
+
+/* A record; `rest` is that of the record before, and then its own. */
+static bool scan_place(Cursor *cursor, Place *place, Rest *rest)
+{
+    const char *name, *behind = NULL;
     size_t length;
     skip_space(cursor);
     if (cursor->at >= cursor->end || !take(cursor, '{')) {
         return false;
     }
     do {
-        if (!scan_name(cursor, &name, &length)) {
+        bool placed = place->seen == WHOLE;
+        if (!scan_name(cursor, &name, &length) ||
+            !(is(name, length, "source", 6) ? scan_source(cursor, place) : scan_any(cursor, 0))) {
             return false;
         }
-        bool source = is(name, length, "source", 6);
-        if (source ? !scan_source(cursor, place) : !scan_any(cursor, 0)) {
-            return false;
+        if (placed && !behind) {
+            behind = cursor->at;
+            if (is_rest(rest, behind, cursor->end - behind)) {
+                return true;
+            }
         }
     } while (take(cursor, ','));
     if (!take(cursor, '}')) {
         return false;
     }
     skip_space(cursor);
-    return cursor->at == cursor->end && place->seen == WHOLE;
+    if (cursor->at != cursor->end || place->seen != WHOLE) {
+        return false;
+    }
+    *rest = (Rest){behind, behind ? cursor->end - behind : 0};
+    return true;
 }
 
 static bool alike(const Place *one, const Place *other)
@@ -216,10 +237,11 @@ static int64_t first_of(Lanes *lanes, const Place *place, int64_t row)
 void places_scan(const char *text, const int64_t *starts, const int64_t *ends, int64_t count, int64_t *firsts, int64_t *offsets)
 {
     Lanes lanes = {.count = 0};
+    Rest rest = {text, 0};
     for (int64_t row = 0; row < count; row++) {
         Cursor cursor = {text + starts[row], text + ends[row]};
         Place place = {.topic = text};
-        bool certain = scan_place(&cursor, &place);
+        bool certain = scan_place(&cursor, &place, &rest);
         firsts[row] = certain ? first_of(&lanes, &place, row) : UNCERTAIN_PLACE;
         offsets[row] = place.offset;
     }

@@ -70,6 +70,11 @@ class Texts(Lazy[bytes | None]):
             found[row] = None
         return found
 
+    def part(self, rows: NDArray[np.int64]) -> "Texts":
+        """Those of some rows, (n,), in the same text."""
+        nulls = None if self.nulls is None else self.nulls[rows]
+        return Texts(self.text, self.starts[rows], self.ends[rows], nulls)
+
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Those of some rows, (n,); the others are not made."""
         text, bounds = self.text.data, zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
@@ -88,6 +93,18 @@ class Texts(Lazy[bytes | None]):
 
     def __len__(self) -> int:
         return len(self.ends)
+
+
+def part(column: Column, rows: NDArray[np.int64]) -> Column:
+    """The strings of some rows, (n,), as a column."""
+    return column.part(rows) if isinstance(column, Texts) else [column[row] for row in rows.tolist()]
+
+
+def nulls(column: Column) -> list[int]:
+    """The rows that are None."""
+    if isinstance(column, Texts):
+        return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
+    return [row for row, text in enumerate(column) if text is None]
 
 
 def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:

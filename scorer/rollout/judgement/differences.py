@@ -16,6 +16,7 @@ CRASH = "crash"
 UNASKED = (CRASH, "refused", "away")
 """Why a shadow has not asked its version. But for a death that speaks against a candidate, and says nothing of a champion."""
 NO_SCORES = (math.nan, math.nan)
+NUMBERS = (float, int)
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -58,11 +59,11 @@ def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference
     """What a pair says. None: it is not of these two versions, as around a cut-over, or one of both is no answer, or was not
     asked because a process died. An event that one version was given because the other had failed is a failure of the other,
     whatever that one made of it as the shadow."""
-    if CRASH in (answered.fallback, shadow.fallback):
+    if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
-    if (answered.digest, shadow.digest) == contest:
+    if answered.digest == contest.champion and shadow.digest == contest.candidate:
         champion, candidate = answered, shadow
-    elif (shadow.digest, answered.digest) == contest:
+    elif shadow.digest == contest.champion and answered.digest == contest.candidate:
         champion, candidate = shadow, answered
     else:
         return None
@@ -80,7 +81,7 @@ def difference(contest: Contest, answered: Answer, shadow: Answer) -> Difference
 
 
 def _numbers(champion: Any, candidate: Any) -> tuple[float, float]:
-    single = isinstance(champion, float | int) and isinstance(candidate, float | int)
+    single = isinstance(champion, NUMBERS) and isinstance(candidate, NUMBERS)
     return (float(champion), float(candidate)) if single else NO_SCORES
 
 

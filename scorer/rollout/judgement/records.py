@@ -17,7 +17,9 @@ from model_registry.channels.roles import CANARY
 from publisher import positions
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
+from scorer.events.native.bus import bus
 from scorer.events.native.places import UNCERTAIN_PLACE, places
+from scorer.events.native.records import Piece, constant, joined
 from scorer.events.native.texts import Column, Texts, some
 from scorer.rollout.judgement.differences import FAILED, Answer
 
@@ -110,6 +112,16 @@ def answers(said: Sequence[Said]) -> list[Answer]:
     """What was said, in full. Raises Unreadable where a record lacks a field."""
     read = iter(_decoded(_answers, [each for each in said if isinstance(each, bytes)]))
     return [next(read) if isinstance(each, bytes) else each for each in said]
+
+
+def answers_at(values: Column, rows: Numbers) -> list[Answer]:
+    """The answers of these rows, (n,), in full. Raises Unreadable, whose row is one of those n."""
+    if isinstance(values, Texts) and (native := bus()) is not None:
+        pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
+        with contextlib.suppress(msgspec.MsgspecError):
+            if len(found := _answers.decode_lines(joined(native, pieces, len(rows)).text.data)) == len(rows):
+                return found
+    return _decoded(_answers, [value or b"null" for value in some(values, rows)])
 
 
 def _decoded(decoder: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read]:

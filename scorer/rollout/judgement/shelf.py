@@ -1,19 +1,30 @@
 """Answers that wait for another, as they were taken: a ticket finds each. Only those that are asked for are made. Pure."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.events.native.texts import Column, some
-from scorer.rollout.judgement.records import Said
+from scorer.events.native.hashes import xxh64
+from scorer.events.native.texts import Column, nulls, part, some
+from scorer.rollout.judgement import records
+from scorer.rollout.judgement.differences import Answer
+from scorer.rollout.judgement.records import Said, Unreadable
 
 MOST_BYTES = 32 << 20  # of what was taken together and is kept whole
 ROW_BITS = 32
+ROWS = (1 << ROW_BITS) - 1
 MANY = 1_000
 Tickets = NDArray[np.int64]
-Told = tuple[Said, bytes | None]
-"""An answer, and the key of its event."""
+Read = TypeVar("Read")
+
+
+class Told(NamedTuple):
+    """An answer, and the key of its event."""
+
+    said: Said
+    key: bytes | None
 
 
 class _Block(NamedTuple):
@@ -43,14 +54,13 @@ class Shelf:
         self._single[ticket] = told
         return ticket
 
-    def told(self, tickets: Tickets) -> list[Told]:
-        """The answers with these tickets, (n,)."""
-        numbers = tickets >> ROW_BITS
-        found: dict[int, Told] = {}
-        for number in np.unique(numbers).tolist():
-            mine = tickets[numbers == number]
-            found |= zip(mine.tolist(), self._of(number, mine), strict=True)
-        return [found[ticket] for ticket in tickets.tolist()]
+    def answers(self, tickets: Tickets) -> list[Answer]:
+        """The answers with these tickets, (n,), in full. Raises Unreadable, whose row is one of those n."""
+        return self._gathered(tickets, self._answers)
+
+    def hashes(self, tickets: Tickets) -> list[int | None]:
+        """Of each ticket, (n,), the XXH64 of its event's key; None where there is no key."""
+        return self._gathered(tickets, self._hashes)
 
     def keep(self, tickets: Tickets) -> None:
         """Only these wait, (n,)."""
@@ -59,9 +69,7 @@ class Shelf:
             del self._blocks[number]
         while sum(block.size for block in self._blocks.values()) > MOST_BYTES:
             oldest = min(self._blocks)
-            rest = tickets[numbers == oldest]
-            self._single |= zip(rest.tolist(), self._of(oldest, rest), strict=True)
-            del self._blocks[oldest]
+            self._single |= self._taken_out(oldest, tickets[numbers == oldest])
         if len(self._single) > 2 * self._cleared + MANY:
             self._single = {ticket: self._single[ticket] for ticket in tickets.tolist() if ticket in self._single}
             self._cleared = len(self._single)
@@ -70,9 +78,37 @@ class Shelf:
         self._next += 1
         return self._next << ROW_BITS
 
-    def _of(self, number: int, tickets: Tickets) -> list[Told]:
+    def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
+        """Reads block by block. Most often there is but one."""
+        numbers = tickets >> ROW_BITS
+        blocks = np.unique(numbers).tolist()
+        if len(blocks) == 1:
+            return read(blocks[0], tickets)
+        found: dict[int, Read] = {}
+        for number in blocks:
+            rows = np.flatnonzero(numbers == number)
+            try:
+                found |= zip(rows.tolist(), read(number, tickets[rows]), strict=True)
+            except Unreadable as error:
+                raise Unreadable(int(rows[error.row]), error) from error
+        return [found[row] for row in range(len(tickets))]
+
+    def _answers(self, number: int, tickets: Tickets) -> list[Answer]:
         if (block := self._blocks.get(number)) is None:
-            return [self._single[ticket] for ticket in tickets.tolist()]
-        rows = tickets & ((1 << ROW_BITS) - 1)
-        values = (value or b"null" for value in some(block.values, rows))
-        return list(zip(values, some(block.keys, rows), strict=True))
+            return records.answers([self._single[ticket].said for ticket in tickets.tolist()])
+        return records.answers_at(block.values, tickets & ROWS)
+
+    def _hashes(self, number: int, tickets: Tickets) -> list[int | None]:
+        block = self._blocks.get(number)
+        keys = [self._single[each].key for each in tickets.tolist()] if block is None else part(block.keys, tickets & ROWS)
+        hashes: list[int | None] = [*xxh64(keys, 0).tolist()]
+        for row in nulls(keys):
+            hashes[row] = None
+        return hashes
+
+    def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, Told]]:
+        """A block's rows, as single answers."""
+        values, keys, _ = self._blocks.pop(number)
+        rows = tickets & ROWS
+        told = map(Told, (value or b"null" for value in some(values, rows)), some(keys, rows))
+        return zip(tickets.tolist(), told, strict=True)

@@ -22,7 +22,7 @@ from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
 from scorer.rollout.judgement.records import Unreadable
 from scorer.rollout.judgement.report import Judgement
 from scorer.rollout.judgement.sample import Sample
-from scorer.rollout.judgement.shelf import Shelf
+from scorer.rollout.judgement.shelf import Shelf, Told
 from scorer.rollout.judgement.taken import Batch, Taken
 from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
@@ -224,20 +224,20 @@ class Watch:
         for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
             if (letter := records.letter(headers or [])) is not None:
                 lane, offset, answer = letter
-                ticket = self._shelf.put_one((answer, key))
+                ticket = self._shelf.put_one(Told(answer, key))
                 self._pairs(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket])))
 
     def _pairs(self, lane: Partition, pairs: Pairs) -> None:
         if not len(pairs.offsets):
             return
-        offsets, told = pairs.offsets.tolist(), [self._shelf.told(side) for side in pairs[1:]]
+        offsets = pairs.offsets.tolist()
         try:
-            sides = [records.answers([said for said, _ in side]) for side in told]
+            sides = [self._shelf.answers(side) for side in (pairs.answered, pairs.shadow)]
         except Unreadable as error:
             why = f"the answer to {lane[0]}[{lane[1]}]@{offsets[error.row]} is no score: {error}"
             raise Fatal(why, HINT, USAGE) from error
         found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
-        cells = [cell(key, lane, offset) for (_, key), offset in zip(told[0], offsets, strict=True)]
+        cells = [cell(key, lane, offset) for key, offset in zip(self._shelf.hashes(pairs.answered), offsets, strict=True)]
         rows = [row for row, shadow in enumerate(sides[1]) if self._window == ALWAYS or self._window.holds(shadow.event_ms)]
         self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
         kept = [(row, each) for row in rows if (each := found[row]) is not None]
