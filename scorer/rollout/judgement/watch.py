@@ -15,7 +15,7 @@ from publisher.process.time_window import ALWAYS, TimeWindow
 from scorer.events.native.texts import some
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import Cells, cell
-from scorer.rollout.judgement.differences import Answer, Contest, Tally, difference
+from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
 from scorer.rollout.judgement.feed import Feed, Lag
 from scorer.rollout.judgement.labelled import LabelledPairs
 from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
@@ -83,7 +83,8 @@ class Watch:
     ) -> None:
         """`labels`: errors by label are asked for, by the labels that are there then, or were there `labels_until` these."""
         self._labelled = LabelledPairs(settings.labels.max_events) if labels else None
-        self._settings, self._contest, self._window, self._labels_until = settings, contest, window, labels_until
+        self._settings, self._window, self._labels_until = settings, window, labels_until
+        self._comparer = Comparer(contest)
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
         starts = {partition: start for partition, (start, _) in stretch.items()}
@@ -230,28 +231,32 @@ class Watch:
     def _pairs(self, lane: Partition, pairs: Pairs) -> None:
         if not len(pairs.offsets):
             return
-        offsets = pairs.offsets.tolist()
         try:
-            sides = [self._shelf.answers(side) for side in (pairs.answered, pairs.shadow)]
+            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         except Unreadable as error:
-            why = f"the answer to {lane[0]}[{lane[1]}]@{offsets[error.row]} is no score: {error}"
+            why = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
             raise Fatal(why, HINT, USAGE) from error
-        found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
-        cells = [cell(key, lane, offset) for key, offset in zip(self._shelf.hashes(pairs.answered), offsets, strict=True)]
-        rows = [row for row, shadow in enumerate(sides[1]) if self._window == ALWAYS or self._window.holds(shadow.event_ms)]
-        self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
-        kept = [(row, each) for row in rows if (each := found[row]) is not None]
-        self.sample.add(lane, [offsets[row] for row, _ in kept], [each for _, each in kept])
-        if self._labelled is not None:
-            both = [row for row in rows if (each := found[row]) is not None and each.scored]
-            self._labelled.add(lane, [(offsets[row], cells[row], *self._sides(sides, row)) for row in both])
-        if kept:
-            self._paired = time.monotonic()
+        if self._window != ALWAYS:
+            inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
+            if len(inside) < len(shadow):
+                answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
+                pairs = Pairs(*(column[inside] for column in pairs))
+        self._count(lane, pairs, answered, shadow)
 
-    def _sides(self, sides: Sequence[Sequence[Answer]], row: int) -> tuple[Answer, Answer]:
-        """The champion's answer and the candidate's."""
-        one, other = (side[row] for side in sides)
-        return (one, other) if one.digest == self._contest.champion else (other, one)
+    def _count(self, lane: Partition, pairs: Pairs, answered: Sequence[Answer], shadow: Sequence[Answer]) -> None:
+        """Pairs of the window, in full."""
+        found, offsets = self._comparer.differences(answered, shadow), pairs.offsets.tolist()
+        keys = zip(self._shelf.hashes(pairs.answered), offsets, strict=True)
+        cells = np.array([cell(key, lane, offset) for key, offset in keys], np.intp)
+        self.tally.add(cells, found)
+        self.sample.add(lane, pairs.offsets, found)
+        if self._labelled is not None:
+            both = np.flatnonzero(found.where(lambda kind: kind.scored)).tolist()
+            swapped = found.where(lambda kind: kind.swapped).tolist()
+            sides = [(answered[row], shadow[row])[:: -1 if swapped[row] else 1] for row in both]
+            self._labelled.add(lane, [(offsets[row], int(cells[row]), *side) for row, side in zip(both, sides, strict=True)])
+        if any(kind is not None for kind in found.kinds):
+            self._paired = time.monotonic()
 
     def _find_slow(self) -> None:
         """Which partitions are to be held back, because their side is far ahead of the other."""
