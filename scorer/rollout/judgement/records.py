@@ -27,6 +27,7 @@ Said = bytes | Answer
 """One answer as it was read: a record in JSON, or what a dead letter says."""
 Read = TypeVar("Read")
 Numbers = NDArray[np.int64]
+NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError)  # the latter for a string that is not UTF-8
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
@@ -115,26 +116,27 @@ def answers(said: Sequence[Said]) -> list[Answer]:
 
 
 def answers_at(values: Column, rows: Numbers) -> list[Answer]:
-    """The answers of these rows, (n,), in full. Raises Unreadable, whose row is one of those n."""
+    """The answers of these rows, (n,), which have their places, in full. Raises Unreadable, whose row is one of those n."""
     if isinstance(values, Texts) and (native := bus()) is not None:
         pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(*NO_RECORD):
             if len(found := _answers.decode_lines(joined(native, pieces, len(rows)).text.data)) == len(rows):
                 return found
     return _decoded(_answers, [value or b"null" for value in some(values, rows)])
 
 
 def _decoded(decoder: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read]:
-    with contextlib.suppress(msgspec.MsgspecError):
-        if len(found := decoder.decode_lines(b"\n".join(records))) == len(records):
-            return found
+    with contextlib.suppress(*NO_RECORD):
+        lines = [] if any(map(bytes.isspace, records)) else decoder.decode_lines(b"\n".join(records))  # none is an empty line
+        if len(lines) == len(records):
+            return lines
     return [_one(decoder, row, record) for row, record in enumerate(records)]
 
 
 def _one(decoder: msgspec.json.Decoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
-    except msgspec.MsgspecError as error:
+    except NO_RECORD as error:
         raise Unreadable(row, error) from error
 
 
