@@ -280,7 +280,7 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """The same with a plugin."""
+    """The same with a plugin, if there is one."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
     return _handled(plugin, settings, HandledConsumer, properties)
 
