@@ -276,7 +276,13 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
     """A consumer outside any group's work, for assigned partitions: sees committed records only, commits nothing. The client
     wants a name of a group all the same; where it may not use that group it says so once (`of_no_group`)."""
-    return _made(settings, Consumer, client(settings, client_id) | READING | {"group.id": client_id} | properties)
+    return plugged_reader(settings, client_id, None, **properties)
+
+
+def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
+    """The same with a plugin, if there is one."""
+    properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
+    return _handled(plugin, settings, HandledConsumer, properties)
 
 
 def of_no_group(error: KafkaError) -> bool:

@@ -21,9 +21,9 @@ class PairSample:
         self._hashes: list[NDArray[np.uint64]] = []
         self._parts: list[Pairs] = []
 
-    def add(self, partition: Partition, offsets: Sequence[int], pairs: Pairs) -> None:
+    def add(self, partition: Partition, offsets: Sequence[int] | NDArray[np.int64], pairs: Pairs) -> None:
         """Take in the pairs (2, n) of these events of a partition; those that are not finite say nothing."""
-        hashes = _hashes(partition, np.array(offsets, np.uint64))
+        hashes = _hashes(partition, np.asarray(offsets).astype(np.uint64))
         chosen = np.isfinite(pairs).all(axis=0) & (hashes <= np.uint64(self._bound))
         self._hashes.append(hashes[chosen])
         self._parts.append(pairs[:, chosen])

@@ -19,9 +19,8 @@ from scorer.events.decoder import Decoder
 from scorer.events.float32 import Float32Decoder
 from scorer.events.json.carried import JsonCarried
 from scorer.events.json.objects import JsonDecoder
-from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns, HeaderColumns
-from scorer.events.native.texts import Texts
+from scorer.events.native.texts import PADDING, Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.arms import Arms
 from scorer.loop.scoring import Scored, Scoring, Target

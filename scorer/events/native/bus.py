@@ -15,6 +15,8 @@ from scorer.events.native.library import native
 
 FUNCTIONS = (
     "rd_kafka_conf_interceptor_add_on_new",
+    "rd_kafka_conf_get",
+    "rd_kafka_conf_set_error_cb",
     "rd_kafka_queue_new",
     "rd_kafka_queue_destroy",
     "rd_kafka_queue_get_partition",

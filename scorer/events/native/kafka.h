@@ -4,6 +4,7 @@
 #ifndef SCORESTREAM_KAFKA_H
 #define SCORESTREAM_KAFKA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,10 +45,13 @@ typedef struct {
 } Argument;
 
 typedef int OnNew(Client *client, const void *settings, void *ours, char *said, size_t room);
+typedef void OnError(Client *client, int error, const char *why, void *ours);
 
 /* In the order of FUNCTIONS in bus.py. */
 typedef struct {
     int (*add_on_new)(void *settings, const char *name, OnNew *on_new, void *ours);
+    int (*settings_get)(const void *settings, const char *name, char *value, size_t *room);
+    void (*settings_on_error)(void *settings, OnError *on_error);
     Queue *(*queue_new)(Client *client);
     void (*queue_destroy)(Queue *queue);
     Queue *(*queue_of_partition)(Client *client, const char *topic, int32_t partition);
@@ -66,5 +70,8 @@ typedef struct {
 } Library;
 
 extern Library kafka;
+
+/* Whether this thread takes messages from a queue, see clients.c. */
+extern _Thread_local bool kafka_taking;
 
 #endif

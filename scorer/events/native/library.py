@@ -34,7 +34,7 @@ def native() -> Native:
 
 
 def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
-    """The same with the types of its functions, see scanner.h and hash.c. Raises AttributeError where it lacks one.
+    """The same with the types of its functions, see scanner.h, hash.c and places.c. Raises AttributeError where it lacks one.
 
     A PyDLL keeps the interpreter's lock while a function runs: a call takes a fraction of a millisecond.
     """
@@ -47,4 +47,6 @@ def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
     library.scanner_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER, POINTER]
     library.texts_hash.restype = None
     library.texts_hash.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, ctypes.c_uint64, POINTER]
+    library.places_scan.restype = None
+    library.places_scan.argtypes = [POINTER, POINTER, POINTER, ctypes.c_int64, POINTER, POINTER]
     return library

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.events.native.texts import Lazy, Texts, address
+from scorer.events.native.texts import PADDING, Lazy, Texts, address
 
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
-PADDING = bytes(32)
 NEWLINE = 10
 TEXT_BYTES = 200_000  # of a slice: it stays in a core's cache, and so do the ids that come out of it
 PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byte by byte

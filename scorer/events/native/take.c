@@ -145,7 +145,9 @@ int64_t taker_collect(Taker *taker, int64_t most, int timeout_ms, Sizes *sizes)
         return -1;
     }
     Message **came = taker->held + taker->count;
+    kafka_taking = true;
     ptrdiff_t count = kafka.consume(taker->queue, timeout_ms, came, (size_t)most);
+    kafka_taking = false;
     if (count < 0) {
         return 0;
     }

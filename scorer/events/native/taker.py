@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from scorer.events.batch import Headers, Place
 from scorer.events.native.bus import NUMBER, POINTER, Bus
-from scorer.events.native.scanner import PADDING
-from scorer.events.native.texts import Texts, address
+from scorer.events.native.texts import PADDING, Texts, address
 
 
 class Sizes(ctypes.Structure):
@@ -55,6 +54,10 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
+        """The headers of some messages, (n,), as `publisher.kafka.headers.headers_of` gives them."""
+        return [None] * len(rows) if self.headers is None else self.headers.some(rows)
 
     def header_columns(self) -> dict[str, Texts] | None:
         """The values of headers by name, where all messages have the same; none where there is none."""
@@ -197,6 +200,18 @@ class HeaderColumns:
                 unread.append(row)
                 found.append(None)
         return found, unread
+
+    def some(self, rows: NDArray[np.int64]) -> list[Headers]:
+        """The headers of some messages, (n,), None where a name is not UTF-8; the others are not made."""
+        found: list[Headers] = []
+        for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
+            own = np.arange(end - count, end)
+            try:
+                names = [(name or b"").decode() for name in self._names.some(own)]
+                found.append(list(zip(names, self._values.some(own), strict=True)) or None)
+            except UnicodeDecodeError:
+                found.append(None)
+        return found
 
     def unread(self) -> list[int]:
         """The rows with a name that is not UTF-8."""

@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+PADDING = bytes(32)
+"""Zeros that have to follow a text which is scanned: SCANNER_PADDING."""
+Column = Sequence[bytes | None]
+"""A string a row, or None: `Texts`, or a list."""
 
 
 class Lazy(Sequence[T]):
@@ -66,6 +70,19 @@ class Texts(Lazy[bytes | None]):
             found[row] = None
         return found
 
+    def part(self, rows: NDArray[np.int64]) -> "Texts":
+        """Those of some rows, (n,), in the same text."""
+        nulls = None if self.nulls is None else self.nulls[rows]
+        return Texts(self.text, self.starts[rows], self.ends[rows], nulls)
+
+    def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
+        """Those of some rows, (n,); the others are not made."""
+        text, bounds = self.text.data, zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
+        found: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
+        for at in [] if self.nulls is None else np.flatnonzero(self.nulls[rows]).tolist():
+            found[at] = None
+        return found
+
     def lengths(self) -> NDArray[np.int64]:
         """How many bytes each has; 0 for None."""
         return self.ends - self.starts
@@ -76,6 +93,23 @@ class Texts(Lazy[bytes | None]):
 
     def __len__(self) -> int:
         return len(self.ends)
+
+
+def part(column: Column, rows: NDArray[np.int64]) -> Column:
+    """The strings of some rows, (n,), as a column."""
+    return column.part(rows) if isinstance(column, Texts) else [column[row] for row in rows.tolist()]
+
+
+def nulls(column: Column) -> list[int]:
+    """The rows that are None."""
+    if isinstance(column, Texts):
+        return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
+    return [row for row, text in enumerate(column) if text is None]
+
+
+def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
+    """The strings of some rows, (n,)."""
+    return column.some(rows) if isinstance(column, Texts) else [column[row] for row in rows.tolist()]
 
 
 def address(owner: NDArray[Any]) -> int:

@@ -21,10 +21,11 @@ COLUMNS = ("sums", "squares", "counts")
 Column = NDArray[np.float64]
 
 
-def cell(key: bytes | None, partition: Partition, offset: int) -> int:
-    """The cell of an event by its key; one without a key goes by its source position."""
-    named = b"%b/%d/%d" % (partition[0].encode(), partition[1], offset) if key is None else key
-    return xxh64_intdigest(named) % CELLS
+def cell(key_hash: int | None, partition: Partition, offset: int) -> int:
+    """The cell of an event by the XXH64 of its key; one without a key goes by its source position."""
+    if key_hash is None:
+        key_hash = xxh64_intdigest(b"%b/%d/%d" % (partition[0].encode(), partition[1], offset))
+    return key_hash % CELLS
 
 
 def _zeros() -> Column:

@@ -2,11 +2,8 @@
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from itertools import compress, count, pairwise
-from operator import ne
-from typing import cast
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import TopicPartition
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka import clients as kafka
@@ -14,10 +11,12 @@ from publisher.kafka import connection, error_codes, rights
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import END, PASSING
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch
 from publisher.kafka.rights import READ, Right
+from scorer.events.native.bus import bus
+from scorer.rollout.judgement.taken import Failure, Taken, source_of
 
-CALL_RECORDS = 5_000
+CALL_RECORDS = 20_000
+CALL_BYTES = 16 << 20  # of records that one call takes, as large as those of the call before
 QUEUE_KIBIBYTES = 16_384  # fetched ahead
 
 
@@ -31,13 +30,20 @@ class Feed:
         self._held: frozenset[Partition] = frozenset()
         self.reached = dict(starts)
         fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
-        self._consumer = kafka.reader(settings, client_id, **fetching)
-        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
+        self._consumer = kafka.plugged_reader(settings, client_id, bus(), **fetching)
+        self._source = source_of(self._consumer)
+        self._most = CALL_RECORDS
+        self._read(starts)
 
     def add(self, starts: Offsets) -> None:
         """Read these partitions too, from these offsets."""
         self.reached |= starts
-        self._consumer.incremental_assign([TopicPartition(*partition, offset) for partition, offset in starts.items()])
+        self._read(starts)
+
+    def _read(self, starts: Offsets) -> None:
+        places = [TopicPartition(*partition, offset) for partition, offset in starts.items()]
+        self._source.forward(places)
+        self._consumer.incremental_assign(places)
 
     def hold(self, partitions: Collection[Partition]) -> None:
         """Read no more of these for now, and of all others again."""
@@ -48,36 +54,27 @@ class Feed:
             self._consumer.resume([TopicPartition(*partition) for partition in less])
         self._held = wanted
 
-    def take(self, seconds: float) -> list[Batch]:
+    def take(self, seconds: float) -> Taken:
         """Records that come within so many seconds."""
-        messages = self._consumer.consume(CALL_RECORDS, seconds)
+        taken = self._source.take(self._most, seconds)
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
-        bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
-        for row in reversed(bad):
-            self._mind(messages.pop(row))
-        offsets = cast("list[int]", [*map(Message.offset, messages)])
-        places = cast("list[Partition]", [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)])
-        others = compress(count(1), map(ne, places, places[1:]))  # rows of another partition than the row before
-        found: dict[Partition, Batch] = {}
-        for start, end in pairwise([0, *others, len(places)]):
-            if start < end:
-                batch = found.setdefault(places[start], Batch(places[start], [], []))
-                batch.offsets.extend(offsets[start:end])
-                batch.messages.extend(messages[start:end])
-        for partition, batch in found.items():
-            self.reached[partition] = max(batch.offsets[-1] + 1, self.reached[partition])
-        return list(found.values())
+        for failure in taken.failures:
+            self._mind(failure)
+        for partition, _, offsets in taken.batches:
+            self.reached[partition] = max(int(offsets[-1]) + 1, self.reached[partition])
+        if taken.size:
+            self._most = max(1, min(CALL_RECORDS, CALL_BYTES * len(taken.values) // taken.size))
+        return taken
 
     def close(self) -> None:
+        self._source.close()
         self._consumer.close()
 
-    def _mind(self, message: Message) -> None:
-        """What a message that is an error says."""
-        partition: Partition = (message.topic() or "", message.partition() or 0)
-        error = cast("KafkaError", message.error())
+    def _mind(self, failure: Failure) -> None:
+        partition, offset, error = failure
         if error in END:
-            self.reached[partition] = max(message.offset() or 0, self.reached.get(partition, 0))
+            self.reached[partition] = max(offset or 0, self.reached.get(partition, 0))
         elif kafka.of_no_group(error) or error.retriable() or error in PASSING:
             return
         elif error in error_codes.REFUSED:

@@ -7,19 +7,27 @@ when it has a partner.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from model_registry.channels.roles import CANARY
 from publisher import positions
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
+from scorer.events.native.bus import bus
+from scorer.events.native.places import UNCERTAIN_PLACE, places
+from scorer.events.native.records import Piece, constant, joined
+from scorer.events.native.texts import Column, Texts, some
 from scorer.rollout.judgement.differences import FAILED, Answer
 
 Said = bytes | Answer
 """One answer as it was read: a record in JSON, or what a dead letter says."""
 Read = TypeVar("Read")
+Numbers = NDArray[np.int64]
+NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError)  # the latter for a string that is not UTF-8
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +43,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unreadable(ValueError):
-    """`row` is the first record that is no score. The message says why."""
+    """`row` is the first record that is no score, in what was handed in. The message says why."""
 
     def __init__(self, row: int, error: Exception) -> None:
         super().__init__(str(error))
@@ -45,31 +53,60 @@ class Unreadable(ValueError):
 _places, _answers = msgspec.json.Decoder(Placed), msgspec.json.Decoder(Answer)
 
 
-def places(values: Sequence[bytes | None], as_json: Callable[[bytes], bytes]) -> tuple[list[Placed], list[bytes]]:
-    """Where the events of these records stand, and the records as JSON. Raises Unreadable."""
+class Lane(NamedTuple):
+    """Records whose events stand in one partition: their rows, which ascend, (n,), and the offsets of the events, (n,)."""
+
+    rows: Numbers
+    offsets: Numbers
+
+
+def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
+    """The same with these rows, (n,), as JSON. Raises Unreadable."""
+    if as_json is bytes:
+        return values
+    found = list(values)
+    for row in rows.tolist():
+        try:
+            found[row] = as_json(found[row] or b"null")
+        except ValueError as error:
+            raise Unreadable(row, error) from error
+    return found
+
+
+def lanes(values: Column, rows: Numbers) -> dict[Partition, Lane]:
+    """The records of these rows, (n,), by the partition of their events. Most often there is but one. Raises Unreadable."""
+    scanned = places(values, rows) if isinstance(values, Texts) else None
+    if scanned is None:
+        return _lanes(values, rows)
+    firsts, offsets = scanned
+    found: dict[Partition, Lane] = {}
+    for first in np.unique(firsts[firsts != UNCERTAIN_PLACE]).tolist():
+        mine = np.flatnonzero(firsts == first)
+        (source,) = _sources(values, rows[mine[:1]])
+        found[source.topic, source.partition] = Lane(rows[mine], offsets[mine])
+    for lane, more in _lanes(values, rows[firsts == UNCERTAIN_PLACE]).items():
+        found[lane] = _merged(found[lane], more) if lane in found else more
+    return found
+
+
+def _lanes(values: Column, rows: Numbers) -> dict[Partition, Lane]:
+    found = defaultdict[Partition, list[tuple[int, int]]](list)
+    for row, source in zip(rows.tolist(), _sources(values, rows), strict=True):
+        found[source.topic, source.partition].append((row, source.offset))
+    return {lane: Lane(*np.array(each, np.int64).T) for lane, each in found.items()}
+
+
+def _merged(one: Lane, other: Lane) -> Lane:
+    every, offsets = (np.concatenate(each) for each in zip(one, other, strict=True))
+    order = np.argsort(every)
+    return Lane(every[order], offsets[order])
+
+
+def _sources(values: Column, rows: Numbers) -> list[Source]:
     try:
-        found = [as_json(value or b"null") for value in values]
-    except ValueError:
-        found = [_as_json(as_json, row, value or b"null") for row, value in enumerate(values)]
-    return _decoded(_places, found), found
-
-
-def _as_json(as_json: Callable[[bytes], bytes], row: int, value: bytes) -> bytes:
-    try:
-        return as_json(value)
-    except ValueError as error:
-        raise Unreadable(row, error) from error
-
-
-def lanes(placed: Sequence[Placed]) -> dict[Partition, Sequence[int]]:
-    """The rows of each source partition. Most often there is but one."""
-    sources = [each.source for each in placed]
-    if len({each.partition for each in sources}) == len({each.topic for each in sources}) == 1:
-        return {(sources[0].topic, sources[0].partition): range(len(sources))}
-    found = defaultdict[Partition, list[int]](list)
-    for row, each in enumerate(sources):
-        found[each.topic, each.partition].append(row)
-    return dict(found)
+        return [each.source for each in _decoded(_places, [value or b"null" for value in some(values, rows)])]
+    except Unreadable as error:
+        raise Unreadable(int(rows[error.row]), error) from error
 
 
 def answers(said: Sequence[Said]) -> list[Answer]:
@@ -78,17 +115,28 @@ def answers(said: Sequence[Said]) -> list[Answer]:
     return [next(read) if isinstance(each, bytes) else each for each in said]
 
 
+def answers_at(values: Column, rows: Numbers) -> list[Answer]:
+    """The answers of these rows, (n,), which have their places, in full. Raises Unreadable, whose row is one of those n."""
+    if isinstance(values, Texts) and (native := bus()) is not None:
+        pieces = [Piece(values.part(rows)), constant(b"\n", len(rows))]
+        with contextlib.suppress(*NO_RECORD):
+            if len(found := _answers.decode_lines(joined(native, pieces, len(rows)).text.data)) == len(rows):
+                return found
+    return _decoded(_answers, [value or b"null" for value in some(values, rows)])
+
+
 def _decoded(decoder: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read]:
-    with contextlib.suppress(msgspec.MsgspecError):
-        if len(found := decoder.decode_lines(b"\n".join(records))) == len(records):
-            return found
+    with contextlib.suppress(*NO_RECORD):
+        lines = [] if any(map(bytes.isspace, records)) else decoder.decode_lines(b"\n".join(records))  # none is an empty line
+        if len(lines) == len(records):
+            return lines
     return [_one(decoder, row, record) for row, record in enumerate(records)]
 
 
 def _one(decoder: msgspec.json.Decoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
-    except msgspec.MsgspecError as error:
+    except NO_RECORD as error:
         raise Unreadable(row, error) from error
 
 

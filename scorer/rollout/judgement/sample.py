@@ -1,16 +1,17 @@
 """Pairs that both versions scored: how far their scores lie apart as distributions, and which decisions flip. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from publisher.kafka.partitions import Partition
 from scorer.rollout import drift
-from scorer.rollout.judgement.differences import Difference
+from scorer.rollout.judgement.differences import Differences
 from scorer.rollout.pair_sample import PairSample
 
 MOST = 20_000  # pairs of scores
+Drift = tuple[float | None, float | None]
 
 
 class Sample:
@@ -20,15 +21,24 @@ class Sample:
     def __init__(self) -> None:
         self.flips: Counter[tuple[str | None, str | None]] = Counter()
         self._pairs = PairSample(MOST)
+        self._drift: Drift | None = None
 
-    def add(self, partition: Partition, offsets: Sequence[int], found: Sequence[Difference]) -> None:
-        """Take in pairs of a source partition; those that a version failed say nothing here."""
-        self.flips.update(each.decisions for each in found if each.flip is not None)
-        self._pairs.add(partition, offsets, np.array([each.scores for each in found], np.float64).reshape(-1, 2).T)
+    def add(self, partition: Partition, offsets: NDArray[np.int64], found: Differences) -> None:
+        """Take in pairs of a source partition, (n,); those that a version failed say nothing here."""
+        for kind, count in found.counts():
+            if kind is not None and kind.flip is not None:
+                self.flips[kind.decisions] += count
+        self._pairs.add(partition, offsets, found.scores)
+        self._drift = None
 
-    def drift(self) -> tuple[float | None, float | None]:
+    def drift(self) -> Drift:
         """PSI, without its bias, and KS of the scores; of the decisions, where scores are no single numbers, and KS None. None
         where there is neither."""
+        if self._drift is None:
+            self._drift = self._found()
+        return self._drift
+
+    def _found(self) -> Drift:
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
             return drift.psi_without_bias(*pairs), drift.ks(*pairs)

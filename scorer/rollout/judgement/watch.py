@@ -2,27 +2,28 @@
 and writes nothing."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from confluent_kafka import Message
+import numpy as np
 
 from publisher.errors import USAGE, Fatal
-from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Offsets, Partition, Spans
-from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.process.time_window import ALWAYS, TimeWindow
+from scorer.events.native.texts import some
 from scorer.rollout.judgement import records
 from scorer.rollout.judgement.cells import Cells, cell
-from scorer.rollout.judgement.differences import Answer, Contest, Tally, difference
+from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
 from scorer.rollout.judgement.feed import Feed, Lag
 from scorer.rollout.judgement.labelled import LabelledPairs
 from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
-from scorer.rollout.judgement.records import Said, Unreadable
+from scorer.rollout.judgement.records import Unreadable
 from scorer.rollout.judgement.report import Judgement
 from scorer.rollout.judgement.sample import Sample
+from scorer.rollout.judgement.shelf import Shelf, Told
+from scorer.rollout.judgement.taken import Batch, Taken
 from scorer.rollout.judgement.verdict import BRIER, Verdict
 from scorer.rollout.judgement.versions import Rivals
 from scorer.scores import formats
@@ -34,8 +35,6 @@ SETTLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
 LOOK_SECONDS = 10.0  # between looks at the topics, which may be given more partitions
-Told = tuple[Said, bytes | None]
-"""An answer, and the key of its event."""
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
@@ -84,12 +83,13 @@ class Watch:
     ) -> None:
         """`labels`: errors by label are asked for, by the labels that are there then, or were there `labels_until` these."""
         self._labelled = LabelledPairs(settings.labels.max_events) if labels else None
-        self._settings, self._contest, self._window, self._labels_until = settings, contest, window, labels_until
+        self._settings, self._window, self._labels_until = settings, window, labels_until
+        self._comparer = Comparer(contest)
         self._as_json = formats.as_json(settings)
         self._bus = TopicReader(settings.kafka, f"{settings.name}.judge")
         starts = {partition: start for partition, (start, _) in stretch.items()}
         self._stops = {partition: stop for partition, (_, stop) in stretch.items()}
-        self._join: MergeJoin[Told] = MergeJoin(MOST, 0)
+        self._join, self._shelf = MergeJoin(MOST, 0), Shelf()
         self._most_held = 0
         self._share_room()
         self._lanes: dict[Partition, set[Partition]] = {}
@@ -105,10 +105,10 @@ class Watch:
         """Read everything up to the stops. Gives how many offsets are left, now and then."""
         quiet = time.monotonic()
         while left := self._left():
-            batches = self._feed.take(TAKE_SECONDS)
-            self._take_in([cut for batch in batches if (cut := self._cut(batch)).offsets])
+            taken = self._feed.take(TAKE_SECONDS)
+            self._take_in(replace(taken, batches=[cut for each in taken.batches if len((cut := self._cut(each)).rows)]))
             self._feed.hold(self._slow | {each for each, stop in self._stops.items() if self._feed.reached[each] >= stop})
-            if batches:
+            if taken.batches:
                 quiet = time.monotonic()
             elif time.monotonic() > quiet + STALL_SECONDS:
                 (topic, number), missing = next(iter(left.items()))
@@ -184,69 +184,79 @@ class Watch:
         return any((topic == self._settings.shadow_topic) != mine and (topic, p) not in self._slow for topic, p in left)
 
     def _cut(self, batch: Batch) -> Batch:
-        count = bisect_left(batch.offsets, self._stops[batch.partition])
-        return Batch(batch.partition, batch.offsets[:count], batch.messages[:count])
+        count = int(np.searchsorted(batch.offsets, self._stops[batch.partition]))
+        return Batch(batch.partition, batch.rows[:count], batch.offsets[:count])
 
-    def _take_in(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            if batch.partition[0] == self._settings.dead_letter.topic:
-                self._letters(batch)
-            else:
-                self._records(batch)
+    def _take_in(self, taken: Taken) -> None:
+        letters = [batch for batch in taken.batches if batch.partition[0] == self._settings.dead_letter.topic]
+        answers = [batch for batch in taken.batches if batch.partition[0] != self._settings.dead_letter.topic]
+        for batch in letters:
+            self._letters(taken, batch)
+        if answers:
+            self._records(taken, answers)
         now = time.monotonic()
         if now >= self._settled + SETTLE_SECONDS and self._letters_read():
             self._join.settle()
             self._settled = now
+        self._shelf.keep(self._join.tickets())
         self._find_slow()
 
-    def _records(self, batch: Batch) -> None:
-        try:
-            placed, found = records.places([message.value() for message in batch.messages], self._as_json)
-        except Unreadable as error:
-            raise self._no_score(batch, error.row, error) from error
-        side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
-        told = list(zip(found, map(Message.key, batch.messages), strict=True))
-        mine = self._lanes.setdefault(batch.partition, set())
-        for lane, rows in records.lanes(placed).items():
-            mine.add(lane)
-            offsets = [placed[row].source.offset for row in rows]
-            self._pairs(lane, self._join.add(side, lane, offsets, [told[row] for row in rows]))
+    def _records(self, taken: Taken, batches: Sequence[Batch]) -> None:
+        values, lanes = taken.values, []
+        for batch in batches:
+            try:
+                values = records.in_json(values, batch.rows, self._as_json)
+                lanes.append(records.lanes(values, batch.rows))
+            except Unreadable as error:
+                raise self._no_score(batch, error.row, error) from error
+        first = self._shelf.put(values, taken.keys, taken.size)
+        for batch, found in zip(batches, lanes, strict=True):
+            side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
+            self._lanes.setdefault(batch.partition, set()).update(found)
+            for lane, (rows, offsets) in found.items():
+                self._pairs(lane, self._join.add(side, lane, offsets, rows + first))
 
     def _letters_read(self) -> bool:
         """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
         letters = self._settings.dead_letter.topic
         return all(self._feed.reached[each] >= stop for each, stop in self._stops.items() if each[0] == letters)
 
-    def _letters(self, batch: Batch) -> None:
-        for message, headers in zip(batch.messages, headers_of(batch.messages)[0], strict=True):
-            if (found := records.letter(headers or [])) is not None:
-                lane, offset, answer = found
-                self._pairs(lane, self._join.add(Side.ANSWERED, lane, [offset], [(answer, message.key())]))
+    def _letters(self, taken: Taken, batch: Batch) -> None:
+        for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
+            if (letter := records.letter(headers or [])) is not None:
+                lane, offset, answer = letter
+                ticket = self._shelf.put_one(Told(answer, key))
+                self._pairs(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket])))
 
-    def _pairs(self, lane: Partition, pairs: Pairs[Told]) -> None:
-        if not pairs.offsets:
+    def _pairs(self, lane: Partition, pairs: Pairs) -> None:
+        if not len(pairs.offsets):
             return
         try:
-            sides = [records.answers([said for said, _ in side]) for side in pairs[1:]]
+            answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         except Unreadable as error:
-            told = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
-            raise Fatal(told, HINT, USAGE) from error
-        found = [difference(self._contest, *both) for both in zip(*sides, strict=True)]
-        cells = [cell(key, lane, offset) for (_, key), offset in zip(pairs.answered, pairs.offsets, strict=True)]
-        rows = [row for row, shadow in enumerate(sides[1]) if self._window == ALWAYS or self._window.holds(shadow.event_ms)]
-        self.tally.add([cells[row] for row in rows], [found[row] for row in rows])
-        kept = [(row, each) for row in rows if (each := found[row]) is not None]
-        self.sample.add(lane, [pairs.offsets[row] for row, _ in kept], [each for _, each in kept])
-        if self._labelled is not None:
-            both = [row for row in rows if (each := found[row]) is not None and each.scored]
-            self._labelled.add(lane, [(pairs.offsets[row], cells[row], *self._sides(sides, row)) for row in both])
-        if kept:
-            self._paired = time.monotonic()
+            why = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
+            raise Fatal(why, HINT, USAGE) from error
+        if self._window != ALWAYS:
+            inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
+            if len(inside) < len(shadow):
+                answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
+                pairs = Pairs(*(column[inside] for column in pairs))
+        self._count(lane, pairs, answered, shadow)
 
-    def _sides(self, sides: Sequence[Sequence[Answer]], row: int) -> tuple[Answer, Answer]:
-        """The champion's answer and the candidate's."""
-        one, other = (side[row] for side in sides)
-        return (one, other) if one.digest == self._contest.champion else (other, one)
+    def _count(self, lane: Partition, pairs: Pairs, answered: Sequence[Answer], shadow: Sequence[Answer]) -> None:
+        """Pairs of the window, in full."""
+        found, offsets = self._comparer.differences(answered, shadow), pairs.offsets.tolist()
+        keys = zip(self._shelf.hashes(pairs.answered), offsets, strict=True)
+        cells = np.array([cell(key, lane, offset) for key, offset in keys], np.intp)
+        self.tally.add(cells, found)
+        self.sample.add(lane, pairs.offsets, found)
+        if self._labelled is not None:
+            both = np.flatnonzero(found.where(lambda kind: kind.scored)).tolist()
+            swapped = found.where(lambda kind: kind.swapped).tolist()
+            sides = [(answered[row], shadow[row])[:: -1 if swapped[row] else 1] for row in both]
+            self._labelled.add(lane, [(offsets[row], int(cells[row]), *side) for row, side in zip(both, sides, strict=True)])
+        if any(kind is not None for kind in found.kinds):
+            self._paired = time.monotonic()
 
     def _find_slow(self) -> None:
         """Which partitions are to be held back, because their side is far ahead of the other."""
@@ -259,5 +269,5 @@ class Watch:
                 self._slow.discard(partition)
 
     def _no_score(self, batch: Batch, row: int, error: Exception) -> Fatal:
-        place = "{}[{}]@{}".format(*batch.partition, batch.offsets[row])
+        place = "{}[{}]@{}".format(*batch.partition, batch.offsets[np.searchsorted(batch.rows, row)])
         return Fatal(f"{place} is no score: {error}", HINT, USAGE)

@@ -1,4 +1,4 @@
-"""The native part under the sanitizers of the C compiler: `fuzz_scanner.c` and `fuzz_bus.c`, built and run."""
+"""The native part under the sanitizers of the C compiler: `fuzz_scanner.c`, `fuzz_places.c`, `fuzz_bus.c`, built and run."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scorer.events.native.compiler import HERE
 
-PROGRAMS = {"scanner": ("scanner.c", "fields.c"), "bus": ("clients.c",)}
+PROGRAMS = {"scanner": ("scanner.c", "fields.c"), "places": (), "bus": ("clients.c",)}
 """What each is compiled with, beside `fuzz_NAME.c`, which may include more."""
 FLAGS = ("-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SHOWN = 4_000  # characters of a report

@@ -1,6 +1,7 @@
 """Two versions' answers to the same events, judged from a real broker: scores, dead letters and a shadow's records."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from confluent_kafka.admin import NewPartitions
 
 from publisher.positions import Position
 from scorer.dead_letters.headers import dead_headers
+from scorer.events.native.compiler import SWITCH
 from scorer.scores.record import RecordEncoder
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig, Rig, command, until
 from tests.support.topics import settle
@@ -130,6 +132,18 @@ def test_a_good_candidate_may_be_promoted(bus: Bus) -> None:
     assert (held["verdict"], held["why"][0].split(":")[0]) == ("hold", "flips")
     early = bus.rig.run("scorer", "judge", "scorer.yaml", "--to", "1000", "--json", code=1)
     assert json.loads(early.stdout)["verdict"] == "hold"
+
+
+def test_the_verdict_is_the_same_without_the_native_part(bus: Bus) -> None:
+    """Figures and decisions to the bit; only how many waited in vain depends on when they were read."""
+    bus.answers(range(6_000), dead=lambda n: n % 100 == 7, fails=lambda n: n % 50 == 7, flips=lambda n: n % 30 == 1)
+    bus.answers(range(6_000, 6_300), fails=lambda n: n % 3 == 0)
+    found = [judged(bus, code=1)]
+    verb = [command("scorer"), "judge", "scorer.yaml", "--json"]
+    done = subprocess.run(verb, cwd=bus.rig.folder, capture_output=True, env=os.environ | {SWITCH: "0"}, check=False)
+    found.append(json.loads(done.stdout))
+    assert rules(found[0])["errors"]["pairs"] == 6_300
+    assert found[0] == found[1]
 
 
 def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus: Bus) -> None:

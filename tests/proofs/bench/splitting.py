@@ -19,9 +19,8 @@ import numpy as np
 from model_registry import package
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CANARY
-from scorer.events.native.scanner import PADDING
 from scorer.events.native.taker import Columns
-from scorer.events.native.texts import Texts
+from scorer.events.native.texts import PADDING, Texts
 from scorer.events.packed import PackedBatch
 from scorer.loop.arms import Assigning
 from scorer.servables.servable import Canary, Servable, make

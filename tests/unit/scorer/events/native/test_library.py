@@ -90,6 +90,13 @@ def test_mutated_events_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None
 
 
 @pytest.mark.debian("cc")
+def test_mutated_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None:
+    counts = native.run(native.built("places", tmp_path), 1, SECONDS)
+    assert counts["records"] >= 2_000
+    assert 0.5 < counts["certain"] / counts["records"] < 0.9
+
+
+@pytest.mark.debian("cc")
 def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -> None:
     counts = native.run(native.built("bus", tmp_path), 1, SECONDS)
     assert min(counts["messages"], counts["records"]) >= 2_000
@@ -100,6 +107,8 @@ def test_messages_and_records_touch_no_byte_beside_the_buffers(tmp_path: Path) -
     ("program", "right", "wrong"),
     [
         ("scanner", "SCANNER_PADDING 32", "SCANNER_PADDING 1"),
+        ("places", "SCANNER_PADDING 32", "SCANNER_PADDING 1"),
+        ("places", "rest->length == length && ", ""),
         ("bus", "sizes->key_bytes += (int64_t)message->key_length;", ""),
         ("bus", "at = append_number(at, piece->numbers[record]);", "at = append_number(at, piece->numbers[record] / 10);"),
     ],

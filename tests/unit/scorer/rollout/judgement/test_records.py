@@ -7,7 +7,7 @@ from publisher.positions import Position
 from scorer.dead_letters.headers import dead_headers
 from scorer.rollout import drift
 from scorer.rollout.judgement import records
-from scorer.rollout.judgement.differences import Answer, Difference
+from scorer.rollout.judgement.differences import Answer, Difference, Differences
 from scorer.rollout.judgement.feed import Lag
 from scorer.rollout.judgement.report import Margins
 from scorer.rollout.judgement.sample import MOST, Sample
@@ -26,13 +26,12 @@ def encoded(encoder: RecordEncoder, count: int = 3, status: str = "scored") -> l
 
 
 def test_records_are_read_as_they_are_written() -> None:
-    placed, found = records.places(encoded(FALLBACK), bytes)
-    assert [(p.source.topic, p.source.partition, p.source.offset) for p in placed] == [
-        ("events", 0, 0),
-        ("events", 1, 1),
-        ("events", 0, 2),
-    ]
-    first, second, third = records.answers(found)
+    values, rows = encoded(FALLBACK), np.arange(3)
+    found = {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in records.lanes(values, rows).items()}
+    assert found == {("events", 0): ([0, 2], [0, 2]), ("events", 1): ([1], [1])}
+    assert records.in_json(values, rows, bytes) is values
+    assert records.in_json(values, rows[1:], bytes.upper) == [values[0], values[1].upper(), values[2].upper()]
+    first, second, third = records.answers_at(values, rows)
     assert first == Answer("sha256:a", "scored", 7, "e\n0", 0.5, "late", "away")
     assert (second.score, third.score, third.decision) == ([1, 2], None, "on\ntime")
 
@@ -55,7 +54,7 @@ TWICE = b"\n".join(encoded(ENCODER, 1) * 2)
 @pytest.mark.parametrize("bad", [None, b"{", b"7", b'{"source":{"topic":"t"}}', TWICE])
 def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
     with pytest.raises(records.Unreadable) as told:
-        records.places([encoded(ENCODER, 1)[0], bad], bytes)
+        records.lanes([encoded(ENCODER, 1)[0], bad], np.arange(2))
     assert told.value.row == 1
 
 
@@ -76,18 +75,20 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     assert sample.drift() == (None, None)
     rng = np.random.default_rng(1)
     scores = np.stack([rng.random(3 * MOST), rng.random(3 * MOST) ** 2], axis=1)
-    found = [(at, Difference(0, 1, ("yes", "no"), (one, other))) for at, (one, other) in enumerate(scores.tolist())]
-    for made, pairs in ((sample, found), (backwards, found[::-1])):
-        for start in range(0, len(pairs), 7_000):
-            some = pairs[start : start + 7_000]
-            made.add(("t", 0), [offset for offset, _ in some], [each for _, each in some])
+    every = np.arange(len(scores))
+    for made, order in ((sample, every), (backwards, every[::-1])):
+        for start in range(0, len(order), 7_000):
+            some = order[start : start + 7_000]
+            kinds = [Difference(0, 1, ("yes", "no"))]
+            made.add(("t", 0), some, Differences(kinds, np.zeros(len(some), np.intp), scores[some].T))
+            made.drift()
     assert sample.drift() == backwards.drift()
     whole = drift.psi_without_bias(*scores.T), drift.ks(*scores.T)
     assert sample.drift() == pytest.approx(whole, abs=0.05)
     assert sample.flips == {("yes", "no"): 3 * MOST}
     alone = Sample()
-    differences = [Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(100)]
-    alone.add(("t", 0), range(100), differences)
+    kinds = [Difference(0, int(n % 2), ("yes", "no" if n % 2 else "yes")) for n in range(2)]
+    alone.add(("t", 0), np.arange(100), Differences(kinds, np.arange(100) % 2, np.full((2, 100), np.nan)))
     psi, ks = alone.drift()
     assert psi is not None
     assert psi > 0.25

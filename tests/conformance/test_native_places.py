@@ -1,0 +1,131 @@
+"""The native part changes nothing of what the judge reads: the places and the answers of score records are those that Python
+finds, and so is what is said of a record that is none."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from publisher.kafka.partitions import Partition
+from scorer.events.native.places import UNCERTAIN_PLACE, places
+from scorer.events.native.texts import PADDING, Column, Texts
+from scorer.rollout.judgement import records
+from scorer.rollout.judgement.differences import Answer
+from scorer.rollout.judgement.records import Unreadable
+from scorer.scores.record import RecordEncoder
+from tests.unit.scorer.events.formats import damaged
+
+pytestmark = pytest.mark.debian("cc")
+ENCODER = RecordEncoder(model="m", version="1.0.0", digest="sha256:" + "a" * 64, role="champion", region="r")
+TOPICS = ["events", "events.more", "é", 'a"b', ""]
+NUMBERS = ["0", "7", "-1", "-0", "1.0", "1e2", "12345678901234567", "99999999999999999999", "null", '"1"', "[]"]
+VALUES = [
+    '"x"',
+    "null",
+    "1e-400",
+    "0.1e1",
+    "[1,[2,{}]]",
+    "[1,]",
+    '{"a":{"b":[true,false]}}',
+    "[" * 9 + "]" * 9,
+    '"\\u00e9"',
+    "tru",
+]
+
+
+@st.composite
+def written(draw: st.DrawFn) -> bytes:
+    """A record as scorers write it."""
+    score = draw(st.sampled_from([b"0.25", b"[1,2.5]", b'{"a":[1],"b":2}', b"null", b"1e300"]))
+    place = draw(st.sampled_from(TOPICS)), draw(st.integers(0, 2))
+    decision, id_ = draw(st.sampled_from([None, "late", "on\ntime"])), draw(st.sampled_from(["e1", "é", ""]))
+    offset, time = draw(st.integers(0, 2**40)), draw(st.integers(0, 2))
+    encoder = ENCODER.acting(
+        role="champion", arm="canary", revision=draw(st.integers(0, 1)), fallback=draw(st.none() | st.just("away"))
+    )
+    return encoder.encode([id_], [score], [decision], [place], [offset], [time], "scored", 9)[0]
+
+
+@st.composite
+def strange(draw: st.DrawFn) -> bytes:
+    """A text that is nearly a record."""
+    parts = {
+        "topic": json.dumps(draw(st.sampled_from(TOPICS))),
+        "partition": "1",
+        "offset": "5",
+        "more": draw(st.sampled_from(VALUES)),
+    }
+    for name in draw(st.lists(st.sampled_from(sorted(parts)), max_size=2)):
+        parts[name] = draw(st.sampled_from(NUMBERS))
+    named = draw(st.permutations(sorted(parts.items())))[: draw(st.sampled_from([3, 4, 4]))]
+    named += named[: draw(st.sampled_from([0, 0, 0, 1]))]
+    source = "{" + ",".join(f'"{name}":{value}' for name, value in named) + "}"
+    members = [
+        ("source", source),
+        ("id", '"e"'),
+        ("digest", '"d"'),
+        ("status", '"scored"'),
+        ("x", draw(st.sampled_from(VALUES))),
+    ]
+    if draw(st.integers(0, 4)) == 0:
+        members.append(("source", draw(st.sampled_from([source, "null", "{}"]))))
+    gap = draw(st.sampled_from(["", "", " ", "\n"]))
+    text = f",{gap}".join(f'"{name}"{gap}:{gap}{value}' for name, value in draw(st.permutations(members)))
+    return f"{gap}{{{text}{gap}}}{gap}".encode()
+
+
+events = st.one_of(
+    written(), written(), written(), strange(), written().flatmap(damaged), strange().flatmap(damaged), st.none()
+)
+
+
+def packed(values: Sequence[bytes | None]) -> Texts:
+    bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
+    nulls = np.array([value is None for value in values], np.uint8)
+    text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)
+    return Texts(text, bounds[:-1], bounds[1:], nulls)
+
+
+def lanes(values: Column, rows: Sequence[int]) -> dict[Partition, tuple[list[int], list[int]]] | tuple[int, str]:
+    try:
+        found = records.lanes(values, np.array(rows, np.int64))
+    except Unreadable as error:
+        return error.row, str(error)
+    return {lane: (at.tolist(), offsets.tolist()) for lane, (at, offsets) in found.items()}
+
+
+def answers(values: Column, rows: Sequence[int]) -> list[Answer] | tuple[int, str]:
+    try:
+        return records.answers_at(values, np.array(rows, np.int64))
+    except Unreadable as error:
+        return error.row, str(error)
+
+
+@settings(max_examples=400)
+@given(st.lists(events, max_size=6), st.data())
+def test_places_and_answers_are_those_that_python_finds(values: list[bytes | None], data: st.DataObject) -> None:
+    rows = sorted(data.draw(st.sets(st.integers(0, len(values) - 1)))) if values else []
+    assert lanes(packed(values), rows) == lanes(values, rows)
+    placed = [row for row in rows if isinstance(lanes(values, [row]), dict)]
+    assert answers(packed(values), placed) == answers(values, placed)
+
+
+def test_what_scorers_write_is_certain_whatever_else_stands_there() -> None:
+    """Batches of several partitions, between records that are none: the end that is read once does not hide them."""
+    made = [ENCODER.encode([f"e{n}"], [b"0.5"], [None], [("events", n // 3)], [n], [n % 2], "scored", 9)[0] for n in range(12)]
+    found = places(packed([*made, made[0][:-1], made[0] + b"}", b""]), np.arange(15))
+    assert found is not None
+    firsts, offsets = found
+    assert firsts.tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 9, 9, *[UNCERTAIN_PLACE] * 3]
+    assert offsets[:12].tolist() == list(range(12))
+
+
+def test_more_places_than_the_native_part_remembers_are_found_all_the_same() -> None:
+    values = [ENCODER.encode(["e"], [b"0.5"], [None], [("events", n % 99)], [n], [1], "scored", 9)[0] for n in range(300)]
+    found = lanes(packed(values), range(300))
+    assert isinstance(found, dict)
+    assert found == lanes(values, range(300))
+    assert len(found) == 99
