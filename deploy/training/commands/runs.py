@@ -46,7 +46,7 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def found(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """The folder of the run with this id, version or name, by default of the newest that has done this step. Raises Fatal (2)."""
+    """The folder of the run with this id, version or name; default: the newest that has done this step. Raises Fatal (2)."""
     there = [each for each in reversed(runs(folder)) if Journal(each / STEPS).entry(step)]
     if name is None and there:
         return there[0]
