@@ -92,7 +92,7 @@ def faults(settings: Settings, found: Mapping[str, Topic]) -> list[str]:
 
 
 def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> list[NewTopic]:
-    """What `--create` makes: inputs with `partitions`, outputs and dead letters like the widest input. Pure."""
+    """What `--create` makes: inputs with `partitions`, labels, outputs and dead letters like the widest input. Pure."""
     inputs = [found[name] for name in settings.input.topics if name in found]
     width = max([topic.partitions for topic in inputs], default=partitions)
     largest = max([topic.max_bytes for topic in inputs], default=DEFAULT_MAX_BYTES)
@@ -109,6 +109,8 @@ def missing(settings: Settings, found: Mapping[str, Topic], partitions: int) -> 
         settings.status_topic: NewTopic(settings.status_topic, 1, config=OWN_TIME | {"cleanup.policy": "compact"}),
         settings.swaps_topic: NewTopic(settings.swaps_topic, 1, config=OWN_TIME | UNLIMITED),
     }
+    if settings.labels.topic:
+        plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
     return [plan for name, plan in plans.items() if name not in found]
 
 

@@ -191,9 +191,7 @@ def _samples(settings: Settings, servable: Servable, found: dict[str, topics.Top
 def _labels(settings: Settings, topic: str, found: dict[str, topics.Topic]) -> Finding:
     """Whether the newest labels say of which event they are and what came true."""
     if topic not in found:
-        return Finding(
-            "labels", False, f"topic {topic} does not exist, or may not be seen", "labels.topic names it; it is not made"
-        )
+        return Finding("labels", False, f"topic {topic} does not exist, or may not be seen", "--create makes what is missing")
     messages, _ = newest(settings, topic)
     read = labels_of(settings)
     classes = Classes(tuple(settings.labels.classes)) if settings.labels.classes else None

@@ -124,6 +124,7 @@ def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         for rule in found["rules"]
     ]
     yield table(("rule", "value", "bound", "passed"), rules)
+    yield f"{found['verdict']}: {found['because']}"
 
 
 def _figure(value: object) -> str:
