@@ -38,7 +38,7 @@ PROGRAM = Path(__file__).resolve().parents[1]
 OUTCOMES = "flights.outcomes"
 KEY = "training"
 RATE = 300.0  # flights a second, while a run learns
-AFTER_SWAP = 1_000  # flights that the new version is to score
+AFTER_SWAP = 500  # flights that the new version is to score
 SIGNATURE_OF = "2.0.0"
 GOING_ON = (
     f"python {PROGRAM} list training.yaml",
