@@ -56,6 +56,7 @@ RUNS = {
     "rescore": ("tests.proofs.rescore", "scorer rescore under kill -9, and the count of missing and doubled corrections"),
     "rollouts": ("tests.campaigns.rollouts", "rollouts that act, under kill -9 of everything but the broker"),
     "snapshot": ("tests.proofs.training.snapshot", "a million labelled events, frozen and copied from a real broker"),
+    "training": ("tests.campaigns.training", "trainings under kill -9, and what the registry holds afterwards"),
     "seeing": ("tests.proofs.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
 """What takes long, by name: the module to run, with its own options, and what it is."""
