@@ -14,6 +14,7 @@ VERBS = {
     "reproduce": "training.commands.reproduce:reproduce",
     "demo": "training.commands.demo:demo",
 }
+LIBRARIES = ("lightgbm", "onnx", "onnxruntime", "optuna", "pyarrow", "scipy")
 app = command_line.program("From labelled events to a promoted version: by hand, on schedule, or when labels come.", VERBS)
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     environment.pin()
     from model_registry.errors import RegistryError
 
-    if find_spec("pyarrow") is None:
-        print("error: pyarrow is missing\nhint: pip install -e '.[training]'", file=sys.stderr)
+    if lacking := [name for name in LIBRARIES if find_spec(name) is None]:
+        print(f"error: {', '.join(lacking)}: not installed\nhint: pip install -e '.[cpu,training]'", file=sys.stderr)
         sys.exit(2)
     command_line.run(app, RegistryError)
