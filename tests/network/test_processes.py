@@ -7,13 +7,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torch.distributed import TCPStore
 
 from model_registry import files
 from publisher.errors import UNREACHABLE, USAGE
 from tests.network.fit import digest
 from tests.support.environment import ROOT
 from tests.support.processes import alive, free_port
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 from training.recipes.network.job import LOCK
 
 EPOCHS = 20
@@ -108,6 +109,35 @@ def test_torchrun_on_several_nodes_gives_the_same(tmp_path: Path, expected: str)
     before = (tmp_path / f"{EPOCHS}.npz").stat().st_mtime_ns
     assert digest(tmp_path, EPOCHS, 2) == expected
     assert (tmp_path / f"{EPOCHS}.npz").stat().st_mtime_ns == before
+
+
+def test_addresses_of_killed_processes_are_not_waited_for(tmp_path: Path) -> None:
+    """The second start of torchrun has the store of the first: rank 0 comes while that still names the old rank 1."""
+    digest(tmp_path, 1, 2)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    where = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "WORLD_SIZE": "2",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+    def worker(rank: int, restarts: int) -> "subprocess.Popen[bytes]":
+        environment = ENVIRONMENT | where | {"RANK": str(rank), "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+        return subprocess.Popen([sys.executable, "-m", WORKER, str(tmp_path), str(2 + restarts)], env=environment)
+
+    first = [worker(rank, 0) for rank in (0, 1)]
+    assert [one.wait() for one in first] == [0, 0]
+    known = store.num_keys()
+    second = [worker(0, 1)]
+    until(lambda: store.num_keys() > known, "rank 0", every=OFTEN)
+    second.append(worker(1, 1))
+    try:
+        assert [one.wait(STEP_SECONDS) for one in second] == [0, 0]
+    finally:
+        for one in second:
+            one.kill()
+    assert (tmp_path / "3.npz").exists()
 
 
 def test_three_processes_from_outside_are_refused(tmp_path: Path) -> None:

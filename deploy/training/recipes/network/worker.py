@@ -34,11 +34,20 @@ def main(arguments: Sequence[str]) -> None:
     device = f"cuda:{os.environ['LOCAL_RANK']}" if found.gpus else "cpu"
     if found.gpus:
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if found.gpus else "gloo")
+    distributed.init_process_group("nccl" if found.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
     with files.locked(folder / job.LOCK) if share.rank == 0 else nullcontext():
         state = _sent(torch, job.begun(folder, found, wanted), device)
         epochs.train(folder, found, rows, state, wanted, share, device)
     distributed.destroy_process_group()
+
+
+def _meeting() -> Any:
+    """Where processes tell each other their addresses, apart from those of earlier starts. torchrun's agent keeps one store, and
+    a process that reads the address of one that was killed waits for half an hour."""
+    from torch import distributed
+
+    store, *_ = next(distributed.rendezvous("env://"))
+    return distributed.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _sent(torch: Any, state: job.State, device: str) -> job.State:
