@@ -101,6 +101,15 @@ class Differences:
         """The pairs of which something is so, (n,)."""
         return self.of_each(ask).astype(np.bool_)
 
+    def part(self, rows: NDArray[np.intp]) -> "Differences":
+        """Those of some pairs, (m,)."""
+        return Differences(self.kinds, self.which[rows], self.scores[:, rows])
+
+    def ordered(self, rows: Sequence[int], answered: Sequence[Answer], shadow: Sequence[Answer]) -> list[tuple[Answer, Answer]]:
+        """Of some pairs the champion's answer and the candidate's."""
+        swapped = self.where(lambda kind: kind.swapped)
+        return [(shadow[row], answered[row]) if swapped[row] else (answered[row], shadow[row]) for row in rows]
+
     def counts(self) -> list[tuple[Difference | None, int]]:
         """How many pairs have each difference."""
         return list(zip(self.kinds, np.bincount(self.which, minlength=len(self.kinds)).tolist(), strict=True))

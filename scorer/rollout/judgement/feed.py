@@ -15,7 +15,7 @@ from publisher.kafka.rights import READ, Right
 from scorer.events.native.bus import bus
 from scorer.rollout.judgement.taken import Failure, Taken, source_of
 
-CALL_RECORDS = 20_000
+CALL_RECORDS = 10_000
 CALL_BYTES = 16 << 20  # of records that one call takes, as large as those of the call before
 QUEUE_KIBIBYTES = 16_384  # fetched ahead
 

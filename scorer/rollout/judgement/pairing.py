@@ -5,6 +5,7 @@ failed may stand a little behind later scores: dead letters in a topic of their 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -34,6 +35,11 @@ class Pairs(NamedTuple):
     offsets: Offsets
     answered: Tickets
     shadow: Tickets
+
+
+def joined(every: Sequence[Pairs]) -> Pairs:
+    """One behind the other."""
+    return Pairs(*map(np.concatenate, zip(*every, strict=True)))
 
 
 class Dropped(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.partitions import Offsets, Partition, Spans
@@ -18,7 +19,7 @@ from scorer.rollout.judgement.cells import Cells, cell
 from scorer.rollout.judgement.differences import Answer, Comparer, Contest, Tally
 from scorer.rollout.judgement.feed import Feed, Lag
 from scorer.rollout.judgement.labelled import LabelledPairs
-from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side
+from scorer.rollout.judgement.pairing import MergeJoin, Pairs, Side, joined
 from scorer.rollout.judgement.records import Unreadable
 from scorer.rollout.judgement.report import Judgement
 from scorer.rollout.judgement.sample import Sample
@@ -209,12 +210,12 @@ class Watch:
                 lanes.append(records.lanes(values, batch.rows))
             except Unreadable as error:
                 raise self._no_score(batch, error.row, error) from error
-        first = self._shelf.put(values, taken.keys, taken.size)
+        first, pairs = self._shelf.put(values, taken.keys, taken.size), list[tuple[Partition, Pairs]]()
         for batch, found in zip(batches, lanes, strict=True):
             side = Side.SHADOW if batch.partition[0] == self._settings.shadow_topic else Side.ANSWERED
             self._lanes.setdefault(batch.partition, set()).update(found)
-            for lane, (rows, offsets) in found.items():
-                self._pairs(lane, self._join.add(side, lane, offsets, rows + first))
+            pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in found.items()]
+        self._pairs(pairs)
 
     def _letters_read(self) -> bool:
         """Whether the dead letters that were there at the start are read: what has waited for one of them need wait no more."""
@@ -226,35 +227,49 @@ class Watch:
             if (letter := records.letter(headers or [])) is not None:
                 lane, offset, answer = letter
                 ticket = self._shelf.put_one(Told(answer, key))
-                self._pairs(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket])))
+                self._pairs([(lane, self._join.add(Side.ANSWERED, lane, np.array([offset]), np.array([ticket])))])
 
-    def _pairs(self, lane: Partition, pairs: Pairs) -> None:
-        if not len(pairs.offsets):
+    def _pairs(self, found: Sequence[tuple[Partition, Pairs]]) -> None:
+        """Count the pairs of several source partitions."""
+        found = [(lane, pairs) for lane, pairs in found if len(pairs.offsets)]
+        if not found:
             return
+        lanes, pairs = [lane for lane, _ in found], joined([pairs for _, pairs in found])
+        of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in found])
         try:
             answered, shadow = (self._shelf.answers(side) for side in (pairs.answered, pairs.shadow))
         except Unreadable as error:
-            why = f"the answer to {lane[0]}[{lane[1]}]@{pairs.offsets[error.row]} is no score: {error}"
-            raise Fatal(why, HINT, USAGE) from error
+            (topic, partition), offset = lanes[of[error.row]], pairs.offsets[error.row]
+            raise Fatal(f"the answer to {topic}[{partition}]@{offset} is no score: {error}", HINT, USAGE) from error
         if self._window != ALWAYS:
             inside = [row for row, each in enumerate(shadow) if self._window.holds(each.event_ms)]
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
-                pairs = Pairs(*(column[inside] for column in pairs))
-        self._count(lane, pairs, answered, shadow)
+                of, pairs = of[inside], Pairs(*(column[inside] for column in pairs))
+        self._count(lanes, of, pairs, answered, shadow)
 
-    def _count(self, lane: Partition, pairs: Pairs, answered: Sequence[Answer], shadow: Sequence[Answer]) -> None:
-        """Pairs of the window, in full."""
-        found, offsets = self._comparer.differences(answered, shadow), pairs.offsets.tolist()
-        keys = zip(self._shelf.hashes(pairs.answered), offsets, strict=True)
-        cells = np.array([cell(key, lane, offset) for key, offset in keys], np.intp)
+    def _count(
+        self,
+        lanes: Sequence[Partition],
+        of: NDArray[np.intp],
+        pairs: Pairs,
+        answered: Sequence[Answer],
+        shadow: Sequence[Answer],
+    ) -> None:
+        """Count pairs of the window. `of` says which source partition each is of."""
+        found, keys = self._comparer.differences(answered, shadow), self._shelf.hashes(pairs.answered)
+        places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)
+        cells = np.array([cell(key, lanes[at], offset) for key, at, offset in places], np.intp)
         self.tally.add(cells, found)
-        self.sample.add(lane, pairs.offsets, found)
-        if self._labelled is not None:
-            both = np.flatnonzero(found.where(lambda kind: kind.scored)).tolist()
-            swapped = found.where(lambda kind: kind.swapped).tolist()
-            sides = [(answered[row], shadow[row])[:: -1 if swapped[row] else 1] for row in both]
-            self._labelled.add(lane, [(offsets[row], int(cells[row]), *side) for row, side in zip(both, sides, strict=True)])
+        for at, lane in enumerate(lanes):
+            rows = np.flatnonzero(of == at)
+            self.sample.add(lane, pairs.offsets[rows], found.part(rows))
+            if self._labelled is not None:
+                both = rows[found.where(lambda kind: kind.scored)[rows]].tolist()
+                sides = found.ordered(both, answered, shadow)
+                self._labelled.add(
+                    lane, [(int(pairs.offsets[n]), int(cells[n]), *side) for n, side in zip(both, sides, strict=True)]
+                )
         if any(kind is not None for kind in found.kinds):
             self._paired = time.monotonic()
 
