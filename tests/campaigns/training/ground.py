@@ -67,10 +67,19 @@ class Ground:
 
     def registry(self, *arguments: str) -> str:
         """What `model-registry` says. Raises RuntimeError where it does not end well."""
-        command = [sys.executable, "-m", "model_registry", "--plain-http", *arguments]
+        return self._said("model_registry", "--plain-http", *arguments)
+
+    def scorer(self, verb: str, *arguments: str) -> str:
+        """What `scorer` says of its configuration. Raises RuntimeError where it does not end well."""
+        words = [word for word in arguments if not word.startswith("--")]
+        options = [word for word in arguments if word.startswith("--")]
+        return self._said("scorer", verb, *words, "scorer.yaml", *options)
+
+    def _said(self, module: str, *arguments: str) -> str:
+        command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=60)
         if done.returncode:
-            raise RuntimeError(f"model-registry {arguments[0]} ended with {done.returncode}: {done.stderr}")
+            raise RuntimeError(f"{module} {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
     def training(self, verb: str, *options: str) -> subprocess.Popen[str]:

@@ -101,3 +101,15 @@ def test_a_run_that_was_killed_in_its_search_goes_on_and_leaves_no_process(groun
     run = told(ground, "run")
     assert faults(ground, run) == []
     assert told(ground, "reproduce", "prod")["same"]
+
+
+def test_a_version_that_passed_begins_a_rollout_where_a_plan_is_named(ground: Ground) -> None:
+    plan = {"steps": [{"canary": "5%", "bake": "1m"}, {"promote": True}], "rules": {"errors": "1%"}}
+    (ground.folder / "plan.yaml").write_text(yaml.safe_dump(plan))
+    configure(ground, publish=TRAINING["publish"] | {"rollout": "plan.yaml"})
+    ground.scorer("check", "--create")
+    run = told(ground, "run")
+    assert (run["outcome"], run["promotion"]["revision"]) == ("rollout", None)
+    begun = json.loads(ground.scorer("rollout", "status", "--json"))
+    assert (begun["rollout"], begun["candidate"]["version"]) == (run["promotion"]["rollout"], run["version"])
+    assert json.loads(ground.registry("status", ground.source, "--json"))["channels"][0]["version"] == "1.0.0"
