@@ -1,7 +1,6 @@
 """Recipes: how rows become a model. One module a recipe; the search, the training and the export know this protocol only."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,8 +12,6 @@ from training.snapshot.rows import Rows
 
 Params = Mapping[str, int | float | str]
 """What a trial of the search chooses: names and values of one recipe."""
-
-RECIPES = {"trees": "training.recipes.trees:Trees", "network": "training.recipes.network:Network"}
 
 
 class Fitted(Protocol):
@@ -53,8 +50,12 @@ class Recipe(Protocol):
         """
 
 
-def named(name: str) -> Recipe:
-    """The recipe of this name in the settings. Its libraries are imported here."""
-    module, _, kind = RECIPES[name].partition(":")
-    recipe: Recipe = getattr(import_module(module), kind)()
-    return recipe
+def named(name: str, gpus: int) -> Recipe:
+    """The recipe of this name in the settings, imported when asked for. `gpus` are a network's; trees have no use for them."""
+    if name == "network":
+        from training.recipes.network import Network
+
+        return Network(gpus)
+    from training.recipes.trees import Trees
+
+    return Trees()

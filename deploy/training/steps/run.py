@@ -120,7 +120,7 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        return named(self.training.recipe)
+        return named(self.training.recipe, self.training.gpus)
 
     @cached_property
     def store(self) -> Store:

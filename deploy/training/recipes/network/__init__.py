@@ -31,9 +31,24 @@ ROWS_AT_ONCE = 65_536
 class Network:
     """The recipe (`training.recipes.Recipe`). `gpus`: how many it may take, one a process; 0: none."""
 
+    name = "network"
+
     def __init__(self, gpus: int = 0) -> None:
         self._gpus = gpus
         self._last: tuple[Rows, Signature, Encoding, Encoded] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the rows: a worker process of a search has its own."""
+        return type(self), (self._gpus,)
+
+    def check(self, signature: Signature) -> None:
+        """Raises Fatal (2) for a signature that a network does not serve."""
+        served.check(signature)
+        served.column(signature)
+
+    def parameters(self, stated: Params) -> Params:
+        """All parameters: those stated, and defaults. Raises Fatal (2)."""
+        return msgspec.structs.asdict(_parameters(stated))
 
     def suggest(self, trial: Any) -> Params:
         """Parameters for a trial of the search (`optuna.Trial`)."""
@@ -56,8 +71,7 @@ class Network:
         of another training, or the weights have become infinite; 4 where processes died more often than they are started anew.
         """
         parameters = _parameters(params)
-        served.check(signature)
-        served.column(signature)
+        self.check(signature)
         processes = epochs.processes(self._gpus or workers)
         self._check(processes)
         learned, encoded = self._encoded(rows, signature)

@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Where processes tell each other their addresses, apart from those of earlier starts. torchrun's agent keeps one store, and
-    a process that reads the address of one that was killed waits for half an hour."""
+    """Where processes tell each other their addresses, apart from those of earlier starts. torchrun's agent keeps one store: a
+    process that read there the address of one that was killed would wait for half an hour."""
     from torch import distributed
 
     store, *_ = next(distributed.rendezvous("env://"))
