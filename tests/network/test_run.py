@@ -13,7 +13,7 @@ NETWORK = {"recipe": "network", "search": {"trials": 2, "rungs": [2, 6], "reduct
 
 
 def test_a_network_is_promoted_and_reproduced_by_another_number_of_processes(broker: Broker, tmp_path: Path) -> None:
-    ground = Ground(broker.bootstrap_servers, tmp_path / "network-run", None, 7, champion=True)
+    ground = Ground(broker.bootstrap_servers, tmp_path / "network-run", None, 7, champion=False)
     (ground.folder / "training.yaml").write_text(yaml.safe_dump({**TRAINING, **NETWORK}))
     process = ground.training("run")
     said, _ = process.communicate(timeout=500)
