@@ -17,7 +17,7 @@ from scorer.rollout.judgement.taken import Failure, Taken, source_of
 
 CALL_RECORDS = 10_000
 CALL_BYTES = 16 << 20  # of records that one call takes, as large as those of the call before
-QUEUE_KIBIBYTES = 16_384  # fetched ahead
+QUEUE_KIBIBYTES = 8_192  # fetched ahead
 
 
 class Feed:

@@ -12,7 +12,7 @@ from scorer.rollout.judgement import records
 from scorer.rollout.judgement.differences import Answer
 from scorer.rollout.judgement.records import Said, Unreadable
 
-MOST_BYTES = 16 << 20  # of what was taken together and is kept whole
+MOST_BYTES = 12 << 20  # of what was taken together and is kept whole
 ROW_BITS = 32
 ROWS = (1 << ROW_BITS) - 1
 MANY = 1_000
