@@ -14,6 +14,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,7 +91,9 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     steps = [name for name in STEPS if not options.only or name in options.only]
-    outcomes = [attempt(name, folder, rest) for name in steps]
+    with ThreadPoolExecutor(1) as beside:  # torch takes minutes to install: while the other steps run
+        made = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
+        outcomes = [attempt(name, folder, rest, made) for name in steps]
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
@@ -107,11 +110,11 @@ def run_apart(name: str, arguments: Sequence[str]) -> int:
     return subprocess.run(command, env=variables(folder), check=False).returncode
 
 
-def attempt(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
-    """Run one step, in the environment that it needs: where that cannot be made, the step has failed."""
+def attempt(step: str, folder: Path, pytest_arguments: Sequence[str], made: "Future[Path] | None" = None) -> Outcome:
+    """Run one step, in the environment that it needs, with torch in `made`: where that cannot be made, the step has failed."""
     begin = time.monotonic()
     try:
-        outcome = run(step, with_torch(folder) if step in TORCH else folder, pytest_arguments)
+        outcome = run(step, (made.result() if made else with_torch(folder)) if step in TORCH else folder, pytest_arguments)
     except Unusable as error:
         print(error, file=sys.stderr)
         outcome = Outcome(step, 0.0, failed=1)
