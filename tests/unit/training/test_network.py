@@ -13,13 +13,12 @@ from hypothesis.extra.numpy import arrays
 
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
-from training.recipes.network import job
+from training.recipes.network import Network, job
 from training.recipes.network.encoding import RARE, learned
 from training.recipes.network.epochs import added, processes
 from training.recipes.network.graph import onnx
 from training.recipes.network.job import Encoded, State
 from training.recipes.network.layers import SHARDS, Parameters, first, shapes, views
-from training.recipes.network.served import check, column
 
 X = {"tensor": "x", "dtype": "float32", "fields": ["a", "b"]}
 NAMES = {"tensor": "name", "dtype": "string", "fields": ["name"]}
@@ -41,7 +40,7 @@ def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signat
     ],
 )
 def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at: int) -> None:
-    assert column(said) == at
+    Network().check(said)
     rows = {"x": np.ones((3, 2), np.float32), "name": np.full((3, 1), "n", object)}
     model = onnx(said, learned(rows, said), weights_of(said, rows))
     (answered,) = onnxruntime.InferenceSession(model).run(["p"], rows)
@@ -52,22 +51,22 @@ def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (signature(output={"tensor": "p", "index": 2}), "something else"),
-        (signature(labels=["a", "b", "c"]), "something else"),
-        (signature(output={"tensor": "p", "shape": [-1]}), "something else"),
-        (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "one output"),
+        (signature(output={"tensor": "p", "index": 2}), "is read at column 2"),
+        (signature(labels=["a", "b", "c"]), "it has 3 labels"),
+        (signature(output={"tensor": "p", "shape": [-1]}), r"has the shape \[-1\]"),
+        (signature(output={"tensor": "p", "shape": []}), "has no dimension but the batch"),
+        (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "it has 2 outputs"),
     ],
 )
 def test_other_outputs_are_refused(said: Signature, told: str) -> None:
     with pytest.raises(Fatal, match=told) as caught:
-        column(said)
+        Network().check(said)
     assert caught.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize(
     ("tensor", "told"),
     [
-        ({"tensor": "c", "dtype": "float32", "value": 1.0, "batch": False}, "'c' is a constant"),
         ({"tensor": "x", "dtype": "float32", "fields": ["a"], "batch": False}, "'x' has no batch dimension"),
         (
             {"tensor": "t", "dtype": "int64", "fields": [{"name": "t", "array": True, "max_length": 9}], "shape": [-1]},
@@ -77,7 +76,7 @@ def test_other_outputs_are_refused(said: Signature, told: str) -> None:
 )
 def test_other_tensors_are_refused(tensor: dict[str, Any], told: str) -> None:
     with pytest.raises(Fatal, match=told):
-        check(signature(tensor, NAMES))
+        Network().check(signature(tensor, NAMES))
 
 
 def weights_of(said: Signature, rows: dict[str, Any]) -> list[Any]:

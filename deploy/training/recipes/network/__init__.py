@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from model_registry import files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
-from training.recipes import Params
-from training.recipes.network import encoding, epochs, job, served
+from training.recipes import Params, suited
+from training.recipes.network import encoding, epochs, job
 from training.recipes.network.encoding import Encoding
 from training.recipes.network.epochs import Share
 from training.recipes.network.job import Encoded, Job
@@ -43,8 +43,10 @@ class Network:
 
     def check(self, signature: Signature) -> None:
         """Raises Fatal (2) for a signature that a network does not serve."""
-        served.check(signature)
-        served.column(signature)
+        suited.check(signature, self.name)
+        if not suited.output_row(signature):
+            hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
+            raise Fatal(f"recipe network: output {signature.outputs[0].tensor!r} has no dimension but the batch", hint, USAGE)
 
     def parameters(self, stated: Params) -> Params:
         """All parameters: those stated, and defaults. Raises Fatal (2)."""

@@ -72,8 +72,8 @@ class Encoding(msgspec.Struct, frozen=True):
 
 def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:
     """The encoding that these rows teach."""
-    numeric = [one.tensor for one in signature.inputs if one.dtype != STRING]
-    strings = [one.tensor for one in signature.inputs if one.dtype == STRING]
+    numeric = [one.tensor for one in signature.fed if one.dtype != STRING]
+    strings = [one.tensor for one in signature.fed if one.dtype == STRING]
     return Encoding(
         tuple(_numbers(name, columns(tensors[name], np.float64)) for name in numeric),
         tuple(Names(name, tuple(_known(column) for column in columns(tensors[name], np.object_).T)) for name in strings),

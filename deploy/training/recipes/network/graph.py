@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.package.signature import Signature, TensorInput
 from training.recipes.network.encoding import STRING, Encoding, Numbers
-from training.recipes.network.served import column
+from training.recipes.suited import output_row
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
@@ -27,8 +27,9 @@ def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.
     columns = [(names, at, known) for names in encoding.names for at, known in enumerate(names.known)]
     for (names, at, known), table in zip(columns, weights[:tables], strict=True):
         features.append(graph.looked_up(names.tensor, at, known, table))
-    graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), column(signature))
-    output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, column(signature) + 1])
+    (width,) = output_row(signature)
+    graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), width - 1)
+    output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, width])
     graph.nodes[-1].output[0] = output.name
     inputs = [helper.make_tensor_value_info(one.tensor, _dtype(one), [None, *one.row]) for one in signature.inputs]
     made = helper.make_graph(graph.nodes, "network", inputs, [output], graph.constants)
