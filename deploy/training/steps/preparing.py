@@ -27,7 +27,7 @@ def plan(run: Run) -> Plan:
         hint = "name a file: signature: signature.json; a first version needs it"
         raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
     told = None if champion is None else champion.to_json()
-    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest())
+    return Plan(_now_ms(), config(run.training, run.settings), signature.to_json(), told, environment.digest(), run.anew)
 
 
 def freeze(run: Run) -> Frozen:
@@ -79,7 +79,7 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 def _nothing_new_since(run: Run) -> str:
     """The name of the last run, where that ended, was configured as this one, and read every label that is there."""
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
-    if not ended or run.anew:
+    if not ended or run.plan.anew:
         return ""
     last = Journal(ended[-1] / STEPS)
     planned, frozen = last.result("plan", Plan), last.result("freeze", Frozen)

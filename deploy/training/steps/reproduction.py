@@ -27,7 +27,7 @@ from training.snapshot import dataset
 from training.steps import course
 from training.steps.publishing import origin
 from training.steps.results import Counted, Plan
-from training.steps.run import Progress, Run
+from training.steps.run import Progress, Run, schema
 
 LAST = "export"
 _HINT = "only a version that a run has made can be made again"
@@ -116,9 +116,15 @@ def _training(config: dict[str, dict[str, Any]], training: Training) -> Training
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
-    """The scorer's sections as they were recorded; the broker and the registry are those of this machine."""
-    stated = config["scorer"]
-    sections = {name: type(getattr(settings, name)).model_validate(stated[name]) for name in ("input", "labels")}
+    """The scorer's sections as they were recorded; broker, registry and files are this machine's. Raises RegistryError."""
+    stated, here = config["scorer"], schema(settings)
+    if stated["schema"] != here:
+        hint = "name that schema in input.schema_file"
+        raise Refused(f"the events were read by the schema {stated['schema']}, and here it is {here}", hint)
+    sections = {
+        "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
+        "labels": type(settings.labels).model_validate(stated["labels"]),
+    }
     return settings.model_copy(update={**sections, "name": str(stated["name"]), "region": stated["region"]})
 
 

@@ -11,13 +11,14 @@ Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-
 class Plan(msgspec.Struct, frozen=True):
     """What a run is to do, settled before it touches anything. `config` is every setting that leaves a trace in the model;
     with the digest of the environment it says whether a run that was broken off can go on. `champion` is the signature of the
-    version that serves, as JSON like `signature`; None: there is none."""
+    version that serves, as JSON like `signature`; None: there is none. `anew`: also where no label has come."""
 
     began_ms: int
     config: dict[str, Any]
     signature: str
     champion: str | None
     environment: str
+    anew: bool = False
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from model_registry import files
 from model_registry.channels.channel import Resolution
-from model_registry.oci import reference
+from model_registry.oci import digests, reference
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from model_registry.stores import Store
@@ -177,6 +177,14 @@ class Run:
 
 
 def config(training: Training, settings: Settings) -> dict[str, Any]:
-    """Every setting that leaves a trace in the model or in its judgement: no secret, and no path of a machine."""
+    """Every setting that leaves a trace in the model or in its judgement: no secret, and no path of a machine. Raises
+    RegistryError."""
     own = training.model_dump(mode="json", exclude=PRIVATE)
-    return {"training": own, "scorer": settings.model_dump(mode="json", include=set(SCORERS))}
+    scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
+    return {"training": own, "scorer": {**scorers, "schema": schema(settings)}}
+
+
+def schema(settings: Settings) -> str | None:
+    """The digest of the file that the schema of the events is in. Raises RegistryError where that cannot be read."""
+    path = settings.input.schema_file
+    return digests.of_bytes(files.read_named("schema", path)) if path else None
