@@ -160,14 +160,14 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
 
 
 def test_a_shadow_that_is_too_far_behind_goes_on_at_the_end_and_counts(make_rig: MakeRig) -> None:
-    rig = make_rig(shadow={"max_lag_seconds": 2, "share": 100}).stocked(1, versions=2)
+    rig = make_rig(shadow={"max_lag_seconds": 6, "share": 100}).stocked(1, versions=2)
     champion, shadow = rig.start("a").ready(), start(rig, "--set", "batching.max_events=5")  # seconds of work
     moved(rig, *SHADOWED)
     until(lambda: serves(rig, "shadow"), "the candidate in the shadow")
     emit(rig, range(100))
     os.kill(shadow.worker, signal.SIGSTOP)
     rig.emit(events(5_000, start=100, keys=KEYS))
-    time.sleep(4)
+    time.sleep(8)
     os.kill(shadow.worker, signal.SIGCONT)
     until(lambda: reached(rig) == rig.ends() and rig.answered() == 5_100, "the end")
     until(lambda: "too far behind" in shadow.said, "its word on that")
