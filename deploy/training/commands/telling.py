@@ -117,7 +117,7 @@ def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     metrics = sides[-1][1]["metrics"]
     yield table(
         ("", *(f"{name} {side['version']}" for name, side in sides)),
-        [(metric, *(f"{side['metrics'].get(metric, float('nan')):.4f}" for _, side in sides)) for metric in metrics],
+        [(metric, *(_figure(side["metrics"].get(metric)) for _, side in sides)) for metric in metrics],
     )
     rules = [
         (rule["name"], _figure(rule["value"]), _figure(rule["bound"]), "yes" if rule["passed"] else "NO")
