@@ -10,6 +10,7 @@ import yaml
 
 from tests.campaigns.training.counting import faults, strays
 from tests.campaigns.training.ground import TRAINING, Ground
+from tests.support.processes import free_port
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until
 
@@ -113,3 +114,16 @@ def test_a_version_that_passed_begins_a_rollout_where_a_plan_is_named(ground: Gr
     begun = json.loads(ground.scorer("rollout", "status", "--json"))
     assert (begun["rollout"], begun["candidate"]["version"]) == (run["promotion"]["rollout"], run["version"])
     assert json.loads(ground.registry("status", ground.source, "--json"))["channels"][0]["version"] == "1.0.0"
+
+
+def test_a_broker_that_is_away_ends_a_run_with_code_4_and_the_next_one_goes_on(ground: Ground) -> None:
+    told(ground, "run", "--until", "export")
+    path = ground.folder / "scorer.yaml"
+    there = path.read_text()
+    path.write_text(there.replace(ground.servers, f"127.0.0.1:{free_port()}"))
+    process = ground.training("run")
+    assert (process.wait(SECONDS), "promote.json" in {step.name for step in ground.folder.glob("runs/*/steps/*")}) == (4, True)
+    path.write_text(there)
+    run = told(ground, "run")
+    assert run["outcome"] == "promoted"
+    assert faults(ground, run) == []
