@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from model_registry.channels import channel
@@ -13,6 +14,7 @@ from model_registry.trust import bundle, signing
 from model_registry.trust.keys import PrivateKey
 from model_registry.trust.signing import TrustedKey
 from tests.support.attested import RUN, comparison, provenance
+from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
 from training.publish.promoting import Judged, Overtaken, Promoted, promote_once, reason_of
 from training.publish.versions import Origin, push, version_of
 from training.publish.vouching import attest_once, sign_once
@@ -25,6 +27,21 @@ KEYS = [TrustedKey("training", KEY.public())]
 FIRST = Judged()
 VERSION = version_of(RUN, AT)
 EVALUATED = {"dataset": {"name": "hold-out", "digest": {"sha256": f"{2:064x}"}}, "metrics": {"auc": 0.91}}
+
+
+@pytest.fixture
+def folder(make_package: MakePackage) -> Path:
+    return make_package("made", model=onnx_bytes(b"made"))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def copied(records: Path) -> Copied:
+    return snapshot(records)
 
 
 def snapshot(folder: Path, note: bytes = b"", topic: str = "flights") -> Copied:

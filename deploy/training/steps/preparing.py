@@ -8,6 +8,7 @@ from model_registry.errors import Refused
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
 from training import environment
+from training.publish.versions import version_of
 from training.snapshot import freezing
 from training.snapshot.files import Frozen
 from training.snapshot.joining import PARTS
@@ -52,8 +53,7 @@ def join(run: Run) -> Rows:
         told = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
         raise Over("too-few-labels", told)
     parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
-    day = time.strftime("%Y%m%d", time.gmtime(run.frozen.now_ms / 1_000))
-    return Rows(**joined.summary(), parts=parts, run=run.identity, version=f"{day}-{run.identity}")
+    return Rows(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
 
 
 def _champions(run: Run) -> Signature | None:

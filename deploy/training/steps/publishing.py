@@ -38,7 +38,7 @@ def attest(run: Run) -> list[str]:
     """The digests of the attestations. Raises RegistryError."""
     said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
     return [
-        vouching.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, _frozen(run))
+        vouching.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, run.frozen_at)
         for type_, predicate in said.items()
     ]
 
@@ -48,7 +48,7 @@ def sign(run: Run) -> None:
     judged = _gate(run)
     if judged.verdict != "passed":
         raise Over(judged.verdict, judged.because)
-    vouching.sign_once(run.store, run.pushed.digest, run.rows.version, run.rows.run, run.key, _frozen(run))
+    vouching.sign_once(run.store, run.pushed.digest, run.rows.version, run.rows.run, run.key, run.frozen_at)
 
 
 def promote(run: Run) -> Promotion:
@@ -147,11 +147,6 @@ def _sha256(digest: str) -> dict[str, str]:
 
 def _gate(run: Run) -> Comparison:
     return run.result("gate", Comparison)
-
-
-def _frozen(run: Run) -> datetime:
-    """The moment of the freeze, which statements are dated by: a run that goes on writes the same bytes."""
-    return datetime.fromtimestamp(run.frozen.now_ms / 1_000, UTC)
 
 
 def _now() -> datetime:

@@ -3,6 +3,7 @@ again from the folder: the same rows, the same model, the same scores."""
 
 import hashlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,6 +90,11 @@ class Run:
     @cached_property
     def frozen(self) -> Frozen:
         return self.result("freeze", Frozen)
+
+    @property
+    def frozen_at(self) -> datetime:
+        """The moment of the freeze. What a run attests is dated by it: a run that goes on writes the same bytes."""
+        return datetime.fromtimestamp(self.frozen.now_ms / 1_000, UTC)
 
     @cached_property
     def copied(self) -> Counted:

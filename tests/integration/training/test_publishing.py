@@ -25,7 +25,7 @@ from tests.integration.registry.conftest import AT_ONCE, PLAIN, registry, remote
 from tests.integration.registry.server import DockerRegistry
 from tests.support.attested import CHAMPION, RUN
 from tests.support.fixtures import MakeTopics
-from tests.support.publishing import AT, KEYS, VERSION, check_once, origin, publish, snapshot
+from tests.support.publishing import AT, KEYS, VERSION, check_once, copied, folder, origin, publish, records, snapshot
 from tests.support.shared_broker import Broker
 from tests.support.topics import admin
 from tests.support.waiting import until
@@ -38,7 +38,7 @@ from training.publish.versions import push, version_of
 from training.snapshot import dataset
 from training.snapshot.files import Copied, Frozen, verified
 
-__all__ = ["make_package", "registry", "remote", "repository"]
+__all__ = ["copied", "folder", "make_package", "records", "registry", "remote", "repository"]
 
 OTHER = "ba9876543210"
 in_registry = pytest.mark.debian("docker-registry")
@@ -65,21 +65,6 @@ class Dying(RemoteStore):
         self.writes += 1
         if self.writes == self.at:
             raise Killed
-
-
-@pytest.fixture
-def folder(make_package: MakePackage) -> Path:
-    return make_package("made", model=onnx_bytes(b"made"))
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Path:
-    return tmp_path / "records"
-
-
-@pytest.fixture
-def copied(records: Path) -> Copied:
-    return snapshot(records)
 
 
 @in_registry

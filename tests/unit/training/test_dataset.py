@@ -14,28 +14,18 @@ from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.stores.layout import LayoutStore
 from model_registry.trust import referrers
-from tests.support.publishing import snapshot
+from tests.support.publishing import copied, records, snapshot
 from tests.unit.model_registry.conftest import MakePackage, make_package, promote, push_versions, store
 from training.snapshot import dataset
 from training.snapshot.dataset import DATASET_TYPE
 from training.snapshot.files import MANIFEST, Copied, verified
 
-__all__ = ["make_package", "store"]
+__all__ = ["copied", "make_package", "records", "store"]
 
 
 @pytest.fixture
 def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     return push_versions(store, make_package, "1.0.0", "2.0.0")
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Path:
-    return tmp_path / "records"
-
-
-@pytest.fixture
-def copied(records: Path) -> Copied:
-    return snapshot(records)
 
 
 def blobs(store: LayoutStore) -> set[str]:

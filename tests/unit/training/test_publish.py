@@ -22,7 +22,20 @@ from publisher.kafka.groups import GroupPosition
 from scorer.rollout.controller.entries import Entry, Kind, Version, encode
 from scorer.rollout.controller.ledger import Ledger
 from tests.support.attested import CHAMPION, RUN, comparison, provenance
-from tests.support.publishing import AT, EVALUATED, KEY, KEYS, VERSION, check_once, origin, publish, snapshot
+from tests.support.publishing import (
+    AT,
+    EVALUATED,
+    KEY,
+    KEYS,
+    VERSION,
+    check_once,
+    copied,
+    folder,
+    origin,
+    publish,
+    records,
+    snapshot,
+)
 from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, promote, store
 from tests.unit.model_registry.keyring import TWO
 from training.publish.promoting import Judged, Overtaken, Promoted, judged_by, promote_once, standing
@@ -32,7 +45,7 @@ from training.publish.versions import origin_of, push, version_of
 from training.publish.vouching import attest_once, sign_once
 from training.snapshot.files import Copied, Frozen
 
-__all__ = ["make_package", "store"]
+__all__ = ["copied", "folder", "make_package", "records", "store"]
 
 OTHER = "ba9876543210"
 
@@ -76,21 +89,6 @@ class Parts(LayoutStore):
         super().move_tags({first: to[first]}, expect=expect)
         self.dies = False
         raise Killed
-
-
-@pytest.fixture
-def folder(make_package: MakePackage) -> Path:
-    return make_package("made", model=onnx_bytes(b"made"))
-
-
-@pytest.fixture
-def records(tmp_path: Path) -> Path:
-    return tmp_path / "records"
-
-
-@pytest.fixture
-def copied(records: Path) -> Copied:
-    return snapshot(records)
 
 
 @pytest.fixture

@@ -1,0 +1,23 @@
+"""The rooms of deploy/training, top to bottom. import-linter holds those of the packages that are installed; this is none."""
+
+import grimp
+
+LAYERS = (
+    {"__main__"},
+    {"cli"},
+    {"commands"},
+    {"demo"},
+    {"steps"},
+    {"export", "gate", "publish", "search"},
+    {"recipes"},
+    {"flights", "snapshot"},
+    {"environment", "settings"},
+)
+
+
+def test_each_room_knows_those_below_it_alone() -> None:
+    graph = grimp.build_graph("training")
+    rooms = {module.removeprefix("training.") for module in graph.find_children("training")}
+    assert rooms == set().union(*LAYERS), "a new room has its place above"
+    found = graph.find_illegal_dependencies_for_layers(layers=LAYERS, containers={"training"})
+    assert {(each.importer, each.imported) for each in found} == set()
