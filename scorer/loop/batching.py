@@ -4,7 +4,9 @@ The latency target is the one knob. A scorer takes what is there when the next t
 grow by themselves under load.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 
 from publisher.session.protocol import Record
 from scorer.events.batch import End
@@ -14,14 +16,15 @@ from scorer.servables.cost import CostModel
 FEWEST = 1_000  # events that a batch may have however large their records are: each transaction has its price
 FILL = 0.95  # of a produce request
 SAMPLE = 64  # one record of so many is measured
-SIZE_EWMA = 0.1
+EWMA = 0.1
+PARTITION = itemgetter(0, 3)  # of a record: topic and number
 RECORD_BYTES = 40  # what a record takes beside key, value and headers, and a header beside name and value at most
 
 
 class Limiter:
     """The limits of one scorer. `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is what the
-    settings allow. The records of a batch travel in one produce request of `request_bytes` even where they are all of one
-    partition.
+    settings allow. The records of a batch for one partition travel in one produce request of `request_bytes`, as long as the
+    fullest partition gets no larger share of them than of the full batches before.
 
     While one request of a partition is on its way and more of its records wait, the Kafka client's thread spins: for the
     milliseconds of a request as a rule, for seconds after a broker's restart, and several scorers then keep that broker from
@@ -34,6 +37,7 @@ class Limiter:
         self._max_events = max_events
         self._request_bytes = request_bytes
         self._record_bytes = 0.0
+        self._share = 1.0
         self._limit = self._largest = max_events
 
     def limit(self, cost: CostModel, inference: CostModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
@@ -54,17 +58,24 @@ class Limiter:
             return "latency"
         return "size" if self._largest >= self._max_events else "bytes"
 
-    def observe(self, records: Sequence[Record]) -> None:
-        """A batch became these records. Few of them are not looked at: they are far from any limit."""
+    def observe(self, records: Sequence[Record], end: End) -> None:
+        """A batch that stopped at `end` became these records. Few records are not looked at: they are far from any limit. The
+        fullest partition's share counts where the batch was full: it tells nothing of one that had what was left over."""
         if len(records) < FEWEST:
             return
-        mean = mean_wire_bytes(records)
-        self._record_bytes = max(mean, self._record_bytes + SIZE_EWMA * (mean - self._record_bytes))
+        self._record_bytes = _risen(self._record_bytes, mean_wire_bytes(records))
+        if full(end, len(records)):
+            self._share = _risen(self._share, largest_share(records))
 
     def _in_one_request(self) -> int:
         if not self._record_bytes:
             return self._max_events
-        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / self._record_bytes)))
+        return min(self._max_events, max(FEWEST, int(FILL * self._request_bytes / (self._record_bytes * self._share))))
+
+
+def _risen(known: float, seen: float) -> float:
+    """What is known once this is seen: it rises at once and falls by and by."""
+    return max(seen, known + EWMA * (seen - known))
 
 
 def full(end: End, events: int) -> bool:
@@ -103,3 +114,10 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
     return sum(map(wire_bytes, sample)) / len(sample)
+
+
+def largest_share(records: Sequence[Record]) -> float:
+    """The share of the records, one or more, that the partition with the most of them gets."""
+    if isinstance(records, PackedRecords):
+        return records.largest_share()
+    return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -232,7 +232,7 @@ class Loop:
         offsets = partitions.offsets(work.batch, work.mark)
         overlap = not work.swaps and self._pacing.overlap(work.scoring)
         began, waited, records = time.monotonic(), self._session.counters.commit_seconds, work.scored.records
-        self._limiter.observe(records)
+        self._limiter.observe(records, work.batch.end)
         self._published = work
         try:
             self._session.publish(

@@ -174,8 +174,8 @@ class ModelSettings(Section):
 class BatchingSettings(Section):
     latency_target_ms: float = Field(default=TARGET_MS, gt=0)
     """A batch grows for as long as its oldest event can be answered in this time (ms), longer where broker or model is busy."""
-    max_events: int = Field(default=4_096, ge=1, le=100_000)
-    """The most events in a batch; fewer where their records would not fit one produce request (1 MB), but 1,000 always."""
+    max_events: int = Field(default=8_192, ge=1, le=100_000)
+    """The most events in a batch; fewer where the records for a partition do not fit a produce request (1 MB); 1,000 always."""
 
 
 class TracingSettings(Section):

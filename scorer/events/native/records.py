@@ -119,6 +119,10 @@ class PackedRecords(Lazy[Record]):
         """How many bytes a key and a value have together on average, a little more at most."""
         return sum(piece.mean() for piece in self._pieces) + float(self._keys.lengths().mean())
 
+    def largest_share(self) -> float:
+        """The share of them that the partition with the most gets."""
+        return float(np.bincount(self._partitions).max() / len(self))
+
     def __len__(self) -> int:
         return len(self._keys)
 

@@ -67,7 +67,7 @@ def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
 )
 def test_what_kept_a_batch_from_being_larger_is_named(end: End, age: float, at_most: int, record: int, limited: str) -> None:
     under_test = limiter()
-    under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST)
+    under_test.observe([("scores", bytes(record), None, 0, 0, None)] * FEWEST, "empty")
     cheap = fitted([(1, 2e-6), (1_000, 1e-3)])
     assert 1 <= under_test.limit(cheap, CostModel(), age, at_most) <= at_most
     assert under_test.limited_by(end) == limited
@@ -92,10 +92,35 @@ def most(under_test: Limiter) -> int:
 def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, headers: Headers, count: int) -> None:
     under_test = limiter()
     assert most(under_test) == 4_096
-    under_test.observe([("scores", bytes(size), key, 0, 0, headers)] * count)
+    under_test.observe([("scores", bytes(size), key, 0, 0, headers)] * count, "empty")
     events = most(under_test)
     bare = size + len(key or b"") + sum(len(name) + len(held or b"") for name, held in headers or ())
     assert events == FEWEST or (FEWEST < events <= 4_096 and events * bare < 1_000_000)
+
+
+def test_what_the_fullest_partition_gets_has_to_fit() -> None:
+    def records(fullest: int) -> list[Record]:
+        others = [1 + at % 3 for at in range(FEWEST - fullest)]
+        return [("scores", bytes(360), None, partition, 0, None) for partition in [0] * fullest + others]
+
+    spread = limiter()
+    spread.observe(records(FEWEST // 4), "events")
+    first = most(spread)
+    assert first == int(2_375 / 0.925), "it counts by and by"
+    spread.observe(records(FEWEST // 4), "empty")
+    assert most(spread) == first, "what was left over tells nothing"
+    for _ in range(50):
+        spread.observe(records(FEWEST // 4), "bytes")
+    assert most(spread) == 4_096
+    spread.observe(records(FEWEST), "events")
+    assert most(spread) == 2_375, "more of them count at once"
+
+
+def test_partitions_of_two_topics_are_two() -> None:
+    spread, records = limiter(), [(topic, bytes(360), None, 0, 0, None) for topic in ("scores", "letters")] * FEWEST
+    for _ in range(50):
+        spread.observe(records, "events")
+    assert most(spread) == 4_096
 
 
 def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
@@ -103,16 +128,16 @@ def test_larger_records_count_at_once_and_smaller_ones_by_and_by() -> None:
         return [("scores", bytes(size), None, 0, 0, None)] * FEWEST
 
     sizes = limiter()
-    sizes.observe(records(9_000)[1:])
+    sizes.observe(records(9_000)[1:], "events")
     assert most(sizes) == 4_096
-    sizes.observe(records(300))
+    sizes.observe(records(300), "events")
     small = most(sizes)
-    sizes.observe(records(600))
+    sizes.observe(records(600), "events")
     large = most(sizes)
-    sizes.observe(records(300))
+    sizes.observe(records(300), "events")
     assert large < most(sizes) < small < 4_096
     few = limiter(500)
-    few.observe(records(300))
+    few.observe(records(300), "events")
     assert most(few) == 500
 
 
