@@ -113,6 +113,14 @@ def test_places_and_answers_are_those_that_python_finds(values: list[bytes | Non
     assert answers(packed(values), placed) == answers(values, placed)
 
 
+@pytest.mark.parametrize("offset", [2**63, -(2**63), 10**20])
+def test_an_offset_that_no_partition_has_is_none(offset: int) -> None:
+    value = b'{"source":{"topic":"events","partition":0,"offset":%d}}' % offset
+    for values in ([value], packed([value])):
+        assert "offset" in str(lanes(values, [0]))
+        assert isinstance(lanes(values, [0]), tuple)
+
+
 def test_what_scorers_write_is_certain_whatever_else_stands_there() -> None:
     """Batches of several partitions, between records that are none: the end that is read once does not hide them."""
     made = [ENCODER.encode([f"e{n}"], [b"0.5"], [None], [("events", n // 3)], [n], [n % 2], "scored", 9)[0] for n in range(12)]

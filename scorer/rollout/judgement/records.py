@@ -7,7 +7,7 @@ when it has a partner.
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,13 +27,14 @@ Said = bytes | Answer
 """One answer as it was read: a record in JSON, or what a dead letter says."""
 Read = TypeVar("Read")
 Numbers = NDArray[np.int64]
+LARGEST_OFFSET = 2**63 - 1
 NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError)  # the latter for a string that is not UTF-8
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
     topic: str
     partition: int
-    offset: int
+    offset: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
