@@ -1,4 +1,4 @@
-"""The native scanner changes nothing: JSON objects decode to the same bits, ids, reasons and words with it and without it."""
+"""The native scanner changes nothing: JSON decodes to the same bits, ids, reasons and words with it and without it."""
 
 import json
 import math
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
 from scorer.events.json import scanned
+from scorer.events.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.events.json.objects import JsonDecoder
 from scorer.events.native.scanner import UNCERTAIN
 from tests.unit.scorer.events.formats import damaged, scanner_of
@@ -142,6 +143,64 @@ def test_any_batch_is_decoded_as_without_it(data: st.DataObject) -> None:
         assert_identical(*(decoder.decode(batch) for decoder in both))
 
 
+ARRAY = {"array": True, "length": 3}
+lists = st.one_of(
+    st.lists(usual, min_size=3, max_size=3), st.lists(st.one_of(usual, odd, texts, st.just("[1]")), max_size=4)
+).map(lambda elements: f"[{','.join(elements)}]")
+array_kinds = st.sampled_from([{}, ARRAY, ARRAY, {**ARRAY, "default": 0.5}, {"array": True}])
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data(), kinds=st.lists(array_kinds, min_size=1, max_size=4))
+def test_any_batch_with_arrays_is_decoded_as_without_it(data: st.DataObject, kinds: list[dict[str, Any]]) -> None:
+    names = NAMES[-len(kinds) :]
+    shapes = [{"shape": [3, 1]} if kind == {"array": True} else {} for kind in kinds]
+    inputs = [
+        {"tensor": name, "dtype": "float32", **shape, "fields": [{"name": name, **kind}]}
+        for name, kind, shape in zip(names, kinds, shapes, strict=True)
+    ]
+    signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
+    both = JsonDecoder(signature, "id", LARGEST), JsonDecoder(signature, "id", LARGEST, fewest=None)
+    named = list(zip(names, kinds, strict=True))
+    good = [json.dumps({name: [0.5, 1, -2.25] if kind else 7.5 for name, kind in named}).encode()] * scanned.FEWEST
+    for _ in range(2):
+        values = [
+            [(name, data.draw(st.one_of(lists, lists, odd) if kind else odd)) for name, kind in named]
+            for _ in range(data.draw(st.integers(0, 6)))
+        ]
+        drawn = list(map(json_object, values))
+        drawn = [data.draw(damaged(one)) if data.draw(st.integers(0, 5)) == 0 else one for one in drawn]
+        batch = data.draw(st.permutations([*drawn, *good]))
+        assert_identical(*(decoder.decode(batch) for decoder in both))
+
+
+def json_object(members: Sequence[tuple[str, str]]) -> bytes:
+    return ("{" + ",".join(f'"{name}": {value}' for name, value in members) + "}").encode("utf-8", "surrogatepass")
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data(), one=st.booleans(), envelope=st.booleans())
+def test_any_batch_of_arrays_is_decoded_as_without_it(data: st.DataObject, one: bool, envelope: bool) -> None:
+    """Bare arrays and envelopes, the elements being one field's or three fields'."""
+    fields: list[dict[str, Any]] = (
+        [{"name": "v", **ARRAY}] if one else [{"name": "a"}, {"name": "b", "default": "nan"}, {"name": "c", "default": 2}]
+    )
+    signature = signature_of(fields, 0)
+    both = [JsonEnvelopeDecoder(signature, "id", LARGEST) if envelope else JsonArrayDecoder(signature, LARGEST) for _ in "ab"]
+    both[1].scanned = None
+    good, drawn = (
+        [b"[0.5, 1,-2.25]"] * scanned.FEWEST,
+        [e.encode("utf-8", "surrogatepass") for e in data.draw(st.lists(lists, max_size=6))],
+    )
+    if envelope:
+        good = [b'{"id":"e","features":%b}' % each for each in good]
+        drawn = [json_object([("id", data.draw(ids)), ("features", each.decode("utf-8", "surrogatepass"))]) for each in drawn]
+    drawn = [data.draw(damaged(one)) if data.draw(st.integers(0, 5)) == 0 else one for one in drawn]
+    for _ in range(2):
+        batch = data.draw(st.permutations([*drawn, *good]))
+        assert_identical(*(decoder.decode(batch) for decoder in both))
+
+
 @pytest.mark.parametrize("bad", [None, b"", b"{", bytes(LARGEST + 1), b"\xff", b'{"a":1}', b'{"id":"x","a":1,"b":1e39}'])
 def test_a_bad_event_among_good_ones_is_rejected_as_without_it(bad: bytes | None) -> None:
     signature = signature_of([{"name": "a"}, {"name": "b"}], 0)
@@ -168,22 +227,26 @@ def test_every_number_that_is_certain_has_the_same_bits() -> None:
 
 @pytest.mark.parametrize("name", [name for name in AWKWARD if name])
 def test_names_that_a_text_may_spell_in_two_ways_are_not_scanned(name: str) -> None:
-    assert scanned.ScannedObjects.of(signature_of([{"name": name}], 0), "id") is None
-    assert scanned.ScannedObjects.of(signature_of([{"name": "a"}], 0), name) is None
+    assert scanned.ScannedRows.of_objects(signature_of([{"name": name}], 0), "id") is None
+    assert scanned.ScannedRows.of_objects(signature_of([{"name": "a"}], 0), name) is None
 
 
-def test_only_scalars_of_float32_are_scanned() -> None:
-    double = {"tensor": "x", "dtype": "float64", "fields": ["a"]}
-    array = {"tensor": "x", "dtype": "float32", "fields": [{"name": "a", "array": True, "length": 3}]}
-    for inputs in ([double], [array]):
+def test_only_float32_of_one_length_is_scanned() -> None:
+    scalar, array = {"name": "a"}, {"name": "a", "array": True, "length": 3}
+    varying = {"name": "a", "array": True, "max_length": 3}
+    for dtype, field, shape in (("float64", scalar, {}), ("float64", array, {}), ("float32", varying, {"shape": [-1]})):
+        inputs = [{"tensor": "x", "dtype": dtype, **shape, "fields": [field]}]
         signature = Signature.parse(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-        assert scanned.ScannedObjects.of(signature, "id") is None
-    assert scanned.ScannedObjects.of(signature_of([{"name": "id"}], 0), "id") is None
+        assert scanned.ScannedRows.of_objects(signature, "id") is None
+        assert scanned.ScannedRows.of_arrays(signature) is None
+    assert scanned.ScannedRows.of_objects(signature_of([{"name": "id"}], 0), "id") is None
+    assert scanned.ScannedRows.of_envelopes(signature_of([scalar], 0), "features", "features") is None
+    assert scanned.ScannedRows.of_objects(signature_of([array], 0), "id") is not None
 
 
 def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again() -> None:
     signature = signature_of([{"name": "a"}], 0)
-    objects = scanned.ScannedObjects.of(signature, "id")
+    objects = scanned.ScannedRows.of_objects(signature, "id")
     assert objects is not None
     other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]

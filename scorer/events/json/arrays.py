@@ -1,8 +1,9 @@
 """JSON arrays, bare or in an envelope with the id: one element a field, in the order of the signature.
 
 Where the signature has one field and that is an array, its numbers are the elements. An envelope is an object whose `features`
-are the array; the id is another field of it. Floats go through simdjson straight into the tensors where that is certain to say
-the same as msgspec; everything else through one compiled msgspec decoder, and singly where an event is bad.
+are the array; the id is another field of it. The native scanner reads plain arrays of float32, and simdjson floats, straight
+into the tensors, where that is certain to say the same as msgspec. Everything else goes through one compiled msgspec decoder,
+and singly where an event is bad.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields, as_tuple, without_paths
 from scorer.events.json.float_arrays import WIDE, brackets
 from scorer.events.json.rows import JsonRows, an_object, check_utf8
+from scorer.events.json.scanned import ScannedRows
 from scorer.events.tensors import Columns, Row, all_float, matrix
 
 FEATURES = "features"
@@ -98,6 +100,7 @@ class JsonArrayDecoder(JsonRows):
         fields = Fields(without_paths(signature, "json-array"), None, max_event_bytes)
         self._elements = _Elements(fields)
         super().__init__(fields, self._elements.type, self._elements.row, self._elements.checked)
+        self.scanned = ScannedRows.of_arrays(signature)
 
     def _whole(self, values: Sequence[bytes]) -> Decoded | None:
         return self._elements.whole(values, None)
@@ -114,6 +117,7 @@ class JsonEnvelopeDecoder(JsonRows):
         self._elements = _Elements(fields)
         self._id_field = fields.id_name
         super().__init__(fields, self._envelope(self._elements.type), self._row_of, self._checked_row)
+        self.scanned = ScannedRows.of_envelopes(signature, FEATURES, fields.id_name)
         self._open = msgspec.json.Decoder(self._envelope(msgspec.Raw)).decode
         self._parse = simdjson.Parser().parse
 

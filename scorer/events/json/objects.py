@@ -1,17 +1,15 @@
-"""JSON objects to tensors. The native scanner reads plain objects of float32 and simdjson reads arrays of floats, both straight
-into the tensor. msgspec reads all other events."""
+"""JSON objects to tensors. The native scanner reads plain objects of float32, and simdjson arrays of floats, straight into the
+tensor. msgspec reads all other events."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from model_registry.package.signature import Signature
-from scorer.events.decoder import Decoded
 from scorer.events.fields import Fields, as_tuple
 from scorer.events.json.float_arrays import FloatArrays, wide
 from scorer.events.json.rows import JsonRows, an_object
-from scorer.events.json.scanned import FEWEST, ScannedObjects
-from scorer.events.native.texts import Texts
+from scorer.events.json.scanned import FEWEST, ScannedRows
 from scorer.events.tensors import Row
 
 
@@ -28,14 +26,8 @@ class JsonDecoder(JsonRows):
         fields = Fields(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
         self._arrays = FloatArrays(fields) if wide(signature) and not fields.nested else None
-        self._scanned = None if fewest is None or fields.nested else ScannedObjects.of(signature, fields.id_name)
-        self._fewest = fewest or 0
-
-    def _whole(self, values: Sequence[bytes]) -> Decoded | None:
-        few = len(values) < self._fewest and not isinstance(values, Texts)
-        if self._scanned is None or few:
-            return None
-        return self._scanned.decoded(values, self._by_msgspec)
+        if fewest is not None and not fields.nested:
+            self.scanned, self.fewest = ScannedRows.of_objects(signature, fields.id_name), fewest
 
     def _rows(self, values: Sequence[bytes]) -> Iterable[Row]:
         if self._arrays is None:

@@ -8,13 +8,21 @@ import msgspec
 
 from scorer.events.decoder import Decoded, Poison, Reason
 from scorer.events.fields import FAULTS, Fields
+from scorer.events.json.scanned import FEWEST, ScannedRows
+from scorer.events.native.texts import Texts
 from scorer.events.record_parts import Parts
 from scorer.events.tensors import Row
 
 
 class JsonRows:
     """Decodes events of one JSON format. `type_` is an event for msgspec. `row` makes a row of an event that msgspec has
-    decoded. `checked` makes one of an event that the standard library has read, or raises Poison."""
+    decoded. `checked` makes one of an event that the standard library has read, or raises Poison.
+
+    `scanned`, where a format has it, reads batches of `fewest` events and more, and all that are in one buffer.
+    """
+
+    scanned: ScannedRows | None = None
+    fewest = FEWEST
 
     def __init__(self, fields: Fields, type_: Any, row: Callable[[Any], Row], checked: Callable[[Any], Row]) -> None:
         self._fields = fields
@@ -25,12 +33,20 @@ class JsonRows:
     def decode(self, values: Sequence[bytes | None], _: Parts | None = None) -> Decoded:
         if self._fields.fits(values):
             good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-            try:
-                found = self._whole(good)
-            except FAULTS:
-                found = None
-            return found or self._by_msgspec(good)
+            return self._scan(good) or self._otherwise(good)
         return self._fields.singly(values, self._one)
+
+    def _scan(self, values: Sequence[bytes]) -> Decoded | None:
+        """The batch by the native scanner, its uncertain events otherwise; None where all of it should go otherwise."""
+        few = len(values) < self.fewest and not isinstance(values, Texts)
+        return None if self.scanned is None or few else self.scanned.decoded(values, self._otherwise)
+
+    def _otherwise(self, values: Sequence[bytes]) -> Decoded:
+        try:
+            found = self._whole(values)
+        except FAULTS:
+            found = None
+        return found or self._by_msgspec(values)
 
     def _by_msgspec(self, values: Sequence[bytes]) -> Decoded:
         """A batch of events of a fitting size by the compiled decoder, singly where one of them is bad."""

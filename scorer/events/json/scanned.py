@@ -1,15 +1,16 @@
-"""Plain JSON objects of float32 by the native scanner. Events that it is not certain about are decoded as if it were not there.
+"""Plain JSON of float32 by the native scanner. Events that it is not certain about are decoded as if it were not there.
 
-The scanner serves signatures whose fields are all float32 scalars, and ids that are strings or integers.
+The scanner serves signatures whose fields are all float32, scalars or arrays of one length, and ids that are strings or
+integers.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature import InputField, Signature
 from scorer.events.decoder import Decoded
 from scorer.events.native.library import native
-from scorer.events.native.scanner import UNCERTAIN, Scanned, Scanner, plain
+from scorer.events.native.scanner import UNCERTAIN, Scanned, Scanner, Wanted, plain
 from scorer.events.tensors import Columns, select
 
 FEWEST = 8
@@ -18,7 +19,7 @@ REST = 15
 """Batches that go without the scanner after one that was mostly uncertain: producers write all events in one manner."""
 
 
-class ScannedObjects:
+class ScannedRows:
     """Decodes batches for one signature."""
 
     def __init__(self, signature: Signature, scanner: Scanner) -> None:
@@ -27,17 +28,30 @@ class ScannedObjects:
         self._resting = 0
 
     @classmethod
-    def of(cls, signature: Signature, id_field: str | None) -> Self | None:
-        """Those of a signature, or None where it has other fields, or where there is no native scanner."""
-        fields = signature.fields
+    def of_objects(cls, signature: Signature, id_field: str | None) -> Self | None:
+        """Those of objects with the signature's fields. None where it has fields that are not scanned, or where there is no
+        native scanner."""
+        return cls._made(signature, [_wanted(field) for field in signature.fields], id_field)
+
+    @classmethod
+    def of_arrays(cls, signature: Signature) -> Self | None:
+        """Those of arrays with every number of an event."""
+        return cls._made(signature, [Wanted("", array=_numbers(signature))], None, bare=True)
+
+    @classmethod
+    def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
+        """Those of objects whose field of this name is such an array."""
+        return cls._made(signature, [Wanted(name, array=_numbers(signature))], id_field)
+
+    @classmethod
+    def _made(cls, signature: Signature, fields: Sequence[Wanted], id_field: str | None, *, bare: bool = False) -> Self | None:
         names = [field.name for field in fields]
         library = native().library
-        if library is None or not names or id_field in names or not all(map(plain, [*names, id_field or ""])):
+        if library is None or not fields or id_field in names or not all(map(plain, [*names, id_field or ""])):
             return None
-        if any(field.dtype != "float32" or field.array is not None for field in fields):
+        if any(field.dtype != "float32" or field.varies or field.raw for field in signature.fields):
             return None
-        absent = [None if field.required else float(field.default or 0.0) for field in fields]
-        return cls(signature, Scanner(library, names, absent, id_field))
+        return cls(signature, Scanner(library, fields, id_field, bare=bare))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
         """A batch, its uncertain events by the other way. None where all of it should go that way."""
@@ -69,3 +83,13 @@ class ScannedObjects:
             return found
         found.rejected = {at[row]: poison for row, poison in rest.rejected.items()}
         return select(found, [row for row in found.rows if row not in found.rejected])
+
+
+def _wanted(field: InputField) -> Wanted:
+    absent = None if field.required or isinstance(field.default, str) else float(field.default or 0.0)
+    return Wanted(field.name, absent, field.array or 0)
+
+
+def _numbers(signature: Signature) -> int:
+    """How many an event has."""
+    return sum(field.array or 1 for field in signature.fields)

@@ -69,23 +69,35 @@ static Scanner *allocated(uint32_t known, const uint32_t *lengths)
     return scanner;
 }
 
-/* A scanner for `count` fields of numbers and, `with_id`, one more for the id, or NULL where memory is short.
- *
- * `names` follow each other without anything between them, the id's last. Each has only characters from 0x20 to 0x7e, no
- * quotation mark and no backslash, and stands there once. `required` and `absent` are those of the numbers. */
-Scanner *scanner_new(uint32_t count, uint32_t with_id, const char *names, const uint32_t *lengths,
-                     const uint8_t *required, const float *absent)
+/* What is wanted of the fields of numbers, which lie in a row one behind the other. */
+static void take_wants(Scanner *scanner, const Wanted *wanted)
 {
-    uint32_t known = count + (with_id ? 1 : 0);
+    for (uint32_t which = 0; which < scanner->count; which++) {
+        Field *field = &scanner->fields[which];
+        field->required = wanted[which].required != 0;
+        field->absent = wanted[which].absent;
+        field->array = wanted[which].array != 0;
+        field->numbers = field->array ? wanted[which].array : 1;
+        field->place = scanner->width;
+        scanner->width += field->numbers;
+    }
+}
+
+/* A scanner for `count` fields of numbers and, where `form` says so, one more for the id, or NULL where memory is short.
+ *
+ * `names` follow each other without anything between them, the id's last; `lengths` are theirs. Each has only characters from
+ * 0x20 to 0x7e, no quotation mark and no backslash, and stands there once. `wanted` is for the numbers. ARRAYS have one field,
+ * whose name nobody looks at. */
+Scanner *scanner_new(uint32_t form, uint32_t count, const char *names, const uint32_t *lengths, const Wanted *wanted)
+{
+    uint32_t known = count + (form == OBJECTS_WITH_ID ? 1 : 0);
     Scanner *scanner = allocated(known, lengths);
     if (!scanner) {
         return NULL;
     }
+    scanner->bare = form == ARRAYS;
     scanner->count = count;
-    for (uint32_t which = 0; which < count; which++) {
-        scanner->fields[which].required = required[which] != 0;
-        scanner->fields[which].absent = absent[which];
-    }
+    take_wants(scanner, wanted);
     for (uint32_t which = 0; which < known; which++) {
         scanner->after[which] = (which + 1) % known;
     }

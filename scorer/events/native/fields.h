@@ -10,11 +10,16 @@ typedef struct {
     uint32_t length;    /* of that, with the quotation mark */
     uint64_t last;      /* the bits of its last word that belong to it */
     uint64_t seen;      /* the newest event that had it */
-    float absent;       /* what stands for it where it is absent or null */
+    uint32_t place;     /* of its first number in a row */
+    uint32_t numbers;   /* that it has: 1 where it is no array */
+    float absent;       /* what stands for each where it is absent or null */
     bool required;
+    bool array;
 } Field;
 
 struct Scanner {
+    bool bare;          /* an event is the array of its one field */
+    uint32_t width;     /* numbers of a row */
     uint32_t count;     /* fields of numbers */
     uint32_t known;     /* fields in all: the id, if there is one, is the one after the numbers */
     uint32_t slots;     /* of `table` less one: a mask */

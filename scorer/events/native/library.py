@@ -40,7 +40,7 @@ def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
     """
     library.native_source.restype = ctypes.c_char_p
     library.scanner_new.restype = POINTER
-    library.scanner_new.argtypes = [COUNT, COUNT, ctypes.c_char_p, POINTER, POINTER, POINTER]
+    library.scanner_new.argtypes = [COUNT, COUNT, ctypes.c_char_p, POINTER, POINTER]
     library.scanner_free.restype = None
     library.scanner_free.argtypes = [POINTER]
     library.scanner_scan.restype = ctypes.c_int64

@@ -13,6 +13,7 @@
 enum {
     POWER = 22,   /* 10^22 is the largest power of ten that is a float64 */
     PLACES = 48,  /* digits in a row, with leading zeros */
+    USUAL = 17,   /* digits behind a point */
 };
 
 typedef struct {
@@ -144,6 +145,41 @@ static inline bool as_float32(const Number *number, float *out)
     value = number->power < 0 ? value / TENS[-number->power] : value * TENS[number->power];
     *out = (float)(value * SIGNS[number->negative]);
     return (number->digits <= (uint64_t)1 << 53) | far_from_midpoint(value);
+}
+
+/* What `scan_number` and `as_float32` make of a number with one digit before its point and up to 17 behind it, as most are
+ * written. False where it is another one, or not certain: nothing is read then. */
+static inline bool scan_usual(Cursor *cursor, float *out)
+{
+    bool negative = *cursor->at == '-';
+    const char *at = cursor->at + negative;
+    if (!is_digit(at[0]) || at[1] != '.') {
+        return false;
+    }
+    uint64_t value, digits = (uint64_t)(at[0] - '0');
+    unsigned places = digit_run(at + 2, &value);
+    digits = digits * WHOLE_TENS[places] + value;
+    for (unsigned run = places; run == WORD && places <= USUAL; places += run) {
+        run = digit_run(at + 2 + places, &value);
+        digits = digits * WHOLE_TENS[run] + value;
+    }
+    char next = at[2 + places];
+    if (places == 0 || places > USUAL || next == 'e' || next == 'E') {
+        return false;
+    }
+    double size = (double)(int64_t)digits / TENS[places];
+    if ((digits > (uint64_t)1 << 53) & !far_from_midpoint(size)) {
+        return false;
+    }
+    *out = (float)(size * SIGNS[negative]);
+    cursor->at = at + 2 + places;
+    return true;
+}
+
+static inline bool scan_float32(Cursor *cursor, float *out)
+{
+    Number number;
+    return scan_usual(cursor, out) || (scan_number(cursor, &number) && as_float32(&number, out));
 }
 
 #endif

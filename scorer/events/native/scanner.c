@@ -1,12 +1,12 @@
-/* JSON objects of numbers to rows of float32: certain, or left to Python.
+/* JSON objects of numbers, and of arrays of them, to rows of float32: certain, or left to Python.
  *
  * An event is *certain* where every JSON parser must read the same from it, and the float32 of each number has the very bits
  * that its float64 gives when it is rounded once more. Everything else is UNCERTAIN, which is no error: Python's decoder reads
  * that event and says what is wrong with it, if anything is. So this file has no error messages, and whenever it is in doubt
  * it stops. Uncertain are: escapes, control characters and bytes above 0x7e in strings; a known field that stands there
- * twice; values of another type; arrays and objects; a required field that is null or missing; the integer -0; more than 18
- * significant digits; powers of ten beyond 22; numbers whose float64 may lie on the wrong side of a float32 midpoint; the
- * empty object; anything after the object.
+ * twice; values of another type; arrays of another length, or in arrays, or with anything but numbers; objects; a required
+ * field that is null or missing; the integer -0; more than 18 significant digits; powers of ten beyond 22; numbers whose
+ * float64 may lie on the wrong side of a float32 midpoint; the empty object; anything after the object.
  *
  * text.h has words and strings, number.h numbers, fields.h and fields.c what is asked for, this file values and events.
  *
@@ -20,7 +20,7 @@
  *
  *   text     read only. The events without anything between them, then SCANNER_PADDING zero bytes.
  *   lengths  read only. The bytes of each event; their sum is the length of the text without its padding.
- *   rows     written: `events` rows of `count` floats. The row of an uncertain event holds anything.
+ *   rows     written: `events` rows of `width` floats. The row of an uncertain event holds anything.
  *   kinds    written: `events` bytes.
  *   ids      written: the id of each event and a newline, the newline alone where there is no id or no certainty. It needs
  *            room for the length of the text and one byte more an event. An id holds no newline: that is a control character.
@@ -32,8 +32,8 @@
  * ---------------------------
  * Text is read in words of 8 bytes, which may reach past the end of an event into its neighbour, and past the last event into
  * the padding. A zero byte is no digit, no part of a name and no text, so every reader of words stops at the first one. A
- * member of an object, and each further word of a string, is begun within its own event only; one value can therefore lead
- * into the neighbour, but no further. An event is certain only where its closing brace and the white space behind it end
+ * member of an object, each element of an array, and each further word of a string, is begun within its own event only; one
+ * value can therefore lead into the neighbour, but no further. An event is certain only where its closing brace and the white space behind it end
  * exactly at its own end: what was read of a neighbour never counts.
  */
 #include "scanner.h"
@@ -81,6 +81,31 @@ static bool scan_other(Cursor *cursor)
            scan_number(cursor, &number);
 }
 
+/* As many numbers as a field has. */
+static bool scan_array(Cursor *cursor, const Field *field, float *out)
+{
+    if (!take(cursor, '[')) {
+        return false;
+    }
+    for (uint32_t at = 0; at < field->numbers; at++) {
+        if (at > 0 && !take(cursor, ',')) {
+            return false;
+        }
+        skip_space(cursor);
+        if (cursor->at >= cursor->end || !scan_float32(cursor, out + at)) {
+            return false;
+        }
+    }
+    return take(cursor, ']');
+}
+
+static void fill(const Field *field, float *row)
+{
+    for (uint32_t at = 0; at < field->numbers; at++) {
+        row[field->place + at] = field->absent;
+    }
+}
+
 static inline bool scan_value(Scanner *scanner, Cursor *cursor, uint32_t which, float *row, Id *id)
 {
     if (which == scanner->known) {
@@ -95,11 +120,11 @@ static inline bool scan_value(Scanner *scanner, Cursor *cursor, uint32_t which, 
         return scan_id(cursor, id);
     }
     if (*cursor->at == 'n') {
-        row[which] = field->absent;
+        fill(field, row);
         return !field->required && take_word(cursor, "null", 4);
     }
-    Number number;
-    return scan_number(cursor, &number) && as_float32(&number, &row[which]);
+    float *out = row + field->place;
+    return field->array ? scan_array(cursor, field, out) : scan_float32(cursor, out);
 }
 
 /* ---- events ---- */
@@ -113,13 +138,23 @@ static bool fill_absent(const Scanner *scanner, float *row)
             if (field->required) {
                 return false;
             }
-            row[which] = field->absent;
+            fill(field, row);
         }
     }
     return true;
 }
 
-static bool scan_event(Scanner *scanner, Cursor *cursor, float *row, Id *id)
+/* An event that is an array. */
+static bool scan_bare(const Scanner *scanner, Cursor *cursor, float *row)
+{
+    if (!scan_array(cursor, &scanner->fields[0], row)) {
+        return false;
+    }
+    skip_space(cursor);
+    return cursor->at == cursor->end;
+}
+
+static bool scan_object(Scanner *scanner, Cursor *cursor, float *row, Id *id)
 {
     uint32_t before = scanner->known, found = 0, numbers = 0;
     scanner->event++;
@@ -152,7 +187,7 @@ int64_t scanner_scan(Scanner *scanner, const char *text, const int64_t *lengths,
     for (int64_t event = 0; event < events; event++) {
         Cursor cursor = {text, text + lengths[event]};
         Id id = {text, 0, NO_ID};
-        bool certain = scan_event(scanner, &cursor, rows, &id);
+        bool certain = scanner->bare ? scan_bare(scanner, &cursor, rows) : scan_object(scanner, &cursor, rows, &id);
         kinds[event] = certain ? id.kind : UNCERTAIN;
         if (certain && id.length) {
             memcpy(written, id.start, id.length);
@@ -160,7 +195,7 @@ int64_t scanner_scan(Scanner *scanner, const char *text, const int64_t *lengths,
         }
         *written++ = '\n';
         text += lengths[event];
-        rows += scanner->count;
+        rows += scanner->width;
     }
     return written - ids;
 }

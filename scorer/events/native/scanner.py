@@ -1,4 +1,4 @@
-"""The scanner of JSON objects, for Python: events in, rows of float32 and ids out, and which events are not certain.
+"""The scanner of JSON objects and arrays, for Python: events in, rows of float32 and ids out, and which events are not certain.
 
 `scanner.c` says what is certain and who owns what. The arrays that it borrows are held here by a name until it has returned.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scorer.events.native.texts import PADDING, Lazy, Texts, address
 
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
+OBJECTS, OBJECTS_WITH_ID, ARRAYS = range(3)
 NEWLINE = 10
 TEXT_BYTES = 200_000  # of a slice: it stays in a core's cache, and so do the ids that come out of it
 PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # what a key can be compared with byte by byte
@@ -60,27 +61,40 @@ class Scanned:
     ids: Ids
 
 
-class Scanner:
-    """Scans events for one list of fields.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A field of numbers. `array`: how many it has, 0 where it is a number by itself. `absent` stands for each where the field
+    is absent or null; None: it is required."""
 
-    `absent` has for each name what stands for a missing number, None where it is required. `id_name` None: there is no id.
-    Calls from several threads come one after the other: the library keeps the interpreter's lock. Raises ValueError for names
-    that are not plain, MemoryError.
+    name: str
+    absent: float | None = None
+    array: int = 0
+
+
+class _Wanted(ctypes.Structure):
+    _fields_ = [("array", ctypes.c_uint32), ("required", ctypes.c_uint32), ("absent", ctypes.c_float)]
+
+
+class Scanner:
+    """Scans events for one list of fields, whose numbers are a row.
+
+    `id_name` None: there is no id. `bare`: an event is the array of the one field. Calls from several threads come one after
+    the other: the library keeps the interpreter's lock. Raises ValueError for names that are not plain, MemoryError.
     """
 
     def __init__(
-        self, library: ctypes.PyDLL, names: Sequence[str], absent: Sequence[float | None], id_name: str | None
+        self, library: ctypes.PyDLL, fields: Sequence[Wanted], id_name: str | None = None, *, bare: bool = False
     ) -> None:
-        every = [*names, *([] if id_name is None else [id_name])]
+        every = [*(field.name for field in fields), *([] if id_name is None else [id_name])]
         if not all(map(plain, every)) or len(set(every)) < len(every):
             raise ValueError(f"names that cannot be compared byte by byte: {every}")
+        form = ARRAYS if bare else OBJECTS if id_name is None else OBJECTS_WITH_ID
         lengths = np.array([len(name) for name in every], np.uint32)
-        required = np.array([value is None for value in absent], np.uint8)
-        values = np.array([0.0 if value is None else value for value in absent], np.float32)
+        wanted = (_Wanted * len(fields))(*(_Wanted(one.array, one.absent is None, one.absent or 0.0) for one in fields))
         self._scan = library.scanner_scan
-        self._width = len(names)
+        self._width = sum(field.array or 1 for field in fields)
         self._state: int | None = library.scanner_new(
-            len(names), id_name is not None, "".join(every).encode(), address(lengths), address(required), address(values)
+            form, len(fields), "".join(every).encode(), address(lengths), ctypes.addressof(wanted)
         )
         if not self._state:
             raise MemoryError

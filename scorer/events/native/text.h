@@ -43,10 +43,14 @@ static inline uint64_t text_marks(uint64_t word)
     return (found | (word - EACH_BYTE * 0x20) | (word + EACH_BYTE) | word) & HIGH_BITS;
 }
 
+static inline bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
 static inline void skip_space(Cursor *cursor)
 {
-    while (cursor->at < cursor->end &&
-           (*cursor->at == ' ' || *cursor->at == '\n' || *cursor->at == '\r' || *cursor->at == '\t')) {
+    while ((unsigned char)*cursor->at <= ' ' && cursor->at < cursor->end && is_space(*cursor->at)) {
         cursor->at++;
     }
 }

@@ -11,7 +11,19 @@
 #include <string.h>
 #include <time.h>
 
-enum { FIELDS = 9, KNOWN = FIELDS + 1, MOST = 12, LONGEST = 700, EVENTS_A_LOOK = 2000 };
+enum { FIELDS = 9, KNOWN = FIELDS + 1, ELEMENTS = 3, MOST = 12, LONGEST = 700, EVENTS_A_LOOK = 2000 };
+
+/* Each third field is an array. */
+static uint32_t elements_of(uint32_t field)
+{
+    return field % 3 == 1 ? ELEMENTS : 0;
+}
+
+/* What is scanned: objects of all fields, or arrays by themselves. */
+typedef struct {
+    uint32_t form, width;
+    Scanner *scanner;
+} Looked;
 
 static const char *const NAMES[KNOWN] = {"a", "b", "", "f1", "f10", "exactly", "eight___", "a_name_of_three_words_0",
                                          "a_name_of_three_words_1", "id"};
@@ -44,8 +56,18 @@ static size_t number(char *to, size_t room)
     }
 }
 
+static size_t array(char *to, size_t room)
+{
+    size_t length = (size_t)snprintf(to, room, "[");
+    for (uint32_t at = 0; at < ELEMENTS; at++) {
+        length += (size_t)snprintf(to + length, room - length, at ? drawn(2) ? "," : " , " : "");
+        length += number(to + length, room - length);
+    }
+    return length + (size_t)snprintf(to + length, room - length, "]");
+}
+
 /* A good event, its keys from a random one on. */
-static size_t event(char *to, size_t room)
+static size_t object(char *to, size_t room)
 {
     size_t length = (size_t)snprintf(to, room, "{");
     uint32_t first = drawn(4) ? 0 : drawn(KNOWN);
@@ -55,7 +77,7 @@ static size_t event(char *to, size_t room)
         if (which == FIELDS) {
             length += (size_t)snprintf(to + length, room - length, drawn(2) ? "\"e-%u\"" : "%u", drawn(1000));
         } else {
-            length += number(to + length, room - length);
+            length += (elements_of(which) ? array : number)(to + length, room - length);
         }
     }
     return length + (size_t)snprintf(to + length, room - length, "}");
@@ -92,11 +114,11 @@ typedef struct {
     int64_t count;
 } Batch;
 
-static void draw_batch(Batch *batch)
+static void draw_batch(Batch *batch, uint32_t form)
 {
     batch->count = 1 + drawn(MOST);
     for (int64_t k = 0; k < batch->count; k++) {
-        size_t length = drawn(30) ? event(batch->text[k], LONGEST) : 0;
+        size_t length = drawn(30) ? (form == ARRAYS ? array : object)(batch->text[k], LONGEST) : 0;
         for (uint32_t times = drawn(3) ? drawn(3) : 0; times > 0; times--) {
             length = damaged(batch->text[k], length);
         }
@@ -121,7 +143,7 @@ static void *exactly(size_t bytes)
 }
 
 /* The events from `first` to `last`, with buffers that have no byte to spare. */
-static Answer scanned(Scanner *scanner, const Batch *batch, int64_t first, int64_t last)
+static Answer scanned(const Looked *looked, const Batch *batch, int64_t first, int64_t last)
 {
     size_t length = 0, count = (size_t)(last - first);
     for (int64_t k = first; k < last; k++) {
@@ -134,8 +156,9 @@ static Answer scanned(Scanner *scanner, const Batch *batch, int64_t first, int64
         end += batch->lengths[k];
     }
     memset(end, 0, SCANNER_PADDING);
-    Answer answer = {exactly(count * FIELDS * sizeof(float)), exactly(count), exactly(length + count), 0};
-    answer.written = scanner_scan(scanner, text, batch->lengths + first, (int64_t)count, answer.rows, answer.kinds, answer.ids);
+    Answer answer = {exactly(count * looked->width * sizeof(float)), exactly(count), exactly(length + count), 0};
+    answer.written = scanner_scan(looked->scanner, text, batch->lengths + first, (int64_t)count, answer.rows, answer.kinds,
+                                  answer.ids);
     free(text);
     return answer;
 }
@@ -156,17 +179,17 @@ static void check(int so, const char *what)
 }
 
 /* How many of a batch's events are certain. Each is scanned once more, alone. */
-static int64_t played(Scanner *scanner, const Batch *batch)
+static int64_t played(const Looked *looked, const Batch *batch)
 {
-    Answer all = scanned(scanner, batch, 0, batch->count);
+    Answer all = scanned(looked, batch, 0, batch->count);
     const char *id = all.ids;
     int64_t certain = 0;
     for (int64_t k = 0; k < batch->count; k++) {
-        Answer one = scanned(scanner, batch, k, k + 1);
+        Answer one = scanned(looked, batch, k, k + 1);
         check(one.kinds[0] == all.kinds[k], "an event is the same alone and in company");
         check(!memcmp(id, one.ids, (size_t)one.written), "its id is the same");
         if (one.kinds[0] != UNCERTAIN) {
-            check(!memcmp(one.rows, all.rows + k * FIELDS, FIELDS * sizeof(float)), "its row is the same");
+            check(!memcmp(one.rows, all.rows + k * looked->width, looked->width * sizeof(float)), "its row is the same");
             certain++;
         }
         id += one.written;
@@ -177,21 +200,22 @@ static int64_t played(Scanner *scanner, const Batch *batch)
     return certain;
 }
 
-static Scanner *made(void)
+static Looked made(uint32_t form)
 {
     char names[256] = "";
     uint32_t lengths[KNOWN];
-    uint8_t required[FIELDS];
-    float absent[FIELDS];
+    Wanted wanted[FIELDS] = {{ELEMENTS, 1, 0}};
+    Looked looked = {form, form == ARRAYS ? ELEMENTS : 0, NULL};
     for (uint32_t k = 0; k < KNOWN; k++) {
         lengths[k] = (uint32_t)strlen(NAMES[k]);
         strcat(names, NAMES[k]);
     }
-    for (uint32_t k = 0; k < FIELDS; k++) {
-        required[k] = k % 3 == 0;
-        absent[k] = (float)k;
+    for (uint32_t k = 0; k < FIELDS && form != ARRAYS; k++) {
+        wanted[k] = (Wanted){elements_of(k), k % 3 == 0, (float)k};
+        looked.width += elements_of(k) ? ELEMENTS : 1;
     }
-    return scanner_new(FIELDS, 1, names, lengths, required, absent);
+    looked.scanner = scanner_new(form, form == ARRAYS ? 1 : FIELDS, names, lengths, wanted);
+    return looked;
 }
 
 int main(int count, char **arguments)
@@ -203,15 +227,15 @@ int main(int count, char **arguments)
     }
     state = strtoull(arguments[1], NULL, 10);
     time_t ends = time(NULL) + strtol(arguments[2], NULL, 10);
-    do {
-        Scanner *scanner = made();
-        check(scanner != NULL, "there is memory");
+    for (uint32_t turn = 0; turn == 0 || time(NULL) < ends; turn++) {
+        Looked looked = made(turn % 4 == 3 ? ARRAYS : OBJECTS_WITH_ID);
+        check(looked.scanner != NULL, "there is memory");
         for (long long begin = events; events - begin < EVENTS_A_LOOK; events += batch.count) {
-            draw_batch(&batch);
-            certain += played(scanner, &batch);
+            draw_batch(&batch, looked.form);
+            certain += played(&looked, &batch);
         }
-        scanner_free(scanner);
-    } while (time(NULL) < ends);
+        scanner_free(looked.scanner);
+    }
     printf("{\"events\": %lld, \"certain\": %lld}\n", events, certain);
     return 0;
 }

@@ -13,7 +13,7 @@ from model_registry.package.paths import parse
 from model_registry.package.signature import Signature
 from scorer.events.decoder import Decoded
 from scorer.events.native.library import native
-from scorer.events.native.scanner import Scanner
+from scorer.events.native.scanner import Scanner, Wanted
 
 WIDTH = 40
 
@@ -155,6 +155,11 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 
 def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Scanner:
+    """One for numbers of these names."""
+    return scanner_for([Wanted(name, none) for name, none in zip(names, absent or [None] * len(names), strict=True)], "id")
+
+
+def scanner_for(fields: Sequence[Wanted], id_name: str | None = None, *, bare: bool = False) -> Scanner:
     found = native().library
     assert found is not None
-    return Scanner(found, names, absent or [None] * len(names), "id")
+    return Scanner(found, fields, id_name, bare=bare)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scorer.events.native import compiler, library
-from scorer.events.native.scanner import Scanner
 from tests.campaigns.fuzz import native
+from tests.unit.scorer.events.formats import scanner_of
 
 
 @pytest.fixture(autouse=True)
@@ -72,11 +72,9 @@ def test_without_any_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 @pytest.mark.debian("cc")
 def test_names_that_cannot_be_compared_are_refused() -> None:
-    found = library.native().library
-    assert found is not None
     for names in (["a", "a"], ['a"'], ["é"]):
         with pytest.raises(ValueError, match="byte by byte"):
-            Scanner(found, names, [None] * len(names), None)
+            scanner_of(names)
 
 
 SECONDS = 3

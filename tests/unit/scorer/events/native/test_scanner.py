@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from scorer.events.native.scanner import TEXT_ID, UNCERTAIN
-from tests.unit.scorer.events.formats import scanner_of
+from scorer.events.native.scanner import TEXT_ID, UNCERTAIN, Wanted
+from tests.unit.scorer.events.formats import scanner_for, scanner_of
 
 pytestmark = pytest.mark.debian("cc")
 
@@ -53,6 +53,44 @@ def test_uncertain_events(event: str) -> None:
     scanner = scanner_of("ab", [None, 9.0])
     for after in (b"", b'{"a":1}', b"}", b' "b":2}', b":1}", b'"id":"x"}', b"1}", b'"}'):
         assert scanner.scan([event.encode(), after]).kinds[0] == UNCERTAIN
+
+
+VECTOR = [Wanted("a"), Wanted("v", array=3), Wanted("w", 9.0, array=2)]
+ARRAYS = {
+    '{"a":1,"v":[1.5,-2,3e1],"w":[4,5]}': [1.0, 1.5, -2.0, 30.0, 4.0, 5.0],
+    '{"v" : [ 1 ,\n2\t, 3 ] , "id":"x", "a":0}': [0.0, 1.0, 2.0, 3.0, 9.0, 9.0],
+    '{"w":null,"v":[-0.0,0.1234567,12345678.125],"a":1}': [1.0, -0.0, 0.1234567, 12345678.0, 9.0, 9.0],
+}
+NO_ARRAYS = [
+    "[]", "[1,2]", "[1,2,3,4]", "[1,2,3", "[1,2,3,]", "[,1,2,3]", "[1 2 3]", "[1,2,[3]]", "[[1,2,3]]", "[1,null,3]", "1",
+    "null", '"1,2,3"', "[1,2,3}", "[1,2,-]", "[1,2,3.]", "[1,2,03]", "[1,2,-0]", '["1",2,3]', "[true,2,3]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", ARRAYS)
+def test_arrays_of_the_right_length_are_certain(event: str) -> None:
+    scanner = scanner_for(VECTOR, "id")
+    for before, after in ((b"", b""), (b'{"a":1,"v":[1,', b'2,3],"w":[4,5]}'), (b"[1,", b"1]}")):
+        found = scanner.scan([before, event.encode(), after])
+        assert found.kinds[1] != UNCERTAIN
+        np.testing.assert_array_equal(found.rows[1].view(np.uint32), np.array(ARRAYS[event], np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("value", NO_ARRAYS)
+def test_other_arrays_are_uncertain(value: str) -> None:
+    objects, bare = scanner_for(VECTOR, "id"), scanner_for([Wanted("", array=3)], bare=True)
+    for after in (b"", b"]", b",3]", b"3]}", b'],"a":1}', b"[1,2,3]"):
+        assert objects.scan([f'{{"a":1,"v":{value}}}'.encode(), after]).kinds[0] == UNCERTAIN
+        assert bare.scan([value.encode(), after]).kinds[0] == UNCERTAIN
+
+
+def test_an_event_may_be_an_array() -> None:
+    bare = scanner_for([Wanted("", array=3)], bare=True)
+    found = bare.scan([b"[1,2,3]", b"[1,2,3]]", b"[1,2,3] 4", b" [ 4, 5.5,\n-6e0 ] \n", b"", b'{"a":[1,2,3]}'])
+    certain = [row for row, kind in enumerate(found.kinds) if kind != UNCERTAIN]
+    assert certain == [0, 3]
+    assert found.rows[certain].tolist() == [[1, 2, 3], [4, 5.5, -6]]
+    assert list(found.ids) == [None] * 6
 
 
 def test_plain_events_are_certain() -> None:
