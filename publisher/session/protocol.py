@@ -3,9 +3,10 @@
 `exactly_once.py` and `at_least_once.py` keep it. Who drives a session knows no more than this.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from confluent_kafka import Producer, TopicPartition
 
@@ -15,14 +16,10 @@ Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 """(topic, value, key, partition, timestamp in Unix ms or 0 for now, headers): a plain tuple, it is made once an event."""
 
 
-@runtime_checkable
-class Packed(Protocol):
-    """A sequence of records that one call hands to a producer."""
+class Packed(Sequence[Record]):
+    """Records that one call hands to a producer."""
 
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, at: int) -> Record: ...
-
+    @abstractmethod
     def write(self, producer: Producer, first: int) -> int:
         """Hand the records from `first` on to a producer that has its handle. The number of the first that it does not take:
         their count, where it takes all."""

@@ -114,7 +114,7 @@ class TakenColumns:
             self._keep = columns.codes == 0
             self.failures += [_failure(columns, row) for row in np.flatnonzero(columns.codes).tolist()]
         lanes = columns.lanes if self._keep is None else columns.lanes[self._keep]
-        self.partitions = {columns.places[lane] for lane in set(lanes.tolist())}
+        self.partitions = {columns.places[lane] for lane in np.flatnonzero(np.bincount(lanes)).tolist()}
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
         columns = self._columns

@@ -11,7 +11,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from publisher.session.protocol import Record
+from publisher.session.protocol import Packed, Record
 from scorer.events.native.bus import NUMBER, POINTER, Bus
 from scorer.events.native.texts import Lazy, Texts, address
 
@@ -36,7 +36,9 @@ class Piece:
         if self.texts is None:
             return DIGITS
         lengths = self.texts.lengths()
-        return float(lengths.mean() if self.which is None else lengths[self.which].mean())
+        if self.which is None:
+            return float(lengths.mean())
+        return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
 
     def c(self) -> tuple[int | None, ...]:
         """As write.c takes it."""
@@ -84,7 +86,7 @@ def joined(bus: Bus, pieces: Sequence[Piece], count: int) -> Texts:
     return Texts(text[: bounds[-1]], bounds[:-1], bounds[1:])
 
 
-class PackedRecords(Lazy[Record]):
+class PackedRecords(Lazy[Record], Packed):
     """Records without headers, to one topic. `partitions` is int32, `times` int64 in Unix ms; `keys` has an entry each."""
 
     def __init__(

@@ -108,20 +108,16 @@ class Taker:
         offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
         lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))
         values, keys = _Room(count, sizes.bytes), _Room(count, sizes.key_bytes)
-        names, held = _Room(sizes.headers, sizes.name_bytes), _Room(sizes.headers, sizes.header_bytes)
-        counts = np.empty(count if sizes.headers else 0, np.int64)
         at = _Columns(
             *(address(column) for column in (offsets, times, lanes, codes, leader_epochs)),
             *values.addresses(),
             *keys.addresses(),
-            address(counts) if sizes.headers else None,
-            *names.addresses()[:2],
-            *held.addresses(),
         )
+        headers = _HeaderRoom(count, sizes, at) if sizes.headers else None
         self._learn(self._library.taker_copy(self._taker, ctypes.addressof(at)))
         np.maximum(times, 0, out=times)
-        headers = HeaderColumns(counts, names.texts(), held.texts()) if sizes.headers else None
-        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), headers)
+        found = headers.columns() if headers else None
+        return Columns(self._places, lanes, offsets, times, codes, leader_epochs, values.texts(), keys.texts(), found)
 
     def close(self) -> None:
         """Let go of what is collected, and of the queue."""
@@ -153,6 +149,20 @@ class _Room:
 
     def texts(self) -> Texts:
         return Texts(self._text, self._bounds[:-1], self._bounds[1:], self._nulls)
+
+
+class _HeaderRoom:
+    """Arrays for the headers of `count` messages, and where C finds them."""
+
+    def __init__(self, count: int, sizes: Sizes, at: _Columns) -> None:
+        self._counts = np.empty(count, np.int64)
+        self._names, self._values = _Room(sizes.headers, sizes.name_bytes), _Room(sizes.headers, sizes.header_bytes)
+        at.header_counts = address(self._counts)
+        at.names, at.name_ends, _ = self._names.addresses()
+        at.header_values, at.header_ends, at.header_nulls = self._values.addresses()
+
+    def columns(self) -> "HeaderColumns":
+        return HeaderColumns(self._counts, self._names.texts(), self._values.texts())
 
 
 class HeaderColumns:
